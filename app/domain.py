@@ -74,14 +74,16 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """A provider, and its model that serves a configured name.
 
     `weight` None in all targets of a model: they are tried in order; else they are drawn by weight. `endpoints` empty: the provider's
-    base_url. `dialect`: which dialect is spoken to it; None: the caller's own if the provider speaks it, else the one that can express
-    most of the request. `lora`: the LoRA adapter of that model which serves the name.
+    base_url. `endpoint_weights`: by address, how much it can take compared with the others (1.0). `dialect`: which dialect is spoken to
+    it; None: the caller's own if the provider speaks it, else the one that can express most of the request. `lora`: the LoRA adapter of
+    that model which serves the name.
     """
 
     provider: str
     model: str
     weight: float | None = None
     endpoints: tuple[str, ...] = ()
+    endpoint_weights: Mapping[str, float] = {}
     dialect: str | None = None
     lora: str | None = None
 

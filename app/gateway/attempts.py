@@ -13,6 +13,7 @@ from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.other_models import name_other_models
+from app.gateway.request_headers import session_of
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted, Planned
@@ -125,8 +126,10 @@ class Attempts:
         failures: _Failures,
     ) -> OutboundResponse | OutboundStream | None:
         """None: the next target is to be tried. Raises UpstreamError if retrying elsewhere cannot help."""
-        candidates = attempted.planned.endpoint_table.rank_endpoints(target, translator.request)
-        for endpoint in candidates:
+        choice = attempted.planned.endpoint_table.choose_endpoints(
+            target, translator.request, translator.team_id, session_of(translator.headers)
+        )
+        for endpoint in choice:
             if len(attempted.attempts) >= MAX_ATTEMPTS:
                 break
             try:
@@ -141,14 +144,16 @@ class Attempts:
                 failures.add(_Rank.UNSUPPORTED, reason)
                 break
             try:
-                response = await self._endpoint_attempts.try_credentials(endpoint, target, translated, translator, meta, context, attempted)
+                response = await self._endpoint_attempts.try_credentials(
+                    endpoint, target, translated, translator, meta, context, attempted, choice.begin(endpoint)
+                )
             except ConstraintViolation as error:
                 failures.add(_Rank.UPSTREAM, error)
                 _discard_response(attempted, error)
                 if isinstance(error, ConstraintUnchecked) or len(attempted.discarded) > translator.max_repairs:
                     break  # the target's other endpoints serve the same model: that would be a retry which the caller did not allow
                 await translator.add_repair_messages(error, self._large_requests.of_team(translator.team_id))
-                candidates.append(endpoint)
+                choice.try_again(endpoint)
             except CallerCredentialRequired as error:
                 failures.add(_Rank.CALLER_CREDENTIAL, error)
                 break

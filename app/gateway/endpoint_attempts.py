@@ -1,6 +1,7 @@
 """Attempts at one endpoint: with one credential after the other, where the first are refused or rate limited."""
 
 import asyncio
+import functools
 import time
 
 import httpx
@@ -58,11 +59,25 @@ class EndpointAttempts:
         meta: ResponseMeta,
         context: RequestContext,
         attempted: Attempted,
+        prompt_tokens: int,
     ) -> OutboundResponse | OutboundStream:
         """The response to the first credential that the endpoint accepts and does not rate limit.
 
+        `prompt_tokens`: those that the endpoint has to read, because it does not have them cached.
+
         Raises UpstreamError; CallerCredentialRequired where callers send their own credential and this one did not, or it was refused.
         """
+        send = functools.partial(
+            self._send_with_credential,
+            endpoint=endpoint,
+            target=target,
+            translated=translated,
+            translator=translator,
+            meta=meta,
+            context=context,
+            attempted=attempted,
+            prompt_tokens=prompt_tokens,
+        )
         failed: UpstreamError | None = None
         for client in _candidate_clients(endpoint, target, translator):
             if failed is not None and len(attempted.attempts) >= MAX_ATTEMPTS:
@@ -70,12 +85,12 @@ class EndpointAttempts:
             generation, requested_at = client.generation, time.monotonic()
             try:
                 try:
-                    response = await self._send_with_credential(client, endpoint, target, translated, translator, meta, context, attempted)
+                    response = await send(client)
                 except CredentialRefused:
                     # It may have been replaced in its store, or reloaded by another request: a rotation must not cost a request.
                     if client.generation == generation and not client.reload():
                         raise
-                    response = await self._send_with_credential(client, endpoint, target, translated, translator, meta, context, attempted)
+                    response = await send(client)
             except CredentialRefused as error:
                 if client.is_callers_own:
                     raise _caller_credential_refused(endpoint, error) from None
@@ -108,11 +123,14 @@ class EndpointAttempts:
         meta: ResponseMeta,
         context: RequestContext,
         attempted: Attempted,
+        prompt_tokens: int,
     ) -> OutboundResponse | OutboundStream:
         progress = attempted.progress
         started_us = progress.elapsed_us()
         progress.restart()
-        call = attempted.call = UpstreamCall(endpoint, client, target.model, translated.id, translated.stream, self._abort_sender)
+        call = attempted.call = UpstreamCall(
+            endpoint, client, target.model, translated.id, translated.stream, self._abort_sender, prompt_tokens
+        )
         context.stage = attempted
         error: str | None = None
         message: str | None = None
@@ -120,7 +138,9 @@ class EndpointAttempts:
         may_continue = False
         charge_of_parts: Charge | None = None
         try:
-            return await self._client.send(call, translated, translator, meta, progress)
+            response = await self._client.send(call, translated, translator, meta, progress)
+            call.mark_answered()
+            return response
         except UpstreamError as fault:
             call.explain(fault)
             error, message, code = type(fault).__name__, fault.message, fault.upstream_code

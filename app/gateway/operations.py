@@ -94,7 +94,7 @@ class Operations:
         if operations and all(operation.on_one_endpoint for operation in operations):
             supported = [each for each in offered if isinstance(each[2], Operation)]
             now = time.monotonic()
-            offered = [min(supported, key=lambda each: (each[1].breaker.is_open(now), each[1].in_flight))]
+            offered = [min(supported, key=lambda each: (each[1].breaker.is_open(now), each[1].load.in_flight))]
         # All calls are built before the first is sent, so that invalid arguments reach no endpoint; and they are keyed by address, so that
         # an endpoint that serves the model as two targets gets the same call once.
         endpoint_calls: dict[tuple[str, OperationCall], EndpointCall] = {}

@@ -78,5 +78,11 @@ def refuses_unvalidated(headers: Mapping[bytes, bytes]) -> bool:
     return header_value == b"refuse"
 
 
+def session_of(headers: Mapping[bytes, bytes]) -> str | None:
+    """The session that the caller names in `x-narthex-session`: its requests prefer the same endpoint. None: it names none."""
+    header_value = headers.get(b"x-narthex-session")
+    return None if header_value is None else header_value.decode("latin-1")
+
+
 def _drop_nothing(field: str) -> bool:
     return False

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import httpx
 
-from app.domain import DroppableFields, ModelConfig, ProviderConfig, Snapshot
+from app.domain import DroppableFields, ModelConfig, ProviderConfig, Snapshot, Target
 from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
@@ -98,6 +98,7 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
             config = wanted.providers[target.provider]
             adapter = catalogue.build_provider(config.adapter, target.provider, config.options)
             _check_credential_address(f"{path}.endpoints", adapter, config, endpoint)
+        _check_endpoint_weights(f"{path}.endpoint_weights", target)
     for fallback in model.fallbacks:
         if fallback not in wanted.models:
             raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
@@ -106,6 +107,14 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
     if model.output_tokens is not None and model.output_tokens < 1:
         raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
     check_drop(f"models.{name}.drop", model.drop)
+
+
+def _check_endpoint_weights(path: str, target: Target) -> None:
+    for address, weight in target.endpoint_weights.items():
+        if address not in target.endpoints:
+            raise BadConfiguration(f"{path}: {address!r:.200} is not one of the target's `endpoints`.")
+        if not 0 < weight < float("inf"):
+            raise BadConfiguration(f"{path}: the weight of {address!r:.200} must be more than 0.")
 
 
 def check_drop(path: str, drop: DroppableFields) -> None:

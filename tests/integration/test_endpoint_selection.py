@@ -27,3 +27,23 @@ async def test_quiet_endpoints_take_turns(sdk: openai.AsyncOpenAI, engine: Scrip
         await sdk.chat.completions.create(model="pool", messages=HI)
     served = [len([request for request in each.requests if request.body]) for each in (engine, second_engine)]
     assert sum(served) == 12 and abs(served[0] - served[1]) <= 2  # each of the two workers begins with the first
+
+
+async def test_chat_stays_at_the_endpoint_that_has_read_it(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, second_engine: ScriptedEngine):
+    """Over one connection, so that one worker serves all turns."""
+    messages: Any = [{"role": "system", "content": "Answer in one word. " * 100}]
+    for number in range(8):
+        messages = [*messages, {"role": "user", "content": f"Question {number}?"}]
+        answer = await sdk.chat.completions.create(model="pool", messages=messages)
+        messages = [*messages, {"role": "assistant", "content": answer.choices[0].message.content}]
+    served = [len([request for request in each.requests if request.body]) for each in (engine, second_engine)]
+    assert sorted(served) == [0, 8]
+
+
+async def test_requests_of_a_session_stay_together(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, second_engine: ScriptedEngine):
+    for number in range(8):
+        await sdk.chat.completions.create(
+            model="pool", messages=[{"role": "user", "content": f"{number} " * 100}], extra_headers={"x-narthex-session": "a"}
+        )
+    served = [len([request for request in each.requests if request.body]) for each in (engine, second_engine)]
+    assert sorted(served) == [0, 8]

@@ -149,7 +149,7 @@ def _endpoint_to_json(
         "last_response_at": None if endpoint.answered_s is None else datetime.fromtimestamp(endpoint.answered_s, UTC).isoformat(),
         "breaker": "open" if open_for_s > 0 else "closed",
         "failures": endpoint.breaker.consecutive_failures,
-        "in_flight": endpoint.in_flight,
+        "in_flight": endpoint.load.in_flight,
         "connections": _connections_to_json(endpoint, connections, max_connections),
         "credentials": [_credential_to_json(each) for each in endpoint.credential_pool.gateway_clients],
         "serves": serves,

@@ -1,6 +1,5 @@
 """Endpoint: one address of a provider, and what this worker knows of it."""
 
-import itertools
 import logging
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from app.domain import ProviderConfig
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.pool import CredentialPool
 from app.gateway.fleet.breaker import Breaker
+from app.gateway.fleet.endpoint_load import EndpointLoad
 from providers import catalogue, credentials
 from providers.adapters.probe import ProbeResult
 from providers.adapters.provider import InvalidOption, Provider
@@ -27,38 +27,34 @@ log = logging.getLogger(__name__)
 Health = Literal["unknown", "ready", "not_ready", "unreachable", "not_probed"]
 """unknown: not probed yet. not_ready: it responds, but is loading, asleep or unhealthy. not_probed: a hosted provider."""
 
-_dispatches = itertools.count(1)
 PROBE_TIMEOUT = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
 
 
 class Endpoint:
-    """One address of a provider. `in_flight`, `last_dispatch` and `breaker` are this worker's own view; other workers have theirs.
+    """One address of a provider. `load` and `breaker` are this worker's own view; other workers have theirs.
 
-    `last_dispatch`: grows with each request that is sent to any endpoint; 0: none was sent here.
+    `slot`: a small number that no other endpoint of this worker has now; its bit stands for the endpoint in sets.
     `dialects`: spoken there, best first. `probe_result`: what the last recognition found; None: nothing yet.
     `learned_at`: when it was recognised, by the monotonic clock; None: recognise it at the next probe.
     `answered_s`: when it last responded to a probe, in Unix time; None: never.
     """
 
-    def __init__(self, config: ProviderConfig, provider: Provider, base_url: str, reader: CredentialReader, fetch: Fetch) -> None:
+    def __init__(
+        self, config: ProviderConfig, provider: Provider, base_url: str, reader: CredentialReader, fetch: Fetch, slot: int = 0
+    ) -> None:
         self.config = config
+        self.slot = slot
         self.credential_pool = CredentialPool(config.credentials, reader, fetch)
         self.provider = provider
         self.base_url = base_url
         self.dialects = provider.spoken_dialects
         self._dialects_by_model: dict[str, tuple[str, ...]] = {}
-        self.in_flight = 0
-        self.last_dispatch = 0
+        self.load = EndpointLoad()
         self.breaker = Breaker()
         self.probe_result: ProbeResult | None = None
         self.learned_at: float | None = None
         self.answered_s: float | None = None
         self.health: Health = "unknown" if self.is_probed else "not_probed"
-
-    def begin_request(self) -> None:
-        """Counts a request as in flight; whoever calls this subtracts it again."""
-        self.in_flight += 1
-        self.last_dispatch = next(_dispatches)
 
     @property
     def is_probed(self) -> bool:

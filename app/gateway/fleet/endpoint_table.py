@@ -2,31 +2,43 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from app.domain import Plan, Snapshot, Target
-from app.gateway.fleet import select
 from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.endpoint_choice import EndpointChoice, EndpointPool
 from app.gateway.fleet.operator_drops import read_operator_drops
+from app.gateway.fleet.prefix_index import PrefixIndex
 from app.store.snapshots import EMPTY
 from app.thread_steps import in_steps
 from providers.dialect import InboundRequest
+
+PoolKey: TypeAlias = tuple[str, tuple[str, ...], tuple[tuple[str, float], ...]]
+_EMPTY_POOL = EndpointPool(())
+
+
+def pool_key(target: Target) -> PoolKey:
+    """What two targets with the same endpoints have in common."""
+    return target.provider, target.endpoints, tuple(sorted(target.endpoint_weights.items())) if target.endpoint_weights else ()
 
 
 class EndpointTable:
     """Which endpoints serve a target of `snapshot`, and what may be dropped there. It does not change; what is known of endpoints does.
 
-    `endpoints`: by provider and address. `by_target`: by provider and the target's own addresses. Built in steps.
+    `endpoints`: by provider and address. `pools`: those of each target. `prefix_index`: outlives the table. Built in steps.
     """
 
     def __init__(
         self,
         snapshot: Snapshot = EMPTY,
         endpoints: Mapping[tuple[str, str], Endpoint] | None = None,
-        by_target: Mapping[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] | None = None,
+        pools: Mapping[PoolKey, EndpointPool] | None = None,
+        prefix_index: PrefixIndex | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.endpoints = endpoints or {}
-        self.by_target = by_target or {}
+        self.pools = pools or {}
+        self.prefix_index = PrefixIndex() if prefix_index is None else prefix_index
         self.operator_drops = read_operator_drops(snapshot)
         # The headers in which callers may send a credential of their own to some host.
         self.caller_credential_headers = frozenset(
@@ -34,20 +46,20 @@ class EndpointTable:
         )
 
     def endpoints_of(self, target: Target) -> Sequence[Endpoint]:
-        """All endpoints of a target, as configured. rank_endpoints() gives the order in which to try them."""
-        return self.by_target.get((target.provider, target.endpoints), ())
+        """All endpoints of a target, as configured. choose_endpoints() gives the order in which to try them."""
+        return self.pools.get(pool_key(target), _EMPTY_POOL).endpoints
 
-    def rank_endpoints(self, target: Target, request: InboundRequest | None = None) -> list[Endpoint]:
-        """The endpoints of a target, best first: see select.rank_endpoints().
-
-        `request`: what is to be served; None: no inference (an operation). Reserved for prefix affinity (DESIGN.md part 9), which will
-        prefer the endpoint that holds the prompt's prefix; today the order does not depend on it.
-        """
-        endpoints = self.by_target.get((target.provider, target.endpoints), ())
-        return select.rank_endpoints(endpoints, target.model, time.monotonic()) if len(endpoints) > 1 else list(endpoints)
+    def choose_endpoints(self, target: Target, request: InboundRequest, team_id: str, session: str | None = None) -> EndpointChoice:
+        """The endpoints of a target in the order in which to try them for a request. `session`: see EndpointChoice."""
+        return EndpointChoice(self.pools.get(pool_key(target), _EMPTY_POOL), target, request, team_id, self.prefix_index, session)
 
     def rank_targets(self, plan: Plan) -> Iterable[tuple[Target, str]]:
-        """See select.rank_targets()."""
+        """The plan's targets with the model each belongs to, in the plan's order; those whose endpoints are all in cooldown come last."""
         if len(plan.targets) == 1:
             return ((plan.targets[0], plan.names[0]),)
-        return select.rank_targets(plan, self.endpoints_of, time.monotonic())
+        now = time.monotonic()
+
+        def in_cooldown(target: Target) -> bool:
+            return all(endpoint.in_cooldown(now, target.model) for endpoint in self.endpoints_of(target))
+
+        return sorted(zip(plan.targets, plan.names, strict=True), key=lambda each: in_cooldown(each[0]))

@@ -1,5 +1,7 @@
 """The fleet: every endpoint that a target may be served by."""
 
+import heapq
+import itertools
 import weakref
 from collections.abc import Collection
 
@@ -8,7 +10,8 @@ import httpx
 from app.background_tasks import BackgroundTask
 from app.domain import ProviderConfig, Snapshot, Target
 from app.gateway.fleet.endpoint import Endpoint
-from app.gateway.fleet.endpoint_table import EndpointTable
+from app.gateway.fleet.endpoint_choice import EndpointPool
+from app.gateway.fleet.endpoint_table import EndpointTable, PoolKey, pool_key
 from app.gateway.fleet.probe import Prober, send_probe
 from app.settings import Settings
 from app.store.vault import Vault
@@ -32,6 +35,7 @@ class Fleet:
         self.table = EndpointTable()
         self._retired: weakref.WeakSet[Endpoint] = weakref.WeakSet()  # those that requests in flight still have
         self._prober = Prober(settings, transport)
+        self._new_slots, self._free_slots = itertools.count(), list[int]()
 
     def start(self) -> None:
         self._prober.start()
@@ -65,16 +69,17 @@ class Fleet:
         """The endpoints of a snapshot, for swap(). In steps, in any thread."""
         known = self.table
         if snapshot.providers == known.snapshot.providers and snapshot.models == known.snapshot.models:
-            return EndpointTable(snapshot, known.endpoints, known.by_target)
+            return EndpointTable(snapshot, known.endpoints, known.pools, known.prefix_index)
         endpoints: dict[tuple[str, str], Endpoint] = {}
-        by_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
+        pools: dict[PoolKey, EndpointPool] = {}
         for model in in_steps(snapshot.models.values()):
             for target in model.targets:
                 config = snapshot.providers[target.provider]
-                by_target[target.provider, target.endpoints] = tuple(
-                    self._keep_or_create(endpoints, target.provider, config, address) for address in _addresses(target, config)
+                pools[pool_key(target)] = EndpointPool(
+                    [self._keep_or_create(endpoints, target.provider, config, address) for address in _addresses(target, config)],
+                    target.endpoint_weights,
                 )
-        return EndpointTable(snapshot, endpoints, by_target)
+        return EndpointTable(snapshot, endpoints, pools, known.prefix_index)
 
     def swap(self, prepared: EndpointTable) -> None:
         """Puts prepared endpoints in force. Requests in flight, at these or at any before, read no credential that was removed."""
@@ -95,7 +100,9 @@ class Fleet:
             known = self.table.endpoints.get(key)
             if known is None or known.config != config:
                 provider = catalogue.build_provider(config.adapter, name, config.options, address)
-                known = Endpoint(config, provider, address, self._credential_reader, self._fetch_token)
+                slot = heapq.heappop(self._free_slots) if self._free_slots else next(self._new_slots)
+                known = Endpoint(config, provider, address, self._credential_reader, self._fetch_token, slot)
+                weakref.finalize(known, heapq.heappush, self._free_slots, slot)
             endpoints[key] = known
         return endpoints[key]
 

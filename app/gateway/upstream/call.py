@@ -1,6 +1,7 @@
 """UpstreamCall: one request to one endpoint with one credential, from before it is sent until it is released."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -29,11 +30,20 @@ class UpstreamCall:
 
     `model`: as the host names it. `id`: by which the engine knows the request; None: by its connection alone. `streamed`: a stream was
     requested. `extensions`: those of the newest request, in which the transport notes that it was sent. `part_count`: how many requests
-    are sent instead of this one.
+    are sent instead of this one. `prompt_tokens`: those that the endpoint has to read, because it does not have them cached.
     """
 
     def __init__(
-        self, endpoint: Endpoint, credential_client: CredentialClient, model: str, id: str | None, streamed: bool, abort_sender: AbortSender
+        self,
+        endpoint: Endpoint,
+        credential_client: CredentialClient,
+        model: str,
+        id: str | None,
+        streamed: bool,
+        abort_sender: AbortSender,
+        prompt_tokens: int = 0,
+        *,
+        is_part: bool = False,
     ) -> None:
         self.endpoint = endpoint
         self.credential_client = credential_client
@@ -49,11 +59,11 @@ class UpstreamCall:
         self.part_count = 1
         self._parts: list[PartCall] = []
         self._has_failed_part = False
-        endpoint.begin_request()
+        self._load = endpoint.load.begin_request(prompt_tokens, time.monotonic(), awaits_first_block=streamed and not is_part)
 
     def for_part(self, id: str | None, input_tokens: int) -> "PartCall":
         """A call of its own for one of the requests that are sent instead of this one. Whoever gets it releases it."""
-        part = PartCall(self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender)
+        part = PartCall(self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender, is_part=True)
         part.input_tokens = input_tokens
         self._parts.append(part)
         return part
@@ -76,6 +86,10 @@ class UpstreamCall:
         """
         charges = [part.charge(reserved_output // self.part_count) for part in self._parts if part.has_worked]
         return sum_charges(charges) if charges else None
+
+    def mark_answered(self) -> None:
+        """There is something for the caller: the endpoint has read the prompt."""
+        self._load.mark_answered(time.monotonic())
 
     def close_on_release(self, close: Callable[[], Awaitable[None]]) -> None:
         """`close`: ends what reads the parts."""
@@ -132,7 +146,7 @@ class UpstreamCall:
         if self._released:
             return
         self._released = True
-        self.endpoint.in_flight -= 1
+        self._load.end()
         if self._close is not None:
             await self._close()
         complete = False

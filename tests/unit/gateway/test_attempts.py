@@ -170,7 +170,7 @@ async def test_credential_whose_token_is_unavailable_falls_back_to_the_next(fetc
     harness = AttemptHarness(host, "first", "spare", signers={"first": fetch_headers}, total_timeout_s=1.0)
     await harness.send()
     assert host.credentials_used == ["spare"] and [each.error for each in harness.recorded_attempts] == ["TokenUnavailable", None]
-    assert harness.endpoint.in_flight == 0 and harness.endpoint.breaker.consecutive_failures == 0
+    assert harness.endpoint.load.in_flight == 0 and harness.endpoint.breaker.consecutive_failures == 0
     first, spare = harness.credentials
     assert (
         first.cooldown.in_cooldown(time.monotonic(), "engine-model")
@@ -183,20 +183,20 @@ async def test_unavailable_token_is_not_counted_as_an_unreachable_host():
     harness = AttemptHarness(FakeHost(), "first", signers={"first": fail_to_connect}, breaker_failures=1)
     with pytest.raises(TokenUnavailable, match="No token for the gateway's credential at host"):
         await harness.send()
-    assert harness.endpoint.breaker.open_until == 0 and harness.endpoint.in_flight == 0
+    assert harness.endpoint.breaker.open_until == 0 and harness.endpoint.load.in_flight == 0
 
 
 async def test_disconnect_before_the_host_was_called_is_recorded_as_cut_and_unserved():
     harness = AttemptHarness(FakeHost(), "first", signers={"first": wait_forever})
     sending = asyncio.create_task(harness.send())
     async with asyncio.timeout(30):
-        while harness.endpoint.in_flight != 1:
+        while harness.endpoint.load.in_flight != 1:
             await asyncio.sleep(0.001)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
     await harness.context.release()
-    assert harness.endpoint.in_flight == 0
+    assert harness.endpoint.load.in_flight == 0
     assert [each.error for each in harness.recorded_attempts] == ["Aborted"] and not harness.has_served
 
 
@@ -215,7 +215,7 @@ async def test_at_most_eight_credentials_are_tried():
     harness = AttemptHarness(host, *names)
     with pytest.raises(Overloaded):
         await harness.send()
-    assert host.credentials_used == names[:8] and len(harness.recorded_attempts) == 8 and harness.endpoint.in_flight == 0
+    assert host.credentials_used == names[:8] and len(harness.recorded_attempts) == 8 and harness.endpoint.load.in_flight == 0
 
 
 async def test_session_token_stays_masked_after_many_signed_requests():

@@ -59,7 +59,7 @@ def fleet_with(handler: Callable[[httpx.Request], httpx.Response], adapter: str 
     fleet.apply_snapshot(
         Snapshot(1, "h", {"gpu": ProviderConfig(adapter, "http://one:1/v1", options=options)}, {"m": ModelConfig((target,))})
     )
-    (endpoint,) = fleet.table.rank_endpoints(target)
+    (endpoint,) = fleet.table.endpoints_of(target)
     return fleet, endpoint
 
 
@@ -76,7 +76,7 @@ async def run_until(fleet: Fleet, condition: Callable[[], bool]) -> None:
 async def test_unreadable_probe_response_does_not_stop_the_probing():
     fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(one_broken_host_handler))
     fleet.apply_snapshot(SNAPSHOT)
-    healthy_endpoint = next(endpoint for endpoint in fleet.table.rank_endpoints(TARGET) if endpoint.base_url == "http://healthy:2")
+    healthy_endpoint = next(endpoint for endpoint in fleet.table.endpoints_of(TARGET) if endpoint.base_url == "http://healthy:2")
     for _ in range(3):  # each time the broken endpoint is probed as well
         healthy_endpoint.probe_result = None
         healthy_endpoint.provider = healthy_endpoint.provider.at_version(None)
@@ -118,7 +118,7 @@ async def test_hosted_provider_is_not_probed(adapter: str):
     fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(handle))
     providers = {"gpu": ProviderConfig("vllm", "http://engine:1/v1"), "host": ProviderConfig(adapter, "http://host:1/v1")}
     fleet.apply_snapshot(Snapshot(1, "h", providers, {"m": ModelConfig((Target("gpu", "m"), Target("host", "m")))}))
-    (endpoint,) = fleet.table.rank_endpoints(Target("host", "m"))
+    (endpoint,) = fleet.table.endpoints_of(Target("host", "m"))
     await run_until(fleet, lambda: len(requested_hosts) > 20)
     assert set(requested_hosts) == {"engine"} and endpoint.health == "not_probed"
 
@@ -239,7 +239,7 @@ async def test_probes_use_a_rotated_credential_and_keep_it_when_its_file_is_gone
     target = Target("gpu", "m")
     config = ProviderConfig("vllm", "http://one:1/v1", f"file:{credential_path}")
     fleet.apply_snapshot(Snapshot(1, "h", {"gpu": config}, {"m": ModelConfig((target,))}))
-    (endpoint,) = fleet.table.rank_endpoints(target)
+    (endpoint,) = fleet.table.endpoints_of(target)
     await run_until(fleet, lambda: endpoint.health == "ready")
     assert endpoint.provider.version is None
     credential_path.write_text("new")

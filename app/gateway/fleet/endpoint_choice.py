@@ -1,0 +1,157 @@
+"""Endpoint choice: which endpoint of a target serves a request: sticky to the one that holds the prompt's beginning until that is busy."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from app.domain import Target
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.endpoint_load import RUNNING_REQUEST_TOKENS, STALLED_TOKENS_PER_S
+from app.gateway.fleet.prefix_index import BLOCK_ENDS, PrefixIndex, block_keys, prompt_of
+from providers.dialect import InboundRequest
+
+
+class EndpointPool:
+    """The endpoints of a target. `weights`: by endpoint, how much it can take compared with others; None: all the same."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], weights: Mapping[str, float] | None = None) -> None:
+        self.endpoints = tuple(endpoints)
+        self.weights = {endpoint: weights.get(endpoint.base_url, 1.0) for endpoint in self.endpoints} if weights else None
+        self.slots = sum(1 << slot for slot in {endpoint.slot for endpoint in self.endpoints})
+
+
+class Candidate(Struct, frozen=True):
+    """Why an endpoint was chosen, or not. Tokens are estimates; the least `score` is tried first; `unavailable`: why it comes last."""
+
+    endpoint: Endpoint
+    cached_tokens: int
+    load_tokens: int
+    score: float
+    unavailable: str | None
+
+
+class EndpointChoice:
+    """The endpoints of a target for one request, in the order in which to try them: iterating gives each once, chosen when it is needed.
+
+    The score of an endpoint is the number of prompt tokens that are read there before the request's response can begin: those queued
+    there, and of its own prompt what is not cached there. Of equal ones the one that has waited longest for a request comes first.
+    Endpoints in cooldown, and those without the target's LoRA adapter, come last.
+
+    `session`: requests of the same session prefer the same endpoint; None: only their prompts tell.
+    """
+
+    def __init__(
+        self, pool: EndpointPool, target: Target, request: InboundRequest, team_id: str, index: PrefixIndex, session: str | None = None
+    ) -> None:
+        self._pool = pool
+        self._target = target
+        self._prompt_tokens = request.input_tokens
+        self._team_id = team_id
+        self._index = index
+        self._tried: list[Endpoint] = []
+        self._again: list[Endpoint] = []
+        self._keys: Sequence[int] = ()
+        self._uncached: dict[int, int] = {}
+        self._session_key: int | None = None
+        if len(pool.endpoints) > 1:
+            self._find_prefixes(request, session)
+
+    def _find_prefixes(self, request: InboundRequest, session: str | None) -> None:
+        """Which of the endpoints hold how much of the prompt."""
+        target, tokens = self._target, self._prompt_tokens
+        seed = (target.provider, target.model, target.lora)
+        prompt = prompt_of(request.body)
+        self._keys = block_keys(seed, prompt)
+        # An endpoint with the session's last turn holds what came before, whatever the prompt's JSON looks like.
+        held = [(slots, BLOCK_ENDS[count - 1]) for slots, count in self._index.find_holders(self._team_id, self._keys, self._pool.slots)]
+        if session is not None:
+            self._session_key = hash((seed, "session", session))
+            held += [(slots, len(prompt)) for slots, _ in self._index.find_holders(self._team_id, (self._session_key,), self._pool.slots)]
+        for slots, held_bytes in held:
+            uncached = tokens - tokens * held_bytes // max(len(prompt), 1)
+            while slots:
+                lowest = slots & -slots
+                self._uncached[lowest.bit_length() - 1] = uncached
+                slots ^= lowest
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        endpoints = self._pool.endpoints
+        if len(endpoints) == 1:
+            yield endpoints[0]
+            yield from self._tried_again()
+            return
+        while (endpoint := self.best(time.monotonic())) is not None:
+            self._tried.append(endpoint)
+            yield endpoint
+            yield from self._tried_again()
+        # What is left is in cooldown, or lacks the adapter: soonest back first.
+        rest = [endpoint for endpoint in endpoints if endpoint not in self._tried]
+        for endpoint in sorted(rest, key=lambda each: (self._lacks_adapter(each), each.breaker.open_until, each.load.last_dispatch)):
+            yield endpoint
+            yield from self._tried_again()
+
+    def _tried_again(self) -> Iterable[Endpoint]:
+        while self._again:
+            yield self._again.pop()
+
+    def try_again(self, endpoint: Endpoint) -> None:
+        """This endpoint is the next one."""
+        self._again.append(endpoint)
+
+    def begin(self, endpoint: Endpoint) -> int:
+        """Notes that the request is sent to an endpoint. How many tokens of its prompt are not cached there, as far as is known."""
+        if self._keys:
+            self._index.add(self._team_id, self._keys, endpoint.slot)
+        if self._session_key is not None:
+            self._index.add(self._team_id, (self._session_key,), endpoint.slot)
+        return self._uncached.get(endpoint.slot, self._prompt_tokens)
+
+    def best(self, now: float) -> Endpoint | None:
+        """The best endpoint that was not tried, of those that are available; None: there is none."""
+        tried, weights = self._tried, self._pool.weights
+        uncached, prompt_tokens = self._uncached.get, self._prompt_tokens
+        passed: list[Endpoint] = []
+        while True:
+            best: Endpoint | None = None
+            best_score, best_turn = math.inf, 0
+            for endpoint in self._pool.endpoints:
+                if endpoint.breaker.open_until > now or (tried and endpoint in tried) or (passed and endpoint in passed):
+                    continue
+                # EndpointLoad.tokens(), without a call: a pool may have hundreds of endpoints.
+                load = endpoint.load
+                score = uncached(endpoint.slot, prompt_tokens) + load.queued_tokens + load.others_tokens
+                score += load.in_flight * RUNNING_REQUEST_TOKENS
+                if load.waiting:
+                    score += (now - load.waiting_since) * STALLED_TOKENS_PER_S
+                if weights is not None:
+                    score /= weights[endpoint]
+                if score < best_score or (score == best_score and load.last_dispatch < best_turn):
+                    best, best_score, best_turn = endpoint, score, load.last_dispatch
+            if best is None or not (best.credential_pool.in_cooldown(now, self._target.model) or self._lacks_adapter(best)):
+                return best
+            passed.append(best)
+
+    def _lacks_adapter(self, endpoint: Endpoint) -> bool:
+        """Whether the endpoint is known not to have loaded the target's LoRA adapter."""
+        loaded, lora = endpoint.provider.lora_adapters, self._target.lora
+        return lora is not None and loaded is not None and lora not in loaded
+
+    def explain(self, now: float) -> list[Candidate]:
+        """All endpoints as they stand, the best first."""
+        return sorted(
+            (self._explain(endpoint, now) for endpoint in self._pool.endpoints), key=lambda each: (bool(each.unavailable), each.score)
+        )
+
+    def _explain(self, endpoint: Endpoint, now: float) -> Candidate:
+        uncached, load_tokens = self._uncached.get(endpoint.slot, self._prompt_tokens), round(endpoint.load.tokens(now))
+        weight = 1.0 if self._pool.weights is None else self._pool.weights[endpoint]
+        unavailable = None
+        if endpoint.breaker.open_until > now:
+            unavailable = "breaker open"
+        elif endpoint.credential_pool.in_cooldown(now, self._target.model):
+            unavailable = "credentials in cooldown"
+        elif self._lacks_adapter(endpoint):
+            unavailable = "without the LoRA adapter"
+        return Candidate(endpoint, self._prompt_tokens - uncached, load_tokens, (uncached + load_tokens) / weight, unavailable)

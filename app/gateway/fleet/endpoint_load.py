@@ -1,0 +1,81 @@
+"""EndpointLoad: how much work an endpoint still has, as one worker knows it. Pure: the caller says what time it is."""
+
+import itertools
+
+# What a request costs an engine that writes its response, in tokens of prompts that it could read meanwhile. Tried in the simulation of
+# bench/routing_simulation.py: anything from 64 to 128 does as well.
+RUNNING_REQUEST_TOKENS = 96
+# While streams wait for their first token and none gets one, each second counts as this many tokens: about what an engine reads in it.
+STALLED_TOKENS_PER_S = 8_000
+# What other callers have waiting there is known by number only.
+WAITING_REQUEST_TOKENS = 1_000
+
+_dispatches = itertools.count(1)
+
+
+class EndpointLoad:
+    """In tokens of prompts, so that it can be compared with what a cached prefix saves. Other workers have their own.
+
+    `in_flight`: requests. `queued_tokens`: of prompts that were sent and not answered with anything yet, but for what is cached there.
+    `waiting`: streams without a first block. `waiting_since`: since when none of them got one, by the monotonic clock.
+    `others_tokens`: an estimate for requests that this worker did not send, by the engine's own metrics; 0: none, or not known.
+    `last_dispatch`: grows with each request that is sent to any endpoint; 0: none was sent here.
+    """
+
+    __slots__ = ("in_flight", "last_dispatch", "others_tokens", "queued_tokens", "waiting", "waiting_since")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.queued_tokens = 0
+        self.waiting = 0
+        self.waiting_since = 0.0
+        self.others_tokens = 0
+        self.last_dispatch = 0
+
+    def begin_request(self, prompt_tokens: int, now: float, *, awaits_first_block: bool) -> "RequestLoad":
+        """Whoever calls this ends it. `prompt_tokens`: those that the endpoint does not have cached."""
+        self.last_dispatch = next(_dispatches)
+        self.in_flight += 1
+        self.queued_tokens += prompt_tokens
+        if awaits_first_block:
+            if not self.waiting:
+                self.waiting_since = now
+            self.waiting += 1
+        return RequestLoad(self, prompt_tokens, awaits_first_block)
+
+    def tokens(self, now: float) -> float:
+        """All work that is ahead of a request that would be sent now."""
+        tokens = self.queued_tokens + self.others_tokens + self.in_flight * RUNNING_REQUEST_TOKENS
+        return tokens + (now - self.waiting_since) * STALLED_TOKENS_PER_S if self.waiting else tokens
+
+
+class RequestLoad:
+    """The part of one request in the load of an endpoint."""
+
+    __slots__ = ("_has_ended", "_is_waiting", "_load", "_queued_tokens")
+
+    def __init__(self, load: EndpointLoad, queued_tokens: int, is_waiting: bool) -> None:
+        self._load = load
+        self._queued_tokens = queued_tokens
+        self._is_waiting = is_waiting
+        self._has_ended = False
+
+    def mark_answered(self, now: float) -> None:
+        """The response has begun, so the prompt is read."""
+        if self._is_waiting:
+            self._load.waiting_since = now
+        self._leave_queue()
+
+    def end(self) -> None:
+        """Once: a second call does nothing."""
+        if not self._has_ended:
+            self._has_ended = True
+            self._leave_queue()
+            self._load.in_flight -= 1
+
+    def _leave_queue(self) -> None:
+        self._load.queued_tokens -= self._queued_tokens
+        self._queued_tokens = 0
+        if self._is_waiting:
+            self._is_waiting = False
+            self._load.waiting -= 1
