@@ -70,13 +70,25 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return (self.credential,) if isinstance(self.credential, str) else self.credential
 
 
+class TimeoutConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Of one attempt, in seconds: to connect, until a stream's first byte, between its blocks, and in all. None: the next level's.
+
+    The levels are a target, its model, and the gateway's settings.
+    """
+
+    connect_s: float | None = None
+    first_token_s: float | None = None
+    silence_s: float | None = None
+    total_s: float | None = None
+
+
 class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A provider, and its model that serves a configured name.
 
     `weight` None in all targets of a model: they are tried in order; else they are drawn by weight. `endpoints` empty: the provider's
     base_url. `endpoint_weights`: by address, how much it can take compared with the others (1.0). `dialect`: which dialect is spoken to
     it; None: the caller's own if the provider speaks it, else the one that can express most of the request. `lora`: the LoRA adapter of
-    that model which serves the name.
+    that model which serves the name. `retries`, `timeouts`: None: the model's.
     """
 
     provider: str
@@ -86,17 +98,29 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     endpoint_weights: Mapping[str, float] = {}
     dialect: str | None = None
     lora: str | None = None
+    retries: int | None = None
+    timeouts: TimeoutConfig | None = None
+
+
+# Why a fallback is used. failure: every endpoint failed, or was too busy. unsupported: no target can honour the request. context_length:
+# the prompt is too long. content_refused: the host refuses to answer it. constraint: the response did not have the demanded format.
+FallbackReason = Literal["failure", "unsupported", "context_length", "content_refused", "constraint"]
+USUAL_REASONS: tuple[FallbackReason, ...] = ("failure", "unsupported", "constraint")
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
     `output_tokens`: what limits reserve for a response whose length the caller does not bound; None: the setting for all models.
-    `drop`: what may be left out of a request for it, also at the targets of its fallbacks.
+    `drop`: what may be left out of a request for it, also at the targets of its fallbacks. `fallback_on`: why a fallback is used;
+    without an entry for USUAL_REASONS. `retries`: how often a target whose endpoints have all failed is tried again; None: the setting.
     """
 
     targets: tuple[Target, ...]
     fallbacks: tuple[str, ...] = ()
+    fallback_on: Mapping[str, tuple[FallbackReason, ...]] = {}
+    retries: int | None = None
+    timeouts: TimeoutConfig | None = None
     output_tokens: int | None = None
     drop: DroppableFields = ()
 

@@ -138,6 +138,10 @@ class Settings:
     silence_timeout_s: float = setting(120.0, "Longest pause within a streamed response.")
     total_timeout_s: float = setting(900.0, "Longest time one attempt may take, streaming or not.")
     max_reply_bytes: int = setting(256 * 1024 * 1024, "Largest non-streaming response read from an engine; a larger one is a 502.")
+    retries: int = setting(
+        2, "How often a target whose endpoints have all failed is tried again while nothing was sent to the caller; models may differ."
+    )
+    retry_max_wait_s: float = setting(2.0, "Longest wait before such a retry; a host that wants a longer one (Retry-After) is not retried.")
     drain_timeout_s: float = setting(30.0, "After SIGTERM: how long requests in progress may take to finish.")
     head_timeout_s: float = setting(30.0, "Longest time for the head of a request, from its first byte; a slower connection is closed.")
     keep_alive_s: float = setting(75.0, "How long the connection of a caller is kept open between requests.")

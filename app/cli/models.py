@@ -123,7 +123,8 @@ def _drops_of_callers(model: str, dropping_teams: list[TeamRow], dropping_keys: 
 def _print_model(name: str, model: ModelConfig, drops: list[_Drop], *, has_more: bool) -> None:
     click.echo(f"{printable(name)} is served by {printable(_format_targets(model))}.")
     if model.fallbacks:
-        click.echo(f"Fallbacks: {printable(', '.join(model.fallbacks))}.")
+        fallbacks = [f"{each} (on {', '.join(model.fallback_on[each])})" if each in model.fallback_on else each for each in model.fallbacks]
+        click.echo(f"Fallbacks: {printable(', '.join(fallbacks))}.")
     if model.output_tokens is not None:
         click.echo(f"Limits reserve {pluralize(model.output_tokens, 'output token')} for a response of unknown length.")
     if not drops:

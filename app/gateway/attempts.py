@@ -1,10 +1,16 @@
 """Attempts: targets are tried in order until one serves. After the first byte to the caller nothing is tried again."""
 
+import asyncio
 import enum
+import itertools
+import operator
+import random
+import time
+from collections.abc import Sequence
 
 import httpx
 
-from app.domain import Target
+from app.domain import USUAL_REASONS, FallbackReason, Plan, Target
 from app.gateway.charges import estimate_model_usage
 from app.gateway.context import RequestContext
 from app.gateway.emulation.emulation import Emulation
@@ -20,23 +26,35 @@ from app.gateway.stages import Attempted, Planned
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.client import OutboundStream
 from app.gateway.upstream.progress import charge_response
+from app.gateway.upstream.timeouts import AttemptTimeouts, Timeouts
 from app.settings import Settings
 from providers.canonical.errors import (
     CallerCredentialRequired,
     ConstraintUnchecked,
     ConstraintViolation,
+    InvalidUpstreamResponse,
     LimitExceeded,
     NarthexError,
     OperationNotSupported,
+    Overloaded,
+    QuotaExhausted,
+    StreamTruncated,
+    TimedOut,
     Unavailable,
     Unreachable,
     Unsupported,
     UpstreamError,
+    UpstreamFailed,
     UpstreamNotFound,
+    UpstreamRejected,
 )
+from providers.canonical.refusal_reasons import RefusalReason, refusal_reason
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens, estimate_response
+
+# Of the first retry; doubled for each further one.
+_FIRST_RETRY_WAIT_S = 0.1
 
 
 class _Rank(enum.IntEnum):
@@ -50,19 +68,44 @@ class _Rank(enum.IntEnum):
 
 
 class _Failures:
-    """Why targets did not serve. The error that is raised in the end: of the highest rank; of several, the first, or upstream's last."""
+    """Why targets did not serve. The error that is raised in the end: of the highest rank; of several, the first, or upstream's last.
+
+    `reasons`: for which a fallback may be used. `refusal`: why the model refused the request, which its other targets would do as well.
+    """
 
     def __init__(self) -> None:
         self._rank = 0
         self._error: NarthexError | None = None
+        self.reasons: set[FallbackReason] = set()
+        self.refusal: RefusalReason | None = None
 
     def add(self, rank: _Rank, error: NarthexError) -> None:
         if rank > self._rank or rank == self._rank == _Rank.UPSTREAM:
             self._rank, self._error = rank, error
+        if isinstance(error, ConstraintViolation):
+            self.reasons.add("constraint")
+        else:
+            self.reasons.add("unsupported" if rank in (_Rank.UNSUPPORTED, _Rank.OPERATION_NOT_SUPPORTED) else "failure")
         error.without_frames()
+
+    def refuse(self, reason: RefusalReason, error: UpstreamError) -> None:
+        """The model refused the request, and a fallback for that reason is configured."""
+        self.add(_Rank.UPSTREAM, error)
+        self.reasons.add(reason)
+        self.refusal = reason
 
     def most_useful(self, model: str) -> NarthexError:
         return self._error or Unreachable(f"No target of {model!r} has an endpoint.")
+
+
+class _TargetRun:
+    """A target and how it went. `retry_after_s`: the least wait before it may be tried again; None: that would be useless."""
+
+    def __init__(self, target: Target, retries: int, timeouts: AttemptTimeouts) -> None:
+        self.target = target
+        self.retries = retries
+        self.timeouts = timeouts
+        self.retry_after_s: float | None = None
 
 
 class Attempts:
@@ -81,6 +124,7 @@ class Attempts:
         self._fleet = fleet
         self._limits = limits
         self._large_requests = large_requests
+        self._timeouts = Timeouts(settings)
         self._endpoint_attempts = EndpointAttempts(settings, checks, transport, large_requests)
 
     async def serve(
@@ -94,7 +138,10 @@ class Attempts:
         attempted = Attempted(planned, context.progress)
         failures = _Failures()
         reserved = {planned.plan.name}
-        for target, model_name in planned.endpoint_table.rank_targets(planned.plan):
+        ranked = planned.endpoint_table.rank_targets(planned.plan)
+        remaining = [(name, [target for target, _ in each]) for name, each in itertools.groupby(ranked, key=operator.itemgetter(1))]
+        while (at := _find_next(remaining, planned.plan, failures)) is not None:
+            model_name, targets = remaining.pop(at)
             if model_name not in reserved:
                 try:
                     await self._reserve_fallback(planned, model_name, context)
@@ -102,9 +149,8 @@ class Attempts:
                     failures.add(_Rank.LIMITED, refusal)
                     continue
                 reserved.add(model_name)
-            if translator.operator_drops is not None:
-                translator.apply_operator_drops(planned.plan.name, model_name, target.provider)
-            response = await self._serve_target(target, translator, meta, context, attempted, failures)
+            runs = [self._run(planned, target, model_name) for target in targets]
+            response = await self._serve_model(model_name, runs, translator, meta, context, attempted, failures)
             if response is not None:
                 return response, attempted
         error = failures.most_useful(translator.request.model)
@@ -116,21 +162,61 @@ class Attempts:
             raise await name_other_models(error, translator, planned)
         raise error
 
-    async def _serve_target(
+    def _run(self, planned: Planned, target: Target, model_name: str) -> _TargetRun:
+        model = planned.plan.snapshot.models[model_name]
+        retries = next((each for each in (target.retries, model.retries) if each is not None), self._settings.retries)
+        return _TargetRun(target, retries, self._timeouts.of(model, target))
+
+    async def _serve_model(
         self,
-        target: Target,
+        model_name: str,
+        runs: Sequence[_TargetRun],
         translator: RequestTranslator,
         meta: ResponseMeta,
         context: RequestContext,
         attempted: Attempted,
         failures: _Failures,
     ) -> OutboundResponse | OutboundStream | None:
-        """None: the next target is to be tried. Raises UpstreamError if retrying elsewhere cannot help."""
+        """Tries every endpoint of each target, and then again those targets that may have recovered. None: all have failed."""
+        for retry in itertools.count():
+            for run in runs:
+                if translator.operator_drops is not None:
+                    translator.apply_operator_drops(attempted.planned.plan.name, model_name, run.target.provider)
+                response = await self._serve_target(run, translator, meta, context, attempted, failures, is_retry=retry > 0)
+                if response is not None:
+                    return response
+                if failures.refusal is not None:
+                    return None
+            runs = [run for run in runs if run.retries > retry and self._may_wait(run, retry)]
+            if not runs or len(attempted.attempts) >= MAX_ATTEMPTS:
+                return None
+            await asyncio.sleep(min(_retry_wait_s(run, retry) for run in runs))
+        raise AssertionError("unreachable")
+
+    def _may_wait(self, run: _TargetRun, retry: int) -> bool:
+        return run.retry_after_s is not None and _retry_wait_s(run, retry) <= self._settings.retry_max_wait_s
+
+    async def _serve_target(
+        self,
+        run: _TargetRun,
+        translator: RequestTranslator,
+        meta: ResponseMeta,
+        context: RequestContext,
+        attempted: Attempted,
+        failures: _Failures,
+        *,
+        is_retry: bool,
+    ) -> OutboundResponse | OutboundStream | None:
+        """None: the next target is to be tried. Raises UpstreamError if trying elsewhere cannot help.
+
+        `is_retry`: all endpoints have failed before, and only the best one is tried again, unless its breaker has opened.
+        """
+        target, run.retry_after_s = run.target, None
         choice = attempted.planned.endpoint_table.choose_endpoints(
             target, translator.request, translator.team_id, session_of(translator.headers)
         )
         for endpoint in choice:
-            if len(attempted.attempts) >= MAX_ATTEMPTS:
+            if len(attempted.attempts) >= MAX_ATTEMPTS or (is_retry and endpoint.breaker.is_open(time.monotonic())):
                 break
             try:
                 translated = await translate_request(translator, endpoint, target)
@@ -145,7 +231,7 @@ class Attempts:
                 break
             try:
                 response = await self._endpoint_attempts.try_credentials(
-                    endpoint, target, translated, translator, meta, context, attempted, choice.begin(endpoint)
+                    endpoint, target, translated, translator, meta, context, attempted, run.timeouts, choice.begin(endpoint)
                 )
             except ConstraintViolation as error:
                 failures.add(_Rank.UPSTREAM, error)
@@ -160,10 +246,22 @@ class Attempts:
             except UpstreamError as error:
                 self._fleet.record_failure(endpoint, error)
                 if not error.retry_elsewhere:
-                    raise
+                    reason = refusal_reason(error)
+                    if reason is None or not _has_fallback_for(attempted.planned.plan, reason):
+                        raise
+                    failures.refuse(reason, error)
+                    return None
                 failures.add(_Rank.UPSTREAM, error)
+                if _may_retry(error, attempted):
+                    waits = [each for each in (run.retry_after_s, error.retry_after_s or 0.0) if each is not None]
+                    run.retry_after_s = min(waits)
+                if is_retry:
+                    break
             else:
                 self._fleet.record_success(endpoint)
+                if _is_refused(response) and _has_fallback_for(attempted.planned.plan, "content_refused"):
+                    _refuse_response(attempted, response, failures)
+                    return None
                 attempted.emulation = translated.emulation
                 attempted.dropped = [*attempted.planned.admitted.reserved_fields, *translated.dropped]
                 constraint_plan = translated.constraint_plan
@@ -195,3 +293,58 @@ def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> N
     if charge is None:
         charge = charge_response(violation.usage, input_tokens, text_tokens(len(violation.response_text)))
     attempted.discard(attempted.attempts[-1], charge)
+
+
+def _find_next(remaining: Sequence[tuple[str, Sequence[Target]]], plan: Plan, failures: _Failures) -> int | None:
+    """The first model that may serve after what has failed; None: none may.
+
+    A fallback may come first, if its reasons include failures: the targets of the plan's own model are all in cooldown.
+    """
+    if not remaining:
+        return None
+    fallback_on = plan.snapshot.models[plan.name].fallback_on
+    for at, (model_name, _) in enumerate(remaining):
+        if model_name == plan.name:
+            if failures.refusal is None:
+                return at
+            continue
+        on = fallback_on.get(model_name, USUAL_REASONS)
+        if failures.refusal in on if failures.refusal is not None else not (failures.reasons or {"failure"}).isdisjoint(on):
+            return at
+    return None
+
+
+def _may_retry(error: UpstreamError, attempted: Attempted) -> bool:
+    """Whether the same endpoint may serve the same request a moment later. A slow failure is not repeated, nor one of the request."""
+    match error:
+        case TimedOut():
+            return attempted.call is not None and not attempted.call.was_sent
+        case Overloaded():
+            return not isinstance(error, QuotaExhausted)
+        case _:
+            return isinstance(error, Unreachable | UpstreamFailed | InvalidUpstreamResponse | StreamTruncated)
+
+
+def _retry_wait_s(run: _TargetRun, retry: int) -> float:
+    """Doubles with each retry, and differs between requests, so that those that failed together do not come back together."""
+    return max(_FIRST_RETRY_WAIT_S * 2**retry * random.uniform(0.5, 1.0), run.retry_after_s or 0.0)
+
+
+def _has_fallback_for(plan: Plan, reason: RefusalReason) -> bool:
+    config = plan.snapshot.models[plan.name]
+    return any(reason in config.fallback_on.get(name, ()) for name in plan.names if name != plan.name)
+
+
+def _is_refused(response: OutboundResponse | OutboundStream) -> bool:
+    """Whether the host refused to answer. Of a stream that is known too late: its first bytes go to the caller."""
+    return isinstance(response, OutboundResponse) and response.finish_reason == "content_filter"
+
+
+def _refuse_response(attempted: Attempted, response: OutboundResponse | OutboundStream, failures: _Failures) -> None:
+    """Nobody gets this response, which is charged all the same."""
+    assert isinstance(response, OutboundResponse)
+    input_tokens = attempted.planned.admitted.request.input_tokens
+    attempt = attempted.attempts[-1]
+    attempted.served = None
+    attempted.discard(attempt, charge_response(response.usage, input_tokens, text_tokens(len(response.raw))))
+    failures.refuse("content_refused", UpstreamRejected(f"{attempt.provider} refused to answer this.", upstream_status=400))

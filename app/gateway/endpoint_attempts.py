@@ -19,6 +19,7 @@ from app.gateway.upstream.abort import AbortSender
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.client import OutboundStream, UpstreamClient
 from app.gateway.upstream.progress import Charge
+from app.gateway.upstream.timeouts import AttemptTimeouts
 from app.settings import Settings
 from providers.canonical.errors import (
     CallerCredentialRequired,
@@ -59,6 +60,7 @@ class EndpointAttempts:
         meta: ResponseMeta,
         context: RequestContext,
         attempted: Attempted,
+        timeouts: AttemptTimeouts,
         prompt_tokens: int,
     ) -> OutboundResponse | OutboundStream:
         """The response to the first credential that the endpoint accepts and does not rate limit.
@@ -76,6 +78,7 @@ class EndpointAttempts:
             meta=meta,
             context=context,
             attempted=attempted,
+            timeouts=timeouts,
             prompt_tokens=prompt_tokens,
         )
         failed: UpstreamError | None = None
@@ -123,13 +126,14 @@ class EndpointAttempts:
         meta: ResponseMeta,
         context: RequestContext,
         attempted: Attempted,
+        timeouts: AttemptTimeouts,
         prompt_tokens: int,
     ) -> OutboundResponse | OutboundStream:
         progress = attempted.progress
         started_us = progress.elapsed_us()
         progress.restart()
         call = attempted.call = UpstreamCall(
-            endpoint, client, target.model, translated.id, translated.stream, self._abort_sender, prompt_tokens
+            endpoint, client, target.model, translated.id, translated.stream, self._abort_sender, timeouts, prompt_tokens
         )
         context.stage = attempted
         error: str | None = None

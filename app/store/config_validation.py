@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import httpx
 
-from app.domain import DroppableFields, ModelConfig, ProviderConfig, Snapshot, Target
+from app.domain import DroppableFields, ModelConfig, ProviderConfig, Snapshot, Target, TimeoutConfig
 from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
@@ -17,6 +17,8 @@ from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError
 from providers.credentials import check as check_credential
 from providers.dialects.catalogue import ENGINE_DIALECTS
+
+MAX_RETRIES = 5
 
 
 def validate(wanted: Snapshot) -> None:
@@ -99,11 +101,20 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
             adapter = catalogue.build_provider(config.adapter, target.provider, config.options)
             _check_credential_address(f"{path}.endpoints", adapter, config, endpoint)
         _check_endpoint_weights(f"{path}.endpoint_weights", target)
+        _check_retries(f"{path}.retries", target.retries)
+        _check_timeouts(path, target.timeouts, model.timeouts)
+    _check_retries(f"models.{name}.retries", model.retries)
+    _check_timeouts(f"models.{name}", model.timeouts)
     for fallback in model.fallbacks:
         if fallback not in wanted.models:
             raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
         if fallback == name:
             raise BadConfiguration(f"models.{name}.fallbacks: a model cannot fall back to itself.")
+    for fallback, reasons in model.fallback_on.items():
+        if fallback not in model.fallbacks:
+            raise BadConfiguration(f"models.{name}.fallback_on: {fallback!r:.100} is not one of its `fallbacks`.")
+        if not reasons:
+            raise BadConfiguration(f"models.{name}.fallback_on.{fallback} is empty: the fallback would never be used.")
     if model.output_tokens is not None and model.output_tokens < 1:
         raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
     check_drop(f"models.{name}.drop", model.drop)
@@ -115,6 +126,28 @@ def _check_endpoint_weights(path: str, target: Target) -> None:
             raise BadConfiguration(f"{path}: {address!r:.200} is not one of the target's `endpoints`.")
         if not 0 < weight < float("inf"):
             raise BadConfiguration(f"{path}: the weight of {address!r:.200} must be more than 0.")
+
+
+def _check_retries(path: str, retries: int | None) -> None:
+    if retries is not None and not 0 <= retries <= MAX_RETRIES:
+        raise BadConfiguration(f"{path} must be from 0 to {MAX_RETRIES}.")
+
+
+def _check_timeouts(path: str, *levels: TimeoutConfig | None) -> None:
+    """`levels`: the nearest first."""
+    limits = {
+        name: next((value for level in levels if level is not None and (value := getattr(level, name)) is not None), None)
+        for name in ("connect_s", "first_token_s", "silence_s", "total_s")
+    }
+    for name, value in limits.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise BadConfiguration(f"{path}.timeouts.{name} must be more than 0.")
+    total_s, first_s, connect_s = limits["total_s"], limits["first_token_s"], limits["connect_s"]
+    for name in ("connect_s", "first_token_s", "silence_s"):
+        if total_s is not None and (value := limits[name]) is not None and value > total_s:
+            raise BadConfiguration(f"{path}.timeouts: {name} = {value:g} is longer than total_s = {total_s:g}, which ends the attempt.")
+    if connect_s is not None and first_s is not None and connect_s > first_s:
+        raise BadConfiguration(f"{path}.timeouts: connect_s = {connect_s:g} is longer than first_token_s = {first_s:g}.")
 
 
 def check_drop(path: str, drop: DroppableFields) -> None:

@@ -18,6 +18,8 @@ base_url = "http://127.0.0.1:{port}"
 """
 
 _MODEL_NAMES = ("sandbox", "sandbox-slow", "sandbox-flaky", "sandbox-dies", "sandbox-embed")
+# They are there to fail.
+_FAILING_MODELS = ("sandbox-flaky", "sandbox-dies")
 
 
 def ensure_first_keys(home: Path, database_url: str) -> str:
@@ -78,4 +80,5 @@ def _provider_address(provider: ProviderConfig) -> tuple[str | None, int | None]
 
 
 def _model_toml(name: str) -> str:
-    return f'\n[models.{name}]\ntargets = [{{ provider = "sandbox", model = "{name}" }}]\n'
+    retries = "retries = 0\n" if name in _FAILING_MODELS else ""
+    return f'\n[models.{name}]\ntargets = [{{ provider = "sandbox", model = "{name}" }}]\n{retries}'

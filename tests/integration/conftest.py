@@ -23,7 +23,7 @@ TLS = Path(__file__).parents[1] / "support" / "tls"
 def service() -> Generator[Service]:
     """Two workers, and timeouts short enough to wait for, but longer than what a busy machine takes by itself.
 
-    Breakers stay closed: tests make the same engine fail many times on purpose.
+    Breakers stay closed, and nothing is retried unless a model says so: tests make the same engine fail many times on purpose.
     """
     running = services.start(
         workers=WORKERS,
@@ -34,6 +34,7 @@ def service() -> Generator[Service]:
         silence_timeout_s=4,
         total_timeout_s=15,
         breaker_failures=1000,
+        retries=0,
         drain_timeout_s=5,
         redis_timeout_s=2,
         ca_bundle=TLS / "ca.pem",

@@ -8,26 +8,37 @@ from providers.canonical.errors import UpstreamError
 class Breaker:
     """One endpoint's breaker, as one worker sees it. While it is open, the endpoint is tried last, not never.
 
+    After that it is half-open: one request is let through, and the breaker stays open for the others until that one has succeeded.
+
     `open_until`: by the monotonic clock; 0.0 = closed.
     """
 
     def __init__(self) -> None:
         self.consecutive_failures = 0
         self.open_until = 0.0
+        self._half_open_s: float | None = None
 
     def is_open(self, now: float) -> bool:
         return self.open_until > now
 
+    def begin_request(self, now: float) -> None:
+        """A request is sent there."""
+        if self._half_open_s is not None and self.open_until <= now:
+            self.open_until = now + self._half_open_s
+
     def record_success(self) -> None:
         self.consecutive_failures = 0
+        if self._half_open_s is not None:
+            self.close()
 
     def record_failure(self, error: UpstreamError, max_failures: int, open_s: float) -> None:
         """Counts the error if it is the endpoint's fault; any other error shows that the endpoint works, and resets the count."""
         if not error.counts_as_failure:
-            self.consecutive_failures = 0
+            self.record_success()
             return
         self.consecutive_failures += 1
         if self.consecutive_failures >= max_failures:
+            self._half_open_s = open_s
             self.open_for(open_s)
 
     def open_for(self, seconds: float) -> None:
@@ -36,3 +47,4 @@ class Breaker:
     def close(self) -> None:
         """Puts the endpoint back into rotation. Failures in a row stay counted until a request succeeds."""
         self.open_until = 0.0
+        self._half_open_s = None

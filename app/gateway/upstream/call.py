@@ -15,6 +15,7 @@ from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.upstream.abort import AbortSender
 from app.gateway.upstream.body import response_stream
 from app.gateway.upstream.progress import Charge, charge_response, sum_charges
+from app.gateway.upstream.timeouts import AttemptTimeouts
 from providers.canonical.chat import Usage
 from providers.canonical.errors import StreamTruncated, TimedOut, TokenUnavailable, Unreachable, UpstreamError
 
@@ -41,6 +42,7 @@ class UpstreamCall:
         id: str | None,
         streamed: bool,
         abort_sender: AbortSender,
+        timeouts: AttemptTimeouts,
         prompt_tokens: int = 0,
         *,
         is_part: bool = False,
@@ -55,15 +57,20 @@ class UpstreamCall:
         self._released = False
         self._id = id
         self._abort_sender = abort_sender
+        self.timeouts = timeouts
         self._close: Callable[[], Awaitable[None]] | None = None
         self.part_count = 1
         self._parts: list[PartCall] = []
         self._has_failed_part = False
-        self._load = endpoint.load.begin_request(prompt_tokens, time.monotonic(), awaits_first_block=streamed and not is_part)
+        now = time.monotonic()
+        self._load = endpoint.load.begin_request(prompt_tokens, now, awaits_first_block=streamed and not is_part)
+        endpoint.breaker.begin_request(now)
 
     def for_part(self, id: str | None, input_tokens: int) -> "PartCall":
         """A call of its own for one of the requests that are sent instead of this one. Whoever gets it releases it."""
-        part = PartCall(self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender, is_part=True)
+        part = PartCall(
+            self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender, self.timeouts, is_part=True
+        )
         part.input_tokens = input_tokens
         self._parts.append(part)
         return part

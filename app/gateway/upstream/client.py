@@ -69,11 +69,6 @@ class UpstreamClient:
         self._large_requests = large_requests
         self._transport = transport
         self._max_bytes = settings.max_reply_bytes
-        total_s = settings.total_timeout_s
-        shared = {"connect": settings.connect_timeout_s, "write": total_s, "pool": total_s, "total": total_s}
-        self._stream_timeout = {**shared, "first": min(settings.first_token_timeout_s, total_s), "read": settings.silence_timeout_s}
-        # The first byte of a non-streaming response comes when the whole response is ready.
-        self._response_timeout = {**shared, "first": total_s, "read": total_s}
 
     async def send(
         self,
@@ -101,7 +96,7 @@ class UpstreamClient:
     async def _request(self, call: UpstreamCall, translated: TranslatedRequest) -> httpx.Response:
         """The engine's response, not read yet. Raises the error that it is."""
         provider = call.endpoint.provider
-        timeout = self._stream_timeout if translated.stream else self._response_timeout
+        timeout = call.timeouts.stream if translated.stream else call.timeouts.response
         body = translated.raw
         while True:
             request = await call.build_request(translated, body, timeout)
@@ -357,7 +352,7 @@ class UpstreamClient:
         if raw is None:
             return None
         try:
-            request = await call.build_request(translated, raw, self._stream_timeout)
+            request = await call.build_request(translated, raw, call.timeouts.stream)
             diagnosis = await self._transport.handle_async_request(request)
             body = call.credential_client.secret_mask.mask_bytes(await _read_error_body(diagnosis))
         except (httpx.TransportError, TokenUnavailable, CredentialError, InvalidUpstreamResponse):
