@@ -54,7 +54,7 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """`[providers.NAME]`: a host or an engine.
 
     `credential`: references to where it is stored (providers/credentials/references.py); several are used in rotation.
-    `drop`: what may be left out of a request that is sent to it.
+    `drop`: what may be left out of a request that is sent to it. `accepts_nodes`: engines may register as its endpoints.
     """
 
     adapter: str
@@ -62,6 +62,7 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     credential: str | tuple[str, ...] | None = None
     options: Mapping[str, Any] = {}
     drop: DroppableFields = ()
+    accepts_nodes: bool = False
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -174,9 +175,22 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     source: str | None = None
 
 
+class Node(Struct, frozen=True):
+    """An engine that registered itself as an endpoint of a provider. `speed`: how much it can take, compared with others; None: not said.
+
+    Source: LMDeploy's proxy, lmdeploy/serve/proxy/proxy.py, read 2026-11.
+    """
+
+    provider: str
+    address: str
+    models: tuple[str, ...]
+    speed: float | None = None
+
+
 class Snapshot(Struct, frozen=True):
     """The configuration at one moment. `hash` is of its content; `version` grows with each change.
 
+    `nodes`, and `drained` (endpoints without new requests, by provider and address), are what operations made of it, and not in the hash.
     `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
     what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known.
     """
@@ -189,6 +203,8 @@ class Snapshot(Struct, frozen=True):
     prices: tuple[Price, ...] = ()
     credentials: Mapping[str, str] = {}
     limits_since: Mapping[str, int] = {}
+    nodes: tuple[Node, ...] = ()
+    drained: frozenset[tuple[str, str]] = frozenset()
 
 
 class Plan(Struct, frozen=True):

@@ -23,6 +23,7 @@ from app.api.routes import inference_routes, routes
 from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
+from app.gateway.fleet.node_upkeep import NodeUpkeep
 from app.gateway.idempotency.idempotency import Idempotency
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
@@ -119,7 +120,8 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: Loop
     )
 
     metrics_task = BackgroundTask("metrics", lambda: keep_metrics_current(gateway))
-    gateway.background_tasks.append(metrics_task)
+    node_upkeep = NodeUpkeep(settings, fleet, database)
+    gateway.background_tasks += (metrics_task, node_upkeep.task)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
@@ -130,10 +132,12 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: Loop
         conversations.start()
         checks.start()
         metrics_task.start()
+        node_upkeep.task.start()
         try:
             yield
         finally:
             await metrics_task.stop()
+            await node_upkeep.task.stop()
             fleet.stop()
             await idempotency.stop()
             await conversations.stop()

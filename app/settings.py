@@ -167,6 +167,16 @@ class Settings:
     )
 
     probe_interval_s: float = setting(10.0, "How often each self-hosted endpoint is probed for what it is and for its health.")
+    node_secret: Secrets = setting(
+        Secrets(),
+        "Secrets, separated by commas, with which engines may register themselves as endpoints (http://node:SECRET@gateway as LMDeploy's"
+        " --proxy-url). Empty: none may.",
+    )
+    node_networks: Networks = setting(
+        Networks(), "Private networks (10.1.0.0/16, ...) in which nodes may register; all other addresses must be public."
+    )
+    node_expiry_s: float = setting(300.0, "A registered node that no gateway process has found ready for so long is removed.")
+    discovery_interval_s: float = setting(5.0, "How often the names of `dns+http://` endpoints are resolved.")
     breaker_failures: int = setting(5, "Consecutive failures of an endpoint after which its breaker opens.")
     breaker_open_s: float = setting(10.0, "How long a breaker stays open; meanwhile its endpoint is tried last.")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import health, limits, metrics, models, reference, responses, usage
+from app.api import health, limits, metrics, models, nodes, reference, responses, usage
 from app.api.inference_route import InferenceRoute
 from app.gateway.serve import Gateway
 from providers.catalogue import DIALECTS
@@ -36,5 +36,6 @@ def routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHand
         usage.routes(gateway.snapshot_cache, database),
         health.routes(gateway),
         metrics.routes(gateway),
+        nodes.routes(gateway, database),
         reference.routes(),
     ]

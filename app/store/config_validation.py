@@ -13,7 +13,7 @@ from app.store.limit_validation import KnownNames
 from app.store.price_validation import MAX_NAME_CHARACTERS
 from providers import catalogue
 from providers.adapters.provider import Provider
-from providers.catalogue import DIALECTS
+from providers.catalogue import DIALECTS, ENGINE_PROBES
 from providers.credentials import CredentialError
 from providers.credentials import check as check_credential
 from providers.dialects.catalogue import ENGINE_DIALECTS
@@ -72,7 +72,9 @@ def _check_provider(name: str, provider: ProviderConfig) -> None:
     if provider.base_url is not None:
         _check_url(f"providers.{name}.base_url", provider.base_url)
         _check_credential_address(f"providers.{name}.base_url", adapter, provider, provider.base_url)
-    if provider.base_url is None and adapter.base_url_required_reason is not None:
+    if provider.accepts_nodes and provider.adapter not in (*ENGINE_PROBES, "auto"):
+        raise BadConfiguration(f"providers.{name}.accepts_nodes: nodes are engines, and {provider.adapter!r} is a host.")
+    if provider.base_url is None and not provider.accepts_nodes and adapter.base_url_required_reason is not None:
         raise BadConfiguration(f"providers.{name}.base_url is required: {adapter.base_url_required_reason}")
     check_drop(f"providers.{name}.drop", provider.drop)
 
@@ -191,7 +193,7 @@ def _check_credential_address(path: str, adapter: Provider, config: ProviderConf
 def _check_url(path: str, url: str) -> None:
     """Raises BadConfiguration for an address that httpx cannot use, or that holds a secret: addresses are shown and recorded."""
     try:
-        parsed = httpx.URL(url)
+        parsed = httpx.URL(url.removeprefix("dns+") if url.startswith("dns+http://") else url)
         has_port = parsed.port is None or 0 < parsed.port < 65536
     except (httpx.InvalidURL, ValueError):
         raise BadConfiguration(f"{path}: {_redacted_url(url)} is not an address; it should look like http://10.0.0.5:8000.") from None

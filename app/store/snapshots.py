@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot
+from app.domain import Limit, ModelConfig, Node, Price, ProviderConfig, Snapshot
 from app.store import tables
 from app.thread_steps import in_steps
 
@@ -35,7 +35,10 @@ _STORED_LINES = text("""
            (SELECT string_agg(jsonb_build_array(config, floor(extract(epoch FROM counted_since) * 1000)::bigint)::text, E'\\n'
                               ORDER BY position, name) FROM limits) AS limits,
            (SELECT string_agg(config::text, E'\\n') FROM prices) AS prices,
-           (SELECT string_agg(jsonb_build_array(name, encrypted)::text, E'\\n') FROM credentials) AS credentials
+           (SELECT string_agg(jsonb_build_array(name, encrypted)::text, E'\\n') FROM credentials) AS credentials,
+           (SELECT string_agg(jsonb_build_object('provider', provider, 'address', address, 'models', models, 'speed', speed)::text, E'\\n'
+                              ORDER BY provider, registered_at, address) FROM nodes) AS nodes,
+           (SELECT string_agg(jsonb_build_array(provider, address)::text, E'\\n') FROM drained_endpoints) AS drained
 """)
 
 
@@ -48,6 +51,8 @@ class StoredConfiguration(Struct, frozen=True):
     limits: str
     prices: str
     credentials: str
+    nodes: str
+    drained: str
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -89,6 +94,8 @@ def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
         prices,
         _decode_named(stored.credentials, str, previous.credentials),
         limits_since,
+        tuple(_decode_lines(stored.nodes, Node)),
+        frozenset(_decode_lines(stored.drained, cast(Any, tuple[str, str]))),
     )
 
 
@@ -120,8 +127,11 @@ def build_snapshot(
     prices: Sequence[Price] = (),
     credentials: Mapping[str, str] = _NO_CREDENTIALS,
     limits_since: Mapping[str, int] = _NO_TIMES,
+    nodes: tuple[Node, ...] = (),
+    drained: frozenset[tuple[str, str]] = frozenset(),
 ) -> Snapshot:
-    unhashed = Snapshot(version, "", providers, models, tuple(limits), tuple(sorted(prices, key=price_key)), credentials, limits_since)
+    sorted_prices = tuple(sorted(prices, key=price_key))
+    unhashed = Snapshot(version, "", providers, models, tuple(limits), sorted_prices, credentials, limits_since, nodes, drained)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 
 
@@ -131,7 +141,7 @@ def price_key(price: Price) -> tuple[str, str, str]:
 
 
 def _hashed_content(snapshot: Snapshot) -> bytes:
-    """The content that the hash covers: everything but stored credentials, which change no response, and the age of limits.
+    """The content that the hash covers: everything but stored credentials, which change no response, the age of limits, and operations.
 
     Sections that came with later versions are included only if they are not empty, so that earlier hashes stay true.
     """

@@ -5,6 +5,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -114,6 +115,27 @@ credentials = Table(
     Column("name", Text, primary_key=True),
     Column("encrypted", Text, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# Engines that registered themselves; a successful probe renews them. `speed`: how much one can take, compared with others; None: not said.
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("models", ARRAY(Text), nullable=False),
+    Column("speed", Double),
+    Column("registered_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("renewed_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# Endpoints that get no new requests, whether or not they are configured at the moment.
+drained_endpoints = Table(
+    "drained_endpoints",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("drained_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
 # Epochs of the memory in which Redis counts limits: if Redis knows none while one is stored here, its memory was lost.

@@ -5,6 +5,14 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 
+def look_up(host: str, port: int) -> tuple[str, ...]:
+    """The host's addresses, each once, the preferred one first. Blocks, for as long as name servers take: for threads.
+
+    Raises OSError if there are none, UnicodeError for an invalid name.
+    """
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+
+
 class Resolver:
     """Resolves names as the machine does (/etc/hosts, then DNS), `max_threads` at a time. A cancelled lookup leaves the queue."""
 
@@ -12,13 +20,8 @@ class Resolver:
         self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="names")
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """The host's addresses, each once, the preferred one first.
-
-        Raises OSError if there are none, UnicodeError for an invalid name.
-        """
-        loop = asyncio.get_running_loop()
-        results = await loop.run_in_executor(self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        return tuple(dict.fromkeys(str(address[0]) for *_, address in results))
+        """As look_up(), without blocking."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up, host, port)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

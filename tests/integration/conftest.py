@@ -19,6 +19,9 @@ WORKERS = 2
 TLS = Path(__file__).parents[1] / "support" / "tls"
 
 
+NODE_SECRET = "the-secret-of-nodes-in-tests"
+
+
 @pytest.fixture(scope="session")
 def service() -> Generator[Service]:
     """Two workers, and timeouts short enough to wait for, but longer than what a busy machine takes by itself.
@@ -35,6 +38,10 @@ def service() -> Generator[Service]:
         total_timeout_s=15,
         breaker_failures=1000,
         retries=0,
+        node_secret=NODE_SECRET,
+        node_networks="127.0.0.0/8",
+        node_expiry_s=6,
+        discovery_interval_s=0.3,
         drain_timeout_s=5,
         redis_timeout_s=2,
         ca_bundle=TLS / "ca.pem",

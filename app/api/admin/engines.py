@@ -37,15 +37,7 @@ def routes(gateway: Gateway) -> Router:
     @get("/endpoints")
     async def list_endpoints(request: Request[Any, Any, Any]) -> dict[str, Any]:
         reject_unknown_parameters(request, ())
-        snapshot = gateway.snapshot_cache.snapshot
-        models_by_endpoint = _served_models(gateway, snapshot)
-        connections = gateway.transport.connections()
-        return {
-            "data": [
-                _endpoint_to_json(each, models_by_endpoint.get(id(each), []), connections, gateway.transport.connections_per_origin)
-                for each in gateway.fleet.endpoints
-            ]
-        }
+        return {"data": describe_endpoints(gateway)}
 
     @get("/endpoints/metrics")
     async def pass_metrics(request: Request[Any, Any, Any], endpoint: str) -> Response[Any]:
@@ -79,6 +71,17 @@ def routes(gateway: Gateway) -> Router:
         return _respond(name, outcomes)
 
     return Router("/", route_handlers=[list_endpoints, pass_metrics, operate])
+
+
+def describe_endpoints(gateway: Gateway) -> list[dict[str, Any]]:
+    """Every endpoint of the table in force, as this process knows it."""
+    snapshot = gateway.fleet.table.snapshot
+    models_by_endpoint = _served_models(gateway, snapshot)
+    connections = gateway.transport.connections()
+    return [
+        _endpoint_to_json(each, snapshot, models_by_endpoint.get(id(each), []), connections, gateway.transport.connections_per_origin)
+        for each in gateway.fleet.endpoints
+    ]
 
 
 def _parse_arguments(raw: bytes) -> dict[str, Any]:
@@ -127,11 +130,12 @@ def _served_models(gateway: Gateway, snapshot: Snapshot) -> dict[int, list[str]]
 
 
 def _endpoint_to_json(
-    endpoint: Endpoint, serves: list[str], connections: Mapping[str, AddressConnections], max_connections: int
+    endpoint: Endpoint, snapshot: Snapshot, serves: list[str], connections: Mapping[str, AddressConnections], max_connections: int
 ) -> dict[str, Any]:
     probe_result = endpoint.probe_result
     open_for_s = endpoint.breaker.open_until - time.monotonic()
     configured = endpoint.config.adapter
+    key = endpoint.provider.configured_as, endpoint.base_url
     is_other = endpoint.provider.name != configured and configured != "auto"
     return {
         "provider": endpoint.provider.configured_as,
@@ -150,10 +154,25 @@ def _endpoint_to_json(
         "breaker": "open" if open_for_s > 0 else "closed",
         "failures": endpoint.breaker.consecutive_failures,
         "in_flight": endpoint.load.in_flight,
+        "load": _load_to_json(endpoint),
+        "drained": key in snapshot.drained,
+        "registered": any((node.provider, node.address) == key for node in snapshot.nodes),
         "connections": _connections_to_json(endpoint, connections, max_connections),
         "credentials": [_credential_to_json(each) for each in endpoint.credential_pool.gateway_clients],
         "serves": serves,
         "operations": supported_operations(endpoint.provider.name),
+    }
+
+
+def _load_to_json(endpoint: Endpoint) -> dict[str, Any]:
+    """As this process sees it: see app/gateway/fleet/endpoint_load.py."""
+    load, now = endpoint.load, time.monotonic()
+    return {
+        "queued_tokens": load.queued_tokens,
+        "waiting_streams": load.waiting,
+        "waiting_s": round(now - load.waiting_since, 1) if load.waiting else 0.0,
+        "others_tokens": load.others_tokens,
+        "score": round(load.tokens(now)),
     }
 
 

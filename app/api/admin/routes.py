@@ -6,7 +6,7 @@ from litestar import Request, Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import authentication
-from app.api.admin import credentials, dropped, engines, inferences, keys, teams
+from app.api.admin import credentials, dropped, engines, fleet, inferences, keys, teams
 from app.gateway.serve import Gateway
 
 
@@ -21,5 +21,6 @@ def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:
         teams.routes(database),
         credentials.routes(database, gateway.fleet.vault),
         engines.routes(gateway),
+        fleet.routes(gateway, database),
     ]
     return Router("/admin/v1", route_handlers=handlers, before_request=admins_only)

@@ -13,19 +13,21 @@ from app.store.snapshots import EMPTY
 from app.thread_steps import in_steps
 from providers.dialect import InboundRequest
 
-PoolKey: TypeAlias = tuple[str, tuple[str, ...], tuple[tuple[str, float], ...]]
+PoolKey: TypeAlias = tuple[str, str, tuple[str, ...], tuple[tuple[str, float], ...]]
 _EMPTY_POOL = EndpointPool(())
 
 
 def pool_key(target: Target) -> PoolKey:
     """What two targets with the same endpoints have in common."""
-    return target.provider, target.endpoints, tuple(sorted(target.endpoint_weights.items())) if target.endpoint_weights else ()
+    weights = tuple(sorted(target.endpoint_weights.items())) if target.endpoint_weights else ()
+    return target.provider, target.model, target.endpoints, weights
 
 
 class EndpointTable:
     """Which endpoints serve a target of `snapshot`, and what may be dropped there. It does not change; what is known of endpoints does.
 
-    `endpoints`: by provider and address. `pools`: those of each target. `prefix_index`: outlives the table. Built in steps.
+    `endpoints`: by provider and address. `pools`: those of each target. `prefix_index`: outlives the table.
+    `discovered`: the addresses behind each `dns+http://` name. Built in steps.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class EndpointTable:
         endpoints: Mapping[tuple[str, str], Endpoint] | None = None,
         pools: Mapping[PoolKey, EndpointPool] | None = None,
         prefix_index: PrefixIndex | None = None,
+        discovered: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.endpoints = endpoints or {}
         self.pools = pools or {}
         self.prefix_index = PrefixIndex() if prefix_index is None else prefix_index
+        self.discovered = discovered or {}
         self.operator_drops = read_operator_drops(snapshot)
         # The headers in which callers may send a credential of their own to some host.
         self.caller_credential_headers = frozenset(

@@ -1,23 +1,29 @@
 """The fleet: every endpoint that a target may be served by."""
 
+import asyncio
+import functools
 import heapq
 import itertools
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import httpx
 
 from app.background_tasks import BackgroundTask
-from app.domain import ProviderConfig, Snapshot, Target
+from app.domain import Node, ProviderConfig, Snapshot, Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_choice import EndpointPool
 from app.gateway.fleet.endpoint_table import EndpointTable, PoolKey, pool_key
+from app.gateway.fleet.name_discovery import is_name, resolve_names, resolve_now
 from app.gateway.fleet.probe import Prober, send_probe
 from app.settings import Settings
 from app.store.vault import Vault
-from app.thread_steps import in_steps
+from app.thread_steps import in_steps, run_in_steps
 from providers import catalogue, credentials
 from providers.canonical.errors import UpstreamError
+from providers.transport.resolver import Resolver
+
+_RESOLVER_THREADS = 2
 
 
 class Fleet:
@@ -35,17 +41,22 @@ class Fleet:
         self.table = EndpointTable()
         self._retired: weakref.WeakSet[Endpoint] = weakref.WeakSet()  # those that requests in flight still have
         self._prober = Prober(settings, transport)
+        self._discovery = BackgroundTask("discovery", self._keep_discovering)
+        self.resolver = Resolver(_RESOLVER_THREADS)
         self._new_slots, self._free_slots = itertools.count(), list[int]()
 
     def start(self) -> None:
         self._prober.start()
+        self._discovery.start()
 
     def stop(self) -> None:
         self._prober.stop()
+        self._discovery.cancel()
+        self.resolver.close()
 
     @property
     def background_tasks(self) -> tuple[BackgroundTask, ...]:
-        return (self._prober.rounds,)
+        return (self._prober.rounds, self._discovery)
 
     @property
     def endpoints(self) -> Collection[Endpoint]:
@@ -65,21 +76,38 @@ class Fleet:
         """prepare() and swap() in one: for what serves nobody meanwhile."""
         self.swap(self.prepare(snapshot))
 
-    def prepare(self, snapshot: Snapshot) -> EndpointTable:
-        """The endpoints of a snapshot, for swap(). In steps, in any thread."""
+    def prepare(self, snapshot: Snapshot, discovered: Mapping[str, tuple[str, ...]] | None = None) -> EndpointTable:
+        """The endpoints of a snapshot, for swap(). In steps, in any thread.
+
+        `discovered`: the addresses behind `dns+http://` names; None: those known, and of new names those that they have now.
+        """
         known = self.table
-        if snapshot.providers == known.snapshot.providers and snapshot.models == known.snapshot.models:
-            return EndpointTable(snapshot, known.endpoints, known.pools, known.prefix_index)
+        names = _names_of(snapshot)
+        if discovered is None:
+            discovered = {name: known.discovered.get(name) or resolve_now(name) for name in names}
+        is_same = snapshot.providers == known.snapshot.providers and snapshot.models == known.snapshot.models
+        is_same = is_same and snapshot.nodes == known.snapshot.nodes and snapshot.drained == known.snapshot.drained
+        if is_same and discovered == known.discovered:
+            return EndpointTable(snapshot, known.endpoints, known.pools, known.prefix_index, discovered)
+        nodes_by_provider: dict[str, list[Node]] = {}
+        for node in snapshot.nodes:
+            nodes_by_provider.setdefault(node.provider, []).append(node)
         endpoints: dict[tuple[str, str], Endpoint] = {}
         pools: dict[PoolKey, EndpointPool] = {}
         for model in in_steps(snapshot.models.values()):
             for target in model.targets:
                 config = snapshot.providers[target.provider]
+                nodes = [
+                    node for node in nodes_by_provider.get(target.provider, ()) if config.accepts_nodes and target.model in node.models
+                ]
+                addresses = [each for address in _addresses(target, config) for each in discovered.get(address, (address,))]
+                members = [self._keep_or_create(endpoints, target.provider, config, address) for address in addresses]
+                members += [self._keep_or_create(endpoints, target.provider, config, node.address, is_node=True) for node in nodes]
                 pools[pool_key(target)] = EndpointPool(
-                    [self._keep_or_create(endpoints, target.provider, config, address) for address in _addresses(target, config)],
-                    target.endpoint_weights,
+                    [each for each in dict.fromkeys(members) if (target.provider, each.base_url) not in snapshot.drained],
+                    {**target.endpoint_weights, **_weights_of(nodes)},
                 )
-        return EndpointTable(snapshot, endpoints, pools, known.prefix_index)
+        return EndpointTable(snapshot, endpoints, pools, known.prefix_index, discovered)
 
     def swap(self, prepared: EndpointTable) -> None:
         """Puts prepared endpoints in force. Requests in flight, at these or at any before, read no credential that was removed."""
@@ -94,7 +122,9 @@ class Fleet:
         if before != now or previous.endpoints is not prepared.endpoints:
             self._prober.watch(prepared.endpoints.values())
 
-    def _keep_or_create(self, endpoints: dict[tuple[str, str], Endpoint], name: str, config: ProviderConfig, address: str) -> Endpoint:
+    def _keep_or_create(
+        self, endpoints: dict[tuple[str, str], Endpoint], name: str, config: ProviderConfig, address: str, *, is_node: bool = False
+    ) -> Endpoint:
         key = name, address
         if key not in endpoints:
             known = self.table.endpoints.get(key)
@@ -103,6 +133,8 @@ class Fleet:
                 slot = heapq.heappop(self._free_slots) if self._free_slots else next(self._new_slots)
                 known = Endpoint(config, provider, address, self._credential_reader, self._fetch_token, slot)
                 weakref.finalize(known, heapq.heappush, self._free_slots, slot)
+                if is_node:  # it registers while it starts, and is tried last until a probe finds it ready
+                    known.breaker.open_for(self._settings.node_expiry_s)
             endpoints[key] = known
         return endpoints[key]
 
@@ -115,14 +147,45 @@ class Fleet:
             )
         return self.vault.decrypt(name, encrypted)
 
+    async def _keep_discovering(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.discovery_interval_s)
+            table = self.table
+            names = _names_of(table.snapshot)
+            if not names:
+                continue
+            discovered = await resolve_names(self.resolver, names, table.discovered)
+            if discovered != table.discovered:
+                prepared = await run_in_steps(functools.partial(self.prepare, table.snapshot, discovered))
+                if self.table is table:  # else another configuration came meanwhile, whose names are resolved in the next round
+                    self.swap(prepared)
+
     async def _fetch_token(self, request: httpx.Request) -> tuple[int, bytes]:
         """Sends a credential's request for a token: status and body."""
         response = await send_probe(self.transport, request)
         return response.status, response.body
 
 
+def _names_of(snapshot: Snapshot) -> list[str]:
+    """The addresses of the configuration that are names to be resolved."""
+    configured = [address for model in snapshot.models.values() for target in model.targets for address in target.endpoints]
+    configured += [config.base_url for config in snapshot.providers.values() if config.base_url is not None]
+    return [address for address in dict.fromkeys(configured) if is_name(address)]
+
+
+def _weights_of(nodes: Sequence[Node]) -> Mapping[str, float]:
+    """By the speeds that nodes report, which are numbers of any size; a node that reports none counts as the mean of the others."""
+    speeds = [node.speed for node in nodes if node.speed]
+    if not speeds:
+        return {}
+    mean = sum(speeds) / len(speeds)
+    return {node.address: (node.speed or mean) / mean for node in nodes}
+
+
 def _addresses(target: Target, config: ProviderConfig) -> tuple[str, ...]:
     if target.endpoints:
         return target.endpoints
+    if config.base_url is not None and is_name(config.base_url):
+        return (config.base_url,)
     address = catalogue.provider_url(config.adapter, target.provider, config.options, config.base_url)
     return (address,) if address else ()

@@ -33,7 +33,8 @@ def stored(snapshot: Snapshot) -> StoredConfiguration:
     named = (list(each.items()) for each in (snapshot.providers, snapshot.models, snapshot.credentials))
     providers, models, credentials = map(lines, named)
     limits = lines([(limit, snapshot.limits_since.get(limit.name)) for limit in snapshot.limits])
-    return StoredConfiguration(snapshot.version, providers, models, limits, lines(snapshot.prices), credentials)
+    nodes, drained = lines(snapshot.nodes), lines(sorted(snapshot.drained))
+    return StoredConfiguration(snapshot.version, providers, models, limits, lines(snapshot.prices), credentials, nodes, drained)
 
 
 def test_hash_of_a_large_configuration_is_that_of_one_document():
