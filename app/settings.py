@@ -177,6 +177,10 @@ class Settings:
     )
     node_expiry_s: float = setting(300.0, "A registered node that no gateway process has found ready for so long is removed.")
     discovery_interval_s: float = setting(5.0, "How often the names of `dns+http://` endpoints are resolved.")
+    load_interval_s: float = setting(
+        2.0,
+        "How often an engine's /metrics are read where its target has several endpoints; 0 = never: only this process's requests count.",
+    )
     breaker_failures: int = setting(5, "Consecutive failures of an endpoint after which its breaker opens.")
     breaker_open_s: float = setting(10.0, "How long a breaker stays open; meanwhile its endpoint is tried last.")
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import Struct
 
+from providers.adapters.engine_load import LoadMetrics
 from providers.adapters.lora import LoadedAdapters
 from providers.canonical.raw_json import DECODE_ERRORS
 
@@ -69,7 +70,8 @@ class EngineProbe(Struct, frozen=True):
 
     `health_path`: the cheap path that shows whether it takes requests. `detail_paths`: requested as well once the engine is known.
     `owner`: the `owned_by` of the models that it lists. `is_recognised`: whether responses are this engine's, where no owner shows it.
-    `find_router`: the router in front of it. `read_lora_adapters`: by the models (None: not listed) and the router.
+    `find_router`: the router in front of it. `read_lora_adapters`: by the models (None: not listed) and the router. `load_metrics`: those
+    of its /metrics page; None: it has no such page.
     """
 
     health_path: str
@@ -79,6 +81,7 @@ class EngineProbe(Struct, frozen=True):
     read_version: Callable[[ProbeResponses], str | None] = no_version
     find_router: Callable[[ProbeResponses, Sequence[ListedModel]], str | None] = no_router
     read_lora_adapters: Callable[[ProbeResponses, Sequence[ListedModel] | None, str | None], LoadedAdapters] = no_lora_adapters
+    load_metrics: LoadMetrics | None = None
 
 
 def version_at(*paths: str, field: str = "version") -> Callable[[ProbeResponses], str | None]:

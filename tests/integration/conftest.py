@@ -42,6 +42,7 @@ def service() -> Generator[Service]:
         node_networks="127.0.0.0/8",
         node_expiry_s=6,
         discovery_interval_s=0.3,
+        load_interval_s=0.3,
         drain_timeout_s=5,
         redis_timeout_s=2,
         ca_bundle=TLS / "ca.pem",

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import httpx
 import openai
 import pytest
 
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
+from tests.support.wait_until import wait_until
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 
@@ -47,3 +49,42 @@ async def test_requests_of_a_session_stay_together(sdk: openai.AsyncOpenAI, engi
         )
     served = [len([request for request in each.requests if request.body]) for each in (engine, second_engine)]
     assert sorted(served) == [0, 8]
+
+
+async def test_engine_that_is_busy_with_others_gets_nothing(service: Service, client: httpx.AsyncClient):
+    """By its own metrics, which count the requests of all its callers."""
+    busy, quiet = ScriptedEngine(), ScriptedEngine()
+    for engine, waiting in ((busy, 40), (quiet, 0)):
+        page = f'vllm:num_requests_running{{engine="0"}} 5.0\nvllm:num_requests_waiting{{engine="0"}} {waiting}.0\n'
+        engine.get_responses = {
+            "/v1/models": {"data": [{"id": "m", "object": "model", "owned_by": "vllm", "max_model_len": 100}]},
+            "/health": b"",
+            "/version": {"version": "0.32.0"},
+            "/metrics": page.encode(),
+        }
+        await engine.start()
+    one, two = (f"http://127.0.0.1:{engine.port}" for engine in (busy, quiet))
+    service.apply(f"""
+        [providers]
+        shared = {{ adapter = "vllm", base_url = "{one}" }}
+        [models]
+        shared = {{ targets = [{{ provider = "shared", model = "m", endpoints = ["{one}", "{two}"] }}] }}
+    """)
+
+    async def is_avoided() -> bool:
+        busy.requests.clear()
+        for number in range(12):
+            prompt: Any = [{"role": "user", "content": f"{number} " * 50}]
+            await client.post("/v1/chat/completions", json={"model": "shared", "messages": prompt}, headers={"connection": "close"})
+        return not busy.requests
+
+    await wait_until(is_avoided)
+    # An engine whose metrics cannot be read is not taken for a busy one.
+    busy.get_responses["/metrics"] = b"<html>"
+
+    async def is_back() -> bool:
+        return not await is_avoided()
+
+    await wait_until(is_back)
+    await busy.stop()
+    await quiet.stop()

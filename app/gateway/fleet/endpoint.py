@@ -35,7 +35,8 @@ class Endpoint:
 
     `slot`: a small number that no other endpoint of this worker has now; its bit stands for the endpoint in sets.
     `dialects`: spoken there, best first. `probe_result`: what the last recognition found; None: nothing yet.
-    `learned_at`: when it was recognised, by the monotonic clock; None: recognise it at the next probe.
+    `learned_at`: when it was recognised, by the monotonic clock; None: recognise it at the next probe. `metrics_missing_at`: the same, of
+    the recognition since which it has shown no metrics of its load.
     `answered_s`: when it last responded to a probe, in Unix time; None: never.
     """
 
@@ -53,6 +54,7 @@ class Endpoint:
         self.breaker = Breaker()
         self.probe_result: ProbeResult | None = None
         self.learned_at: float | None = None
+        self.metrics_missing_at: float | None = 0.0
         self.answered_s: float | None = None
         self.health: Health = "unknown" if self.is_probed else "not_probed"
 

@@ -2,6 +2,8 @@
 
 import itertools
 
+from providers.adapters.engine_load import EngineLoad
+
 # What a request costs an engine that writes its response, in tokens of prompts that it could read meanwhile. Tried in the simulation of
 # bench/routing_simulation.py: anything from 64 to 128 does as well.
 RUNNING_REQUEST_TOKENS = 96
@@ -9,6 +11,9 @@ RUNNING_REQUEST_TOKENS = 96
 STALLED_TOKENS_PER_S = 8_000
 # What other callers have waiting there is known by number only.
 WAITING_REQUEST_TOKENS = 1_000
+# Engines whose KV cache is nearly full interrupt requests, and read their prompts again.
+_FULL_CACHE = 0.9
+_FULL_CACHE_TOKENS = 4_000
 
 _dispatches = itertools.count(1)
 
@@ -42,6 +47,17 @@ class EndpointLoad:
                 self.waiting_since = now
             self.waiting += 1
         return RequestLoad(self, prompt_tokens, awaits_first_block)
+
+    def note_engine_load(self, reported: EngineLoad | None) -> None:
+        """What the engine says of all its callers, of whom this worker is one. None: nothing that can be read, or not any more."""
+        if reported is None:
+            self.others_tokens = 0
+            return
+        of_others = max(0, reported.running + reported.waiting - self.in_flight)
+        waiting = min(reported.waiting, of_others)
+        self.others_tokens = waiting * WAITING_REQUEST_TOKENS + (of_others - waiting) * RUNNING_REQUEST_TOKENS
+        if reported.cache_usage is not None and reported.cache_usage > _FULL_CACHE:
+            self.others_tokens += round((min(reported.cache_usage, 1.0) - _FULL_CACHE) / (1 - _FULL_CACHE) * _FULL_CACHE_TOKENS)
 
     def tokens(self, now: float) -> float:
         """All work that is ahead of a request that would be sent now."""

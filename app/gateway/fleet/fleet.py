@@ -56,7 +56,7 @@ class Fleet:
 
     @property
     def background_tasks(self) -> tuple[BackgroundTask, ...]:
-        return (self._prober.rounds, self._discovery)
+        return (self._prober.rounds, self._prober.load_rounds, self._discovery)
 
     @property
     def endpoints(self) -> Collection[Endpoint]:
@@ -120,7 +120,8 @@ class Fleet:
             for endpoint in (*self._retired, *prepared.endpoints.values()):
                 endpoint.credential_pool.reload_stored(changed, before.keys() - now.keys())
         if before != now or previous.endpoints is not prepared.endpoints:
-            self._prober.watch(prepared.endpoints.values())
+            choosable = {endpoint for pool in prepared.pools.values() if len(pool.endpoints) > 1 for endpoint in pool.endpoints}
+            self._prober.watch(prepared.endpoints.values(), choosable)
 
     def _keep_or_create(
         self, endpoints: dict[tuple[str, str], Endpoint], name: str, config: ProviderConfig, address: str, *, is_node: bool = False

@@ -1,6 +1,7 @@
 """Probing: find out which engine runs at an endpoint, which models it has, and whether it is ready."""
 
 import asyncio
+import functools
 import logging
 import time
 import traceback
@@ -12,6 +13,7 @@ from app.background_tasks import BackgroundTask
 from app.gateway.fleet.endpoint import Endpoint, Health
 from app.settings import Settings
 from providers import probing
+from providers.adapters.engine_load import METRICS_PATH, EngineLoad, read_engine_load
 from providers.adapters.probe import ProbeResponse
 from providers.catalogue import ENGINE_PROBES
 from providers.transport.read_body import read_body
@@ -38,18 +40,26 @@ class Prober:
         self._endpoints: Collection[Endpoint] = ()
         self._endpoints_changed = asyncio.Event()
         self.rounds = BackgroundTask("probing", self._probe_all)
+        self.load_rounds = BackgroundTask("engine loads", self._read_loads)
         self._tasks: dict[Endpoint, asyncio.Task[None]] = {}
+        self._choosable: Collection[Endpoint] = ()
+        self._load_tasks: dict[Endpoint, asyncio.Task[None]] = {}
 
-    def watch(self, endpoints: Collection[Endpoint]) -> None:
+    def watch(self, endpoints: Collection[Endpoint], choosable: Collection[Endpoint] = ()) -> None:
+        """`choosable`: those that share a target with others, whose load decides which of them gets a request."""
         self._endpoints = endpoints
+        self._choosable = choosable
         self._endpoints_changed.set()
 
     def start(self) -> None:
         self.rounds.start()
+        if self._settings.load_interval_s:
+            self.load_rounds.start()
 
     def stop(self) -> None:
         self.rounds.cancel()
-        for task in self._tasks.values():
+        self.load_rounds.cancel()
+        for task in (*self._tasks.values(), *self._load_tasks.values()):
             task.cancel()
 
     async def reprobe(self, endpoint: Endpoint) -> None:
@@ -72,6 +82,36 @@ class Prober:
                     await self._endpoints_changed.wait()
             except TimeoutError:
                 pass
+
+    async def _read_loads(self) -> None:
+        """The load of each endpoint that requests choose from, in tasks of their own."""
+        while True:
+            for endpoint in self._choosable:
+                if endpoint.health == "ready" and endpoint not in self._load_tasks:
+                    task = self._load_tasks[endpoint] = asyncio.create_task(self._read_load(endpoint))
+                    task.add_done_callback(functools.partial(self._forget_load_task, endpoint))
+                elif endpoint.health != "ready":
+                    endpoint.load.note_engine_load(None)
+            await asyncio.sleep(self._settings.load_interval_s)
+
+    def _forget_load_task(self, endpoint: Endpoint, _task: asyncio.Task[None]) -> None:
+        self._load_tasks.pop(endpoint, None)
+
+    async def _read_load(self, endpoint: Endpoint) -> None:
+        """An engine without the metrics, or whose page cannot be read, counts by this worker's own requests alone."""
+        probe = ENGINE_PROBES.get(endpoint.provider.name)
+        if probe is None or probe.load_metrics is None or endpoint.metrics_missing_at == endpoint.learned_at:
+            return
+        load: EngineLoad | None = None
+        try:
+            page = await self._get(endpoint, METRICS_PATH)
+            if page.status == 200:
+                load = read_engine_load(page.body, probe.load_metrics)
+            if load is None and page.status < 500:
+                endpoint.metrics_missing_at = endpoint.learned_at  # until it is recognised anew
+        except httpx.TransportError:
+            pass  # its probe shows it
+        endpoint.load.note_engine_load(load)
 
     def _start_probe(self, endpoint: Endpoint) -> asyncio.Task[None]:
         """The probe of this endpoint that is running, or a new one: one at a time for each endpoint."""

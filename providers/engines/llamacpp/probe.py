@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, cast
 
+from providers.adapters.engine_load import LoadMetrics
 from providers.adapters.lora import LoadedAdapters
 from providers.adapters.probe import EngineProbe, ListedModel, ProbeResponses, list_at, object_at, version_at
 
@@ -35,4 +36,5 @@ LLAMACPP_PROBE = EngineProbe(
     is_recognised=_is_llamacpp,
     read_version=version_at("/props", field="build_info"),
     read_lora_adapters=_read_lora_adapters,
+    load_metrics=LoadMetrics((b"llamacpp:requests_processing",), (b"llamacpp:requests_deferred",)),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from providers.adapters.engine_load import LoadMetrics
 from providers.adapters.lora import LoadedAdapters
 from providers.adapters.probe import EngineProbe, ListedModel, ProbeResponses
 
@@ -20,5 +21,14 @@ def _read_lora_adapters(responses: ProbeResponses, models: Sequence[ListedModel]
 
 
 LMDEPLOY_PROBE = EngineProbe(
-    "/health", ("/nodes/status",), owner="lmdeploy", find_router=_find_router, read_lora_adapters=_read_lora_adapters
+    "/health",
+    ("/nodes/status",),
+    owner="lmdeploy",
+    find_router=_find_router,
+    read_lora_adapters=_read_lora_adapters,
+    load_metrics=LoadMetrics(
+        (b"lmdeploy:num_requests_running",),
+        (b"lmdeploy:num_requests_waiting", b"lmdeploy:num_api_requests_waiting"),
+        b"lmdeploy:gpu_cache_usage_perc",
+    ),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from providers.adapters.engine_load import LoadMetrics
 from providers.adapters.lora import LoadedAdapters
 from providers.adapters.probe import EngineProbe, ListedModel, ProbeResponses, listed_adapters, object_at, version_at
 
@@ -23,4 +24,5 @@ SGLANG_PROBE = EngineProbe(
     is_recognised=_is_sglang,
     read_version=version_at("/server_info", "/get_server_info"),
     read_lora_adapters=_read_lora_adapters,
+    load_metrics=LoadMetrics((b"sglang:num_running_reqs",), (b"sglang:num_queue_reqs",), b"sglang:token_usage"),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from providers.adapters.engine_load import LoadMetrics
 from providers.adapters.lora import LoadedAdapters
 from providers.adapters.probe import EngineProbe, ListedModel, ProbeResponses, listed_adapters, version_at
 
@@ -26,4 +27,5 @@ VLLM_PROBE = EngineProbe(
     read_version=version_at("/version"),
     find_router=_find_router,
     read_lora_adapters=_read_lora_adapters,
+    load_metrics=LoadMetrics((b"vllm:num_requests_running",), (b"vllm:num_requests_waiting",), b"vllm:kv_cache_usage_perc"),
 )
