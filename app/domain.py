@@ -220,10 +220,26 @@ class Plan(Struct, frozen=True):
     snapshot: Snapshot
 
 
+class Candidate(Struct, frozen=True):
+    """An endpoint that an attempt could have gone to. Tokens are estimates; the least `score` is tried first.
+
+    `number`: its place among the target's endpoints, by which callers know it. `unavailable`: why it comes last; None: it does not.
+    """
+
+    number: int
+    endpoint: str
+    score: int
+    cached_tokens: int
+    load_tokens: int
+    unavailable: str | None = None
+
+
 class Attempt(Struct, frozen=True, array_like=True):
     """One try at one endpoint. `status` None: no response came. `error` None: it served.
 
-    `code`: the host's own code of its error; `request_id`: the host's id of the request.
+    `code`: the host's own code of its error; `request_id`: the host's id of the request. `first_token_us`: after the request's start; None:
+    none came. Tokens and cost are what is charged for it: 0 if the host did no work, or none that it bills; cost None: no price is known.
+    `candidates`: the best first; None: no explanation was requested.
     """
 
     provider: str
@@ -236,6 +252,11 @@ class Attempt(Struct, frozen=True, array_like=True):
     message: str | None = None
     code: str | None = None
     request_id: str | None = None
+    first_token_us: int | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_microusd: int | None = 0
+    candidates: tuple[Candidate, ...] | None = None
 
 
 class Exchange(Struct, frozen=True, array_like=True):

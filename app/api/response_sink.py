@@ -13,6 +13,8 @@ from app.store.idempotent_responses import StoredResponse
 from providers.canonical.errors import NarthexError
 
 _CONTROL_CHARACTERS = bytes([*range(0x20), 0x7F])
+_MAX_CANDIDATES_SHOWN = 16
+_MAX_HEADER_CHARS = 4_000
 _JSON = b"content-type: application/json\r\n"
 # x-accel-buffering: nginx in front of us must not collect frames.
 _STREAM = b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
@@ -65,6 +67,8 @@ class HttpResponseSink:
                     return fields
                 if attempted.emulation is not None and attempted.emulation.fields:
                     fields += _emulated_header(attempted.emulation.report)
+                if attempted.candidates is not None:
+                    fields += _candidates_header(attempted)
                 return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
             case Planned(admitted=admitted, reservation=reservation):
                 return _inference_headers(context.id, admitted.episode_id, ()) + self._rate_limit_headers(reservation)
@@ -92,6 +96,19 @@ def _inference_headers(inference_id: str, episode_id: str | None, dropped: list[
 
 def _emulated_header(fields: Iterable[str]) -> bytes:
     return b"x-narthex-emulated: %b\r\n" % _header_value(", ".join(fields))
+
+
+def _candidates_header(attempted: Attempted) -> bytes:
+    """The candidates of each attempt, the best first. Callers know endpoints by their number: addresses are in the record only."""
+    lines: list[str] = []
+    for attempt in attempted.attempts:
+        described = [
+            f"{attempt.provider}[{each.number}] score={each.score} cached={each.cached_tokens} load={each.load_tokens}"
+            + (f" ({each.unavailable})" if each.unavailable else "")
+            for each in (attempt.candidates or ())[:_MAX_CANDIDATES_SHOWN]
+        ]
+        lines.append(", ".join(described) + (f" -> {attempt.error}" if attempt.error else " -> served"))
+    return b"x-narthex-candidates: %b\r\n" % _header_value("; ".join(lines)[:_MAX_HEADER_CHARS])
 
 
 def _served_headers(served: Attempt | None, structured_output: str | None, reported_model: str | None) -> bytes:

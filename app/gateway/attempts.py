@@ -19,7 +19,7 @@ from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.other_models import name_other_models
-from app.gateway.request_headers import session_of
+from app.gateway.request_headers import session_of, wants_explanation
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted, Planned
@@ -229,6 +229,8 @@ class Attempts:
             except Unsupported as reason:
                 failures.add(_Rank.UNSUPPORTED, reason)
                 break
+            if wants_explanation(translator.headers):
+                attempted.candidates = choice.explain(time.monotonic())
             try:
                 response = await self._endpoint_attempts.try_credentials(
                     endpoint, target, translated, translator, meta, context, attempted, run.timeouts, choice.begin(endpoint)

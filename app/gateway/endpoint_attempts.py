@@ -168,6 +168,8 @@ class EndpointAttempts:
                 message=message,
                 code=code,
                 request_id=call.request_id if error else None,
+                first_token_us=progress.first_token_us,
+                candidates=attempted.candidates,
             )
             attempted.attempts.append(attempt)
             if error is None or (error in (_DISCONNECTED, _ABORTED) and call.was_sent):

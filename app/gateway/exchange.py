@@ -1,10 +1,11 @@
 """The exchange: what is recorded of a request that has a plan, however it ended."""
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from app.domain import Attempt, ChargeBasis, Exchange, Outcome
+from app.domain import Attempt, ChargeBasis, Exchange, Outcome, Plan
 from app.gateway.charges import cost_of
 from app.gateway.stages import Attempted, Planned
 from app.gateway.upstream.progress import Charge, least_certain
@@ -37,9 +38,10 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
     reported_model = None if attempted is None else attempted.reported_model
-    used, cost, basis = (
-        (Usage(0, 0), 0, None) if attempted is None else _charge(attempted, outcome, ended.received_us / 1e6, reported_model)
-    )
+    charges = [] if attempted is None else list(_charges(attempted, outcome, ended.received_us / 1e6, reported_model))
+    used = Usage(sum(each.input_tokens for each in charges), sum(each.output_tokens for each in charges))
+    cost = None if any(each.cost_microusd is None for each in charges) else sum(each.cost_microusd or 0 for each in charges)
+    basis = least_certain([each.basis for each in charges]) if charges else None
     keeps_content = caller.content == "full"
     return Exchange(
         id=ended.id,
@@ -63,7 +65,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         endpoint=None if served is None else served.endpoint,
         error=ended.error,
         message=ended.message if keeps_content else None,
-        attempts=() if attempted is None else _recorded_attempts(attempted.attempts, outcome, keeps_content),
+        attempts=() if attempted is None else _recorded_attempts(attempted, charges, outcome, keeps_content),
         dropped=() if attempted is None else tuple(attempted.dropped),
         tags=admitted.tags,
         end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],
@@ -77,28 +79,29 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     )
 
 
-def _charge(
-    attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None
-) -> tuple[Usage, int | None, ChargeBasis | None]:
-    """The usage that is charged, its cost in millionths of a US dollar (None: a price is missing), and how certain they are.
+class _AttemptCharge(NamedTuple):
+    """What one attempt is charged. `cost_microusd` None: a price is missing."""
 
-    Responses that nobody got are paid for too, at the price of the target that wrote each.
-    """
+    attempt: Attempt
+    input_tokens: int
+    output_tokens: int
+    cost_microusd: int | None
+    basis: ChargeBasis
+
+
+def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None) -> Iterator[_AttemptCharge]:
+    """Of each attempt that a host worked for, also of responses that nobody got, at the price of the target that wrote each."""
     plan, served = attempted.planned.plan, attempted.served
-    basis: ChargeBasis | None = None
-    if served is None:
-        used, cost = Usage(0, 0), 0
-    else:
+    if served is not None:
         charge = _charge_of_response(attempted, outcome)
-        used, basis = charge.usage, charge.basis
-        cost = cost_of(plan, served.provider, served.model, used, at_s, reported_model)
+        yield _attempt_charge(plan, served, charge, at_s, reported_model)
     for each in attempted.discarded:
-        discarded = each.charge.usage
-        basis = each.charge.basis if basis is None else least_certain([basis, each.charge.basis])
-        used = replace(used, input=(used.input or 0) + (discarded.input or 0), output=(used.output or 0) + (discarded.output or 0))
-        discarded_cost = cost_of(plan, each.attempt.provider, each.attempt.model, discarded, at_s, each.reported_model)
-        cost = None if cost is None or discarded_cost is None else cost + discarded_cost
-    return used, cost, basis
+        yield _attempt_charge(plan, each.attempt, each.charge, at_s, each.reported_model)
+
+
+def _attempt_charge(plan: Plan, attempt: Attempt, charge: Charge, at_s: float, reported_model: str | None) -> _AttemptCharge:
+    cost = cost_of(plan, attempt.provider, attempt.model, charge.usage, at_s, reported_model)
+    return _AttemptCharge(attempt, charge.usage.input or 0, charge.usage.output or 0, cost, charge.basis)
 
 
 def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
@@ -115,8 +118,23 @@ def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
     return progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output if may_continue else None, is_cut=is_cut)
 
 
-def _recorded_attempts(attempts: list[Attempt], outcome: Outcome, keeps_content: bool) -> tuple[Attempt, ...]:
-    """Empty if the only attempt answered. Error messages count as content: an engine may repeat the prompt."""
-    if len(attempts) == 1 and outcome == "answered":
+def _recorded_attempts(
+    attempted: Attempted, charges: Sequence[_AttemptCharge], outcome: Outcome, keeps_content: bool
+) -> tuple[Attempt, ...]:
+    """Empty if the only attempt answered, unless an explanation was requested.
+
+    Error messages count as content: an engine may repeat the prompt.
+    """
+    attempts = attempted.attempts
+    if len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None:
         return ()
-    return tuple(attempts) if keeps_content else tuple(replace(attempt, message=None) for attempt in attempts)
+    charged = {id(each.attempt): each for each in charges}
+    return tuple(_recorded_attempt(attempt, charged.get(id(attempt)), keeps_content) for attempt in attempts)
+
+
+def _recorded_attempt(attempt: Attempt, charge: _AttemptCharge | None, keeps_content: bool) -> Attempt:
+    if not keeps_content:
+        attempt = replace(attempt, message=None)
+    if charge is None:
+        return attempt
+    return replace(attempt, input_tokens=charge.input_tokens, output_tokens=charge.output_tokens, cost_microusd=charge.cost_microusd)

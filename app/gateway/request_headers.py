@@ -84,5 +84,10 @@ def session_of(headers: Mapping[bytes, bytes]) -> str | None:
     return None if header_value is None else header_value.decode("latin-1")
 
 
+def wants_explanation(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the response and the record say which endpoints there were and why one was chosen: `x-narthex-explain: true`."""
+    return headers.get(b"x-narthex-explain") == b"true"
+
+
 def _drop_nothing(field: str) -> bool:
     return False

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from app.domain import Attempt, Caller, Exchange, Plan
+from app.domain import Attempt, Caller, Candidate, Exchange, Plan
 from app.gateway.emulation.emulation import Emulation
 from app.gateway.fleet.endpoint_table import EndpointTable
 from app.gateway.idempotency.claim import Claim
@@ -94,6 +94,7 @@ class Attempted(Struct):
     `dropped`: fields that the response was made without. `structured_output`: how its constraint was kept (enforced, converted,
     validated, unvalidated); None without one. `discarded`: what is charged for responses that nobody gets: they violated the constraint,
     or the gateway gave up waiting for a host that may have gone on. `emulation`: what the gateway did itself, as the target could not.
+    `candidates`: of the newest attempt; None: no explanation was requested.
     """
 
     planned: Planned
@@ -105,6 +106,7 @@ class Attempted(Struct):
     structured_output: str | None = None
     discarded: list[Discarded] = []
     emulation: Emulation | None = None
+    candidates: tuple[Candidate, ...] | None = None
 
     @property
     def reported_model(self) -> str | None:

@@ -45,7 +45,11 @@ class PackedContent(NamedTuple):
 
 def _attempts(exchange: Exchange) -> str | None:
     attempts = exchange.attempts
-    served_at_once = attempts[0].error is None if len(attempts) == 1 else not attempts and exchange.served_provider is not None
+    served_at_once = (
+        attempts[0].error is None and attempts[0].candidates is None
+        if len(attempts) == 1
+        else not attempts and exchange.served_provider is not None
+    )
     return None if served_at_once else _jsonb([_to_dict(each) for each in attempts])
 
 

@@ -6,7 +6,7 @@ import httpx
 import openai
 import pytest
 
-from tests.support.scripted_engine import ScriptedEngine
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
 from tests.support.wait_until import wait_until
 
@@ -88,3 +88,36 @@ async def test_engine_that_is_busy_with_others_gets_nothing(service: Service, cl
     await wait_until(is_back)
     await busy.stop()
     await quiet.stop()
+
+
+async def test_explanation_says_which_candidates_there_were(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+    async def fail(request: ReceivedRequest) -> None:
+        await request.respond(500, b"{}")
+
+    body = {"model": "pool", "messages": [{"role": "user", "content": "Why this one? " * 40}]}
+    explained = {"x-narthex-explain": "true"}
+    answer = await client.post("/v1/chat/completions", json=body, headers=explained)
+    shown = answer.headers["x-narthex-candidates"]
+    assert shown.startswith("pool[") and "cached=0" in shown and shown.endswith("-> served") and "http" not in shown
+    row = await service.wait_for_record(answer.headers["x-request-id"])
+    (attempt,) = row["attempts"]
+    assert attempt["error"] is None and (attempt["input_tokens"], attempt["output_tokens"]) == (3, 2)
+    assert {each["endpoint"] for each in attempt["candidates"]} == {f"http://127.0.0.1:{each}/v1" for each in await ports(service)}
+
+    engine.script = fail
+    for number in range(6):  # until the one that fails was first
+        body["messages"] = [{"role": "user", "content": f"Failure {number}. " * 20}]
+        answer = await client.post("/v1/chat/completions", json=body, headers=explained)
+        if "UpstreamFailed" in answer.headers["x-narthex-candidates"]:
+            break
+    first, second = answer.headers["x-narthex-candidates"].split("; ")
+    assert first.endswith("-> UpstreamFailed") and "(tried before)" in second and second.endswith("-> served")
+    failed, served = (await service.wait_for_record(answer.headers["x-request-id"]))["attempts"]
+    assert (failed["error"], failed["output_tokens"], served["output_tokens"]) == ("UpstreamFailed", 0, 2)
+    assert "x-narthex-candidates" not in (await client.post("/v1/chat/completions", json=body)).headers
+
+
+async def ports(service: Service) -> list[int]:
+    async with service.admin_client() as admin:
+        endpoints = (await admin.get("/admin/v1/fleet")).json()["data"]
+    return [int(each["endpoint"].split(":")[2].split("/")[0]) for each in endpoints if each["provider"] == "pool"]

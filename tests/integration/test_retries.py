@@ -21,24 +21,26 @@ async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine
     service.apply(f"""
         [providers]
         limited = {{ adapter = "openai", base_url = "{one}" }}
+        retrying = {{ adapter = "openai", base_url = "{one}" }}
+        steady = {{ adapter = "openai", base_url = "{one}" }}
         pool = {{ adapter = "openai", base_url = "{one}" }}
         [models]
         limited = {{ targets = [{{ provider = "limited", model = "engine-model" }}], retries = 2 }}
-        retried = {{ targets = [{{ provider = "first", model = "engine-model" }}], retries = 2 }}
+        retried = {{ targets = [{{ provider = "retrying", model = "engine-model" }}], retries = 2 }}
         retried-pool = {{ targets = [{{ provider = "pool", model = "m", endpoints = ["{one}", "{two}"] }}], retries = 2 }}
-        once-there = {{ targets = [{{ provider = "first", model = "engine-model", retries = 0 }}], retries = 2 }}
-        small = {{ targets = [{{ provider = "first", model = "engine-model" }}], fallbacks = ["large"], retries = 0 }}
+        once-there = {{ targets = [{{ provider = "retrying", model = "engine-model", retries = 0 }}], retries = 2 }}
+        small = {{ targets = [{{ provider = "steady", model = "engine-model" }}], fallbacks = ["large"], retries = 0 }}
         large = {{ targets = [{{ provider = "second", model = "engine-model" }}] }}
         [models.short]
-        targets = [{{ provider = "first", model = "engine-model" }}]
+        targets = [{{ provider = "steady", model = "engine-model" }}]
         fallbacks = ["large"]
         fallback_on = {{ large = ["context_length"] }}
         [models.strict]
-        targets = [{{ provider = "first", model = "engine-model" }}]
+        targets = [{{ provider = "steady", model = "engine-model" }}]
         fallbacks = ["large"]
         fallback_on = {{ large = ["content_refused"] }}
         [models.hurried]
-        targets = [{{ provider = "first", model = "engine-model", timeouts = {{ first_token_s = 0.3 }} }}]
+        targets = [{{ provider = "steady", model = "engine-model", timeouts = {{ first_token_s = 0.3 }} }}]
         timeouts = {{ total_s = 1.0, silence_s = 0.5 }}
     """)
 

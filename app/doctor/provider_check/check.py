@@ -22,6 +22,7 @@ from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
 from app.settings import Settings
 from app.store.vault import Vault
+from app.thread_steps import run_in_steps
 from providers.adapters.probe import MODELS_PATH
 from providers.adapters.urls import with_version_segment
 from providers.canonical.errors import OperationNotSupported, Unsupported, UpstreamError
@@ -56,7 +57,8 @@ async def check_provider(
     target = next((each for each in targets if each.model == model_name), Target(name, model_name or ""))
     media = MediaFetcher(settings, transport)
     try:
-        fleet.apply_snapshot(msgspec.structs.replace(snapshot, models={name: ModelConfig(tuple(targets) or (Target(name, ""),))}))
+        checked = msgspec.structs.replace(snapshot, models={name: ModelConfig(tuple(targets) or (Target(name, ""),))})
+        fleet.swap(await run_in_steps(lambda: fleet.prepare(checked)))
         results: list[CheckResult] = []
         for endpoint in fleet.endpoints:
             results += await _check_endpoint(endpoint, transport, media, target, caller_credential, list_models=model is None)

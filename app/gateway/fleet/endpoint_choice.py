@@ -4,9 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
-from app.domain import Target
+from app.domain import Candidate, Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_load import RUNNING_REQUEST_TOKENS, STALLED_TOKENS_PER_S
 from app.gateway.fleet.prefix_index import BLOCK_ENDS, PrefixIndex, block_keys, prompt_of
@@ -20,16 +18,6 @@ class EndpointPool:
         self.endpoints = tuple(endpoints)
         self.weights = {endpoint: weights.get(endpoint.base_url, 1.0) for endpoint in self.endpoints} if weights else None
         self.slots = sum(1 << slot for slot in {endpoint.slot for endpoint in self.endpoints})
-
-
-class Candidate(Struct, frozen=True):
-    """Why an endpoint was chosen, or not. Tokens are estimates; the least `score` is tried first; `unavailable`: why it comes last."""
-
-    endpoint: Endpoint
-    cached_tokens: int
-    load_tokens: int
-    score: float
-    unavailable: str | None
 
 
 class EndpointChoice:
@@ -138,20 +126,22 @@ class EndpointChoice:
         loaded, lora = endpoint.provider.lora_adapters, self._target.lora
         return lora is not None and loaded is not None and lora not in loaded
 
-    def explain(self, now: float) -> list[Candidate]:
+    def explain(self, now: float) -> tuple[Candidate, ...]:
         """All endpoints as they stand, the best first."""
-        return sorted(
-            (self._explain(endpoint, now) for endpoint in self._pool.endpoints), key=lambda each: (bool(each.unavailable), each.score)
-        )
+        candidates = [self._explain(number, endpoint, now) for number, endpoint in enumerate(self._pool.endpoints)]
+        return tuple(sorted(candidates, key=lambda each: (bool(each.unavailable), each.score)))
 
-    def _explain(self, endpoint: Endpoint, now: float) -> Candidate:
+    def _explain(self, number: int, endpoint: Endpoint, now: float) -> Candidate:
         uncached, load_tokens = self._uncached.get(endpoint.slot, self._prompt_tokens), round(endpoint.load.tokens(now))
         weight = 1.0 if self._pool.weights is None else self._pool.weights[endpoint]
         unavailable = None
-        if endpoint.breaker.open_until > now:
+        if endpoint in self._tried:
+            unavailable = "tried before"
+        elif endpoint.breaker.open_until > now:
             unavailable = "breaker open"
         elif endpoint.credential_pool.in_cooldown(now, self._target.model):
             unavailable = "credentials in cooldown"
         elif self._lacks_adapter(endpoint):
             unavailable = "without the LoRA adapter"
-        return Candidate(endpoint, self._prompt_tokens - uncached, load_tokens, (uncached + load_tokens) / weight, unavailable)
+        score = round((uncached + load_tokens) / weight)
+        return Candidate(number, endpoint.base_url, score, self._prompt_tokens - uncached, load_tokens, unavailable)

@@ -73,7 +73,7 @@ class Fleet:
         await self._prober.reprobe(endpoint)
 
     def apply_snapshot(self, snapshot: Snapshot) -> None:
-        """prepare() and swap() in one: for what serves nobody meanwhile."""
+        """prepare() and swap() in one: for what serves nobody meanwhile. Blocks where the snapshot has `dns+http://` names."""
         self.swap(self.prepare(snapshot))
 
     def prepare(self, snapshot: Snapshot, discovered: Mapping[str, tuple[str, ...]] | None = None) -> EndpointTable:

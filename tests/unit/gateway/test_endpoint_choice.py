@@ -140,7 +140,7 @@ def test_explanation_lists_every_endpoint_the_best_first():
     pool.serve(SYSTEM, "One?")
     pool.endpoints[1].breaker.open_for(60)
     best, idle, broken = pool.choose(a_request(SYSTEM, "Two?")).explain(time.monotonic())
-    assert (best.endpoint, idle.endpoint, broken.endpoint) == (pool.endpoints[0], pool.endpoints[2], pool.endpoints[1])
+    assert (best.endpoint, idle.endpoint, broken.endpoint) == (ADDRESSES[0], ADDRESSES[2], ADDRESSES[1])
     assert best.cached_tokens > 400 and idle.cached_tokens == 0 and best.score < idle.score
     assert broken.unavailable == "breaker open" and best.unavailable is None
 
