@@ -19,6 +19,7 @@ from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.other_models import name_other_models
+from app.gateway.reasoning_state import ProviderTranslators, is_state_refusal
 from app.gateway.request_headers import session_of, wants_explanation
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
@@ -128,7 +129,7 @@ class Attempts:
         self._endpoint_attempts = EndpointAttempts(settings, checks, transport, large_requests)
 
     async def serve(
-        self, translator: RequestTranslator, planned: Planned, meta: ResponseMeta, context: RequestContext
+        self, translators: ProviderTranslators, planned: Planned, meta: ResponseMeta, context: RequestContext
     ) -> tuple[OutboundResponse | OutboundStream, Attempted]:
         """The first response that a target gives, and what led to it; an estimate, for a request to count tokens that no target can count.
 
@@ -138,7 +139,10 @@ class Attempts:
         attempted = Attempted(planned, context.progress)
         failures = _Failures()
         reserved = {planned.plan.name}
+        translator = translators.original
         ranked = planned.endpoint_table.rank_targets(planned.plan)
+        if translators.marked_state is not None:
+            ranked = translators.marked_state.sort_targets(list(ranked), planned.plan.name)
         remaining = [(name, [target for target, _ in each]) for name, each in itertools.groupby(ranked, key=operator.itemgetter(1))]
         while (at := _find_next(remaining, planned.plan, failures)) is not None:
             model_name, targets = remaining.pop(at)
@@ -150,7 +154,7 @@ class Attempts:
                     continue
                 reserved.add(model_name)
             runs = [self._run(planned, target, model_name) for target in targets]
-            response = await self._serve_model(model_name, runs, translator, meta, context, attempted, failures)
+            response = await self._serve_model(model_name, runs, translators, meta, context, attempted, failures)
             if response is not None:
                 return response, attempted
         error = failures.most_useful(translator.request.model)
@@ -171,7 +175,7 @@ class Attempts:
         self,
         model_name: str,
         runs: Sequence[_TargetRun],
-        translator: RequestTranslator,
+        translators: ProviderTranslators,
         meta: ResponseMeta,
         context: RequestContext,
         attempted: Attempted,
@@ -180,9 +184,7 @@ class Attempts:
         """Tries every endpoint of each target, and then again those targets that may have recovered. None: all have failed."""
         for retry in itertools.count():
             for run in runs:
-                if translator.operator_drops is not None:
-                    translator.apply_operator_drops(attempted.planned.plan.name, model_name, run.target.provider)
-                response = await self._serve_target(run, translator, meta, context, attempted, failures, is_retry=retry > 0)
+                response = await self._serve_target(model_name, run, translators, meta, context, attempted, failures, is_retry=retry > 0)
                 if response is not None:
                     return response
                 if failures.refusal is not None:
@@ -198,8 +200,9 @@ class Attempts:
 
     async def _serve_target(
         self,
+        model_name: str,
         run: _TargetRun,
-        translator: RequestTranslator,
+        translators: ProviderTranslators,
         meta: ResponseMeta,
         context: RequestContext,
         attempted: Attempted,
@@ -212,6 +215,7 @@ class Attempts:
         `is_retry`: all endpoints have failed before, and only the best one is tried again, unless its breaker has opened.
         """
         target, run.retry_after_s = run.target, None
+        translator, left_out = await self._translator_for(translators, attempted.planned.plan, model_name, target)
         choice = attempted.planned.endpoint_table.choose_endpoints(
             target, translator.request, translator.team_id, session_of(translator.headers)
         )
@@ -248,6 +252,10 @@ class Attempts:
             except UpstreamError as error:
                 self._fleet.record_failure(endpoint, error)
                 if not error.retry_elsewhere:
+                    if is_state_refusal(error) and await translators.leave_state_out(target.provider):
+                        translator, left_out = await self._translator_for(translators, attempted.planned.plan, model_name, target)
+                        choice.try_again(endpoint)
+                        continue
                     reason = refusal_reason(error)
                     if reason is None or not _has_fallback_for(attempted.planned.plan, reason):
                         raise
@@ -265,7 +273,7 @@ class Attempts:
                     _refuse_response(attempted, response, failures)
                     return None
                 attempted.emulation = translated.emulation
-                attempted.dropped = [*attempted.planned.admitted.reserved_fields, *translated.dropped]
+                attempted.dropped = [*attempted.planned.admitted.reserved_fields, *left_out, *translated.dropped]
                 constraint_plan = translated.constraint_plan
                 if attempted.progress.is_unvalidated:
                     attempted.structured_output = "unvalidated"
@@ -275,6 +283,15 @@ class Attempts:
                     attempted.structured_output = "validated"
                 return response
         return None
+
+    async def _translator_for(
+        self, translators: ProviderTranslators, plan: Plan, model_name: str, target: Target
+    ) -> tuple[RequestTranslator, list[str]]:
+        """The translator for a target, and the paths of what its request does not have. See ProviderTranslators."""
+        translator, left_out = await translators.of(target.provider)
+        if translator.operator_drops is not None:
+            translator.apply_operator_drops(plan.name, model_name, target.provider)
+        return translator, left_out
 
     async def _reserve_fallback(self, planned: Planned, model_name: str, context: RequestContext) -> None:
         """Reserves against the rules that a fallback has of its own. Raises LimitExceeded or Unavailable."""

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import httpx
+from msgspec.structs import replace
 
 from app.background_tasks import BackgroundTask, finish_despite_cancellation
 from app.domain import Caller, Outcome
@@ -38,6 +39,7 @@ from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.plan import plan
+from app.gateway.reasoning_state import ProviderTranslators, find_marked_state, marker_for
 from app.gateway.request_headers import (
     droppable_fields,
     max_repairs,
@@ -223,11 +225,15 @@ async def serve(
         sent_body,
         estimated_input=request.input_tokens,
     )
-    response, attempted = await gateway.attempts.serve(translator, planned, meta, context)
+    translators = ProviderTranslators(translator, find_marked_state(request, raw))
+    response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
     context.status = 200
+    mark = None if attempted.served is None else marker_for(planned.plan, attempted.served.provider)
     if isinstance(response, OutboundStream):
-        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink)
+        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, mark)
     else:
+        if mark is not None:
+            response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
         await _send_response(gateway, response, raw, context, attempted, sink)
 
 
@@ -294,23 +300,29 @@ async def _relay_stream(
     context: RequestContext,
     attempted: Attempted,
     sink: ResponseSink,
+    mark: Callable[[bytes], bytes] | None,
 ) -> None:
-    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool."""
+    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `mark`: see marker_for()."""
     editor, spool_record, call = response.editor, attempted.planned.spool_record, attempted.call
     assert call is not None
     attempted.progress.editor = editor
-    await _record_response(gateway, attempted.planned, response.first)
-    await sink.begin_stream(response.first)
+    first = response.first if mark is None else await _mark_state(gateway, attempted.planned, mark, response.first)
+    await _record_response(gateway, attempted.planned, first)
+    await sink.begin_stream(first)
     try:
         if not editor.done and editor.failure is None:
             async for block in response.blocks:
                 data = editor.feed(block)
                 if data:
+                    if mark is not None:
+                        data = mark(data)
                     spool_record.append_response(data)
                     await sink.send(data)
                 if editor.done or editor.failure is not None:
                     break
         last = editor.finish()
+        if mark is not None:
+            last = await _mark_state(gateway, attempted.planned, mark, last)
     except UpstreamError as error:
         call.explain(error)
         context.set_failure(200, error, error.message)
@@ -331,6 +343,12 @@ async def _relay_stream(
         async with asyncio.timeout(_END_OF_STREAM_S):
             async for _ in response.blocks:
                 pass
+
+
+async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:
+    if len(data) > SMALL_BYTES and is_large(data):
+        return await gateway.large_requests.of_team(planned.admitted.caller.team_id).run(mark, data)
+    return mark(data)
 
 
 async def _record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:

@@ -167,7 +167,10 @@ class OpenAICompatible(Provider):
 
         OpenAI's message is "Encrypted content is not supported with this model."
         """
-        if dialect != "openai_responses" or error.upstream_status != 400 or "encrypted content" not in error.message.lower():
+        if dialect != "openai_responses" or error.upstream_status != 400:
+            return None
+        message = error.message.lower()
+        if "encrypted content" not in message or "not supported" not in message:
             return None
         body = Body.read(raw)
         return body.write() if remove_encrypted_reasoning(body) else None

@@ -112,12 +112,17 @@ async def test_models_of_a_node_that_lists_none_are_fetched(service: Service, pr
 
 
 async def test_silent_node_is_removed(service: Service, proxy: httpx.AsyncClient, node: ScriptedEngine):
-    await proxy.post("/nodes/add", json=registration(node))
+    assert (await proxy.post("/nodes/add", json=registration(node))).status_code == 200
     await node.stop()
     async with service.admin_client() as admin:
 
+        async def is_known() -> bool:
+            return f"http://127.0.0.1:{node.port}" in (await admin.get("/nodes/status")).json()
+
+        await wait_until(is_known)
+
         async def is_removed() -> bool:
-            return (await admin.get("/nodes/status")).json() == {}
+            return f"http://127.0.0.1:{node.port}" not in (await admin.get("/nodes/status")).json()
 
         await wait_until(is_removed)
 

@@ -150,6 +150,14 @@ class RequestTranslator:
             part._chat = None
         return part
 
+    def with_body(self, body: Body) -> "RequestTranslator":
+        """A translator of the same request with another body."""
+        other = copy.copy(self)
+        other.request = replace(self.request, body=body)
+        other._raw = body.write()
+        other._chat, other._emulable = None, None
+        return other
+
     def may_emulate_tools(self, provider: Provider, refused: Collection[str]) -> bool:
         """Whether emulate_tools() may help, as this target cannot be sent the fields `refused`."""
         body = self.request.body

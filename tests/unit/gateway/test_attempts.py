@@ -22,6 +22,7 @@ from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.reasoning_state import ProviderTranslators
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
 from app.gateway.structured_output import constraint_checks
@@ -138,7 +139,9 @@ class AttemptHarness:
         planned = self.context.stage = Planned(
             admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None)
         )
-        response, _ = await self.attempts.serve(translator, planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context)
+        response, _ = await self.attempts.serve(
+            ProviderTranslators(translator), planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context
+        )
         await self.context.release()
         assert isinstance(response, OutboundResponse)
         return response
