@@ -79,8 +79,8 @@ def test_provider_gets_its_own_state_unmarked_and_none_of_anothers():
 
 def test_turn_of_calls_without_its_thinking_is_sent_with_thinking_off():
     other = f"nx1.@{mark_of('b').decode()}.state"
-    turn = [{"type": "thinking", "thinking": "Hm.", "signature": other}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}]
-    messages = [
+    turn: list[Any] = [{"type": "thinking", "thinking": "Hm.", "signature": other}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}]
+    messages: list[Any] = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": turn},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "x"}]},
@@ -92,7 +92,7 @@ def test_turn_of_calls_without_its_thinking_is_sent_with_thinking_off():
 
 def test_message_that_was_nothing_but_thinking_is_left_out():
     other = f"nx1.@{mark_of('b').decode()}.state"
-    messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": other}]}]
+    messages: list[Any] = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": other}]}]
     changed, dropped = body_for({"messages": messages}, "a", "anthropic_messages")
     assert changed["messages"] == messages[:1] and dropped == ["messages[1].content[0]"]
 
