@@ -68,8 +68,8 @@ def test_anything_else_is_not_marked(text: str):
 
 def test_provider_gets_its_own_state_unmarked_and_none_of_anothers():
     own, other = (f"nx1.@{mark_of(provider).decode()}." for provider in "ab")
-    reasoning = [{"type": "reasoning", "encrypted_content": f"{mark}state", "summary": []} for mark in (own, other)]
-    body = {"model": "m", "input": [{"role": "user", "content": "Hi"}, *reasoning, {"type": "message", "content": own}]}
+    reasoning: list[Any] = [{"type": "reasoning", "encrypted_content": f"{mark}state", "summary": []} for mark in (own, other)]
+    body: Any = {"model": "m", "input": [{"role": "user", "content": "Hi"}, *reasoning, {"type": "message", "content": own}]}
     changed, dropped = body_for(body, "a", "openai_responses")
     assert dropped == ["input[2]"]
     assert [item.get("encrypted_content") for item in changed["input"]] == [None, "state", None]
@@ -79,7 +79,10 @@ def test_provider_gets_its_own_state_unmarked_and_none_of_anothers():
 
 def test_turn_of_calls_without_its_thinking_is_sent_with_thinking_off():
     other = f"nx1.@{mark_of('b').decode()}.state"
-    turn: list[Any] = [{"type": "thinking", "thinking": "Hm.", "signature": other}, {"type": "tool_use", "id": "1", "name": "f", "input": {}}]
+    turn: list[Any] = [
+        {"type": "thinking", "thinking": "Hm.", "signature": other},
+        {"type": "tool_use", "id": "1", "name": "f", "input": {}},
+    ]
     messages: list[Any] = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": turn},
@@ -92,7 +95,10 @@ def test_turn_of_calls_without_its_thinking_is_sent_with_thinking_off():
 
 def test_message_that_was_nothing_but_thinking_is_left_out():
     other = f"nx1.@{mark_of('b').decode()}.state"
-    messages: list[Any] = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "redacted_thinking", "data": other}]}]
+    messages: list[Any] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": [{"type": "redacted_thinking", "data": other}]},
+    ]
     changed, dropped = body_for({"messages": messages}, "a", "anthropic_messages")
     assert changed["messages"] == messages[:1] and dropped == ["messages[1].content[0]"]
 
