@@ -27,7 +27,7 @@ class Caller(Struct, frozen=True):
 
     None means no restriction. `prefix`: the key's public part, as `nx-` and twelve hex digits. Entries of `models` and `routes` may
     end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires. `drop`: what may be left out of its
-    requests, by the choice of its team or of the key.
+    requests, by the choice of its team or of the key. `priority`: from -100 to 100; where requests wait, the highest go first.
     """
 
     key_id: str
@@ -41,13 +41,18 @@ class Caller(Struct, frozen=True):
     networks: tuple[str, ...] | None = None
     expires_s: float | None = None
     drop: DroppableFields = ()
+    priority: int = 0
 
 
 class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them."""
+    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them.
+
+    `priority`: of keys without one of their own; see Caller.
+    """
 
     content: ContentPolicy = "full"
     drop: DroppableFields = ()
+    priority: int = 0
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -72,15 +77,17 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class TimeoutConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Of one attempt, in seconds: to connect, until a stream's first byte, between its blocks, and in all. None: the next level's.
+    """Of one attempt, in seconds: to connect, until a stream's first byte, between its blocks, and in all; and before it, in a queue.
 
-    The levels are a target, its model, and the gateway's settings.
+    None: the next level's. The levels are a target, its model, and the gateway's settings. `queue_s`: for a place at a target with
+    `max_concurrency`.
     """
 
     connect_s: float | None = None
     first_token_s: float | None = None
     silence_s: float | None = None
     total_s: float | None = None
+    queue_s: float | None = None
 
 
 class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -89,7 +96,8 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     `weight` None in all targets of a model: they are tried in order; else they are drawn by weight. `endpoints` empty: the provider's
     base_url. `endpoint_weights`: by address, how much it can take compared with the others (1.0). `dialect`: which dialect is spoken to
     it; None: the caller's own if the provider speaks it, else the one that can express most of the request. `lora`: the LoRA adapter of
-    that model which serves the name. `retries`, `timeouts`: None: the model's.
+    that model which serves the name. `retries`, `timeouts`: None: the model's. `max_concurrency`: requests at once, over
+    all gateway processes; None: no limit.
     """
 
     provider: str
@@ -101,6 +109,7 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     lora: str | None = None
     retries: int | None = None
     timeouts: TimeoutConfig | None = None
+    max_concurrency: int | None = None
 
 
 # Why a fallback is used. failure: every endpoint failed, or was too busy. unsupported: no target can honour the request. context_length:

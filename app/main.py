@@ -132,11 +132,13 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: Loop
         conversations.start()
         checks.start()
         metrics_task.start()
+        gateway.load_shedder.task.start()
         node_upkeep.task.start()
         try:
             yield
         finally:
             await metrics_task.stop()
+            await gateway.load_shedder.task.stop()
             await node_upkeep.task.stop()
             fleet.stop()
             await idempotency.stop()

@@ -129,6 +129,13 @@ class Settings:
     max_depth: int = setting(
         500, "Most levels of objects and lists within each other in one request, counted as `max_messages` are; about 1,000 can be read."
     )
+    requests_max: int = setting(
+        10_000,
+        "Most requests in progress in each gateway process; more get a 503, those of low priority and of the busiest teams first.",
+    )
+    shed_lag_s: float = setting(
+        0.5, "When the event loop of a process is late by so much for a whole second, it admits fewer requests until it is not."
+    )
     endpoint_connections: int = setting(
         1_000,
         "Most connections of one gateway process to one address of an engine or host (0 counts as 1); further requests wait for one.",
@@ -142,6 +149,10 @@ class Settings:
         2, "How often a target whose endpoints have all failed is tried again while nothing was sent to the caller; models may differ."
     )
     retry_max_wait_s: float = setting(2.0, "Longest wait before such a retry; a host that wants a longer one (Retry-After) is not retried.")
+    queue_max_waiting: int = setting(
+        1_000, "Most requests of each gateway process that wait for a place at a target with `max_concurrency`; more get a 503."
+    )
+    queue_wait_s: float = setting(30.0, "Longest wait for such a place; models may differ.")
     drain_timeout_s: float = setting(30.0, "After SIGTERM: how long requests in progress may take to finish.")
     head_timeout_s: float = setting(30.0, "Longest time for the head of a request, from its first byte; a slower connection is closed.")
     keep_alive_s: float = setting(75.0, "How long the connection of a caller is kept open between requests.")

@@ -157,6 +157,17 @@ class Telemetry:
         )
         self._shown_connections: dict[str, AddressConnections] = {}
         self._connection_waits: dict[str, list[float]] = {}
+        self._room = Gauge(
+            "narthex_requests_room", "Requests that may be in progress at once.", registry=registry, multiprocess_mode="livesum"
+        )
+        self._waiting_for_target = Gauge(
+            "narthex_requests_waiting",
+            "Requests that wait for a place at a target with `max_concurrency`.",
+            ("target",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._shown_queues: set[str] = set()
         self._revocation_lag = Gauge(
             "narthex_revocation_lag_seconds",
             "Since a worker last knew that its cached keys were current; the worker with the longest time.",
@@ -200,6 +211,15 @@ class Telemetry:
 
     def set_revocation_lag(self, lag_s: float) -> None:
         self._revocation_lag.set(lag_s)
+
+    def set_room(self, requests: float) -> None:
+        self._room.set(requests)
+
+    def set_waiting(self, counts: Mapping[str, int]) -> None:
+        """By target. A target where nobody waits any more is shown with 0."""
+        for target in {*self._shown_queues, *counts}:
+            self._waiting_for_target.labels(target).set(counts.get(target, 0))
+        self._shown_queues |= counts.keys()
 
     def count_connection_wait(self, address: str, waited_s: float) -> None:
         """Called only for requests that had to wait."""

@@ -13,6 +13,7 @@ from collections import Counter
 from app.api.authentication import authenticate
 from app.api.http_call import Header, HttpCall, body_too_large
 from app.api.response_sink import HttpResponseSink
+from app.domain import Caller
 from app.gateway.context import RequestContext
 from app.gateway.serve import Gateway, serve
 from app.gateway.stages import Authenticated, claim_of
@@ -35,6 +36,7 @@ class InferenceRoute:
         context = RequestContext(self._dialect.name, call)
         sink = HttpResponseSink(call, context)
         gateway.telemetry.in_flight += 1
+        admitted: Caller | None = None
         try:
             try:
                 if call.method != "POST":
@@ -44,6 +46,8 @@ class InferenceRoute:
                 headers = _read_headers(call.headers)
                 reauthenticate = functools.partial(authenticate, gateway.snapshot_cache, headers, call.path, call.peer, call.headers)
                 caller = await reauthenticate()
+                gateway.load_shedder.admit(caller)
+                admitted = caller
                 context.stage = Authenticated(caller)
                 declared_bytes = _check_body(headers, gateway.settings.max_body_bytes)
                 if call.is_body_large:
@@ -65,6 +69,8 @@ class InferenceRoute:
                 raise
         finally:
             gateway.telemetry.in_flight -= 1
+            if admitted is not None:
+                gateway.load_shedder.leave(admitted)
             try:
                 gateway.finish_exchange(context, "disconnected" if context.disconnected else "aborted")
             finally:

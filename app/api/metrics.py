@@ -70,6 +70,8 @@ async def keep_metrics_current(gateway: Gateway) -> None:
                 failure_counts={task.name: task.failure_count for task in gateway.background_tasks},
             )
             _update_connection_metrics(gateway)
+            gateway.telemetry.set_room(gateway.load_shedder.room)
+            gateway.telemetry.set_waiting(gateway.target_queues.waiting_counts())
             gateway.telemetry.set_revocation_lag(gateway.snapshot_cache.revocation_lag_s)
     finally:
         gateway.telemetry.flush()

@@ -22,9 +22,9 @@ def key_document(row: KeyRow) -> dict[str, Any]:
 
 
 def table_row(row: KeyRow, now: datetime) -> tuple[str, ...]:
-    """The key as a row of a table: key, team, name, created, state, permissions, what may be dropped."""
+    """The key as a row of a table: key, team, name, created, state, permissions, priority, what may be dropped."""
     cells = public_prefix(row.prefix), row.team, row.name, format_time(row.created_at), _key_state(row, now), _permissions(row)
-    return *cells, format_drop(row.drop)
+    return *cells, "team's" if row.priority is None else str(row.priority), format_drop(row.drop)
 
 
 def is_valid(row: KeyRow, now: datetime) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, NoReturn, TypeVar, cast
 import click
 from msgspec import UNSET
 
-from app.cli.drop_option import drop_option, parse_drop
 from app.cli.errors import OrderedGroup
 from app.cli.key_format import key_document, public_prefix, table_row
+from app.cli.options import drop_option, parse_drop, priority_option
 from app.cli.output import json_option, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import DurationParam, MomentParam, format_duration
@@ -69,6 +69,7 @@ def keys() -> None:
 )
 @_restriction_options
 @drop_option
+@priority_option
 @click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
 @click.option("--quiet", is_flag=True, help="Print the key and nothing else.")
 @json_option
@@ -81,6 +82,7 @@ def create(
     routes: Sequence[str],
     networks: Sequence[str],
     drop: Sequence[str],
+    priority: int | None,
     expires: datetime | None,
     quiet: bool,
     as_json: bool,
@@ -95,7 +97,7 @@ def create(
       narthex keys create --team search --name nightly --model "small-*" --expires 30d
       KEY=$(narthex keys create --team search --quiet)
 
-    With --json: {"key", "prefix", "team", "name", "admin", "models", "routes", "networks", "drop", "expires_at"}.
+    With --json: {"key", "prefix", "team", "name", "admin", "models", "routes", "networks", "drop", "priority", "expires_at"}.
     """
     droppable_fields = parse_drop(drop)
     team = team.strip()
@@ -113,6 +115,7 @@ def create(
             networks=_none_if_empty(networks),
             expires_at=expires,
             drop=droppable_fields or (),
+            priority=priority,
         )
     )
     if as_json:
@@ -127,6 +130,7 @@ def create(
                 "routes": _none_if_empty(routes),
                 "networks": _none_if_empty(networks),
                 "drop": droppable_fields or (),
+                "priority": priority,
                 "expires_at": expires,
             }
         )
@@ -152,7 +156,7 @@ def list_keys(team: str | None, include_inactive: bool, limit: int, after: str |
       narthex keys list --after nx-0123456789ab
 
     With --json: {"keys": [{"prefix", "team", "name", "admin", "created_at", "revoked_at", "expires_at", "models", "routes", "networks",
-    "drop", "replaced_by", "id"}], "next"}; null where there is no restriction, or the time is not set. "next" is the value of
+    "drop", "priority", "replaced_by", "id"}], "next"}; null where there is no restriction, or the value is not set. "next" is the value of
     --after for the keys that follow, null if there are none.
     """
     if after is not None and parse_prefix(after) is None:
@@ -167,7 +171,7 @@ def list_keys(team: str | None, include_inactive: bool, limit: int, after: str |
         kind, hint = ("", "") if include_inactive else ("valid ", " (--all shows the others)")
         click.echo(f"There is no {kind}key{of_team}{hint}.")
     else:
-        titles = ("KEY", "TEAM", "NAME", "CREATED", "STATE", "PERMISSIONS", "MAY DROP")
+        titles = ("KEY", "TEAM", "NAME", "CREATED", "STATE", "PERMISSIONS", "PRIORITY", "MAY DROP")
         print_table(titles, [table_row(row, now) for row in rows])
         if next_cursor:
             click.echo(f"There are more: --after {next_cursor} shows the next ones.", err=True)
@@ -232,6 +236,8 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
 @click.option("--any-route", is_flag=True, help="Allow every route.")
 @click.option("--any-network", is_flag=True, help="Allow every network.")
 @drop_option
+@priority_option
+@click.option("--team-priority", is_flag=True, help="Give it the priority of its team again.")
 @click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
 @click.option("--never-expires", is_flag=True, help="Remove its expiry.")
 @json_option
@@ -245,6 +251,8 @@ def change(
     any_route: bool,
     any_network: bool,
     drop: Sequence[str],
+    priority: int | None,
+    team_priority: bool,
     expires: datetime | None,
     never_expires: bool,
     as_json: bool,
@@ -259,7 +267,7 @@ def change(
       narthex keys change nx-0123456789ab --any-model --expires 2026-12-31
       narthex keys change nx-0123456789ab --drop logit_bias --drop seed
 
-    With --json: {"changed": prefix, and each of "name", "models", "routes", "networks", "drop", "expires_at" that was given}.
+    With --json: {"changed": prefix, and each of "name", "models", "routes", "networks", "drop", "priority", "expires_at" that was given}.
     """
     changes: dict[str, Any] = {
         "name": UNSET if name is None else name,
@@ -267,6 +275,7 @@ def change(
         "routes": _read_change("--route", routes, "--any-route", any_route),
         "networks": _read_change("--network", networks, "--any-network", any_network),
         "drop": parse_drop(drop),
+        "priority": _read_change("--priority", UNSET if priority is None else priority, "--team-priority", team_priority),
         "expires_at": _read_change("--expires", expires, "--never-expires", never_expires),
     }
     changed_fields = {field: value for field, value in changes.items() if value is not UNSET}
@@ -285,11 +294,12 @@ def _none_if_empty(values: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _read_change(option: str, value: Any, reset_option: str, is_reset: bool) -> Any:
-    if value and is_reset:
+    is_given = value is not UNSET and value not in ((), None)
+    if is_given and is_reset:
         raise click.UsageError(f"{option} and {reset_option} exclude each other.")
     if is_reset:
         return None
-    return value or UNSET
+    return value if is_given else UNSET
 
 
 def _raise_unknown_key(prefix: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""narthex teams: list teams, and set what is kept of their requests and what may be dropped from them."""
+"""narthex teams: list teams, and set what is kept of their requests, what may be dropped from them, and their priority."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -6,8 +6,8 @@ from typing import cast
 import click
 from msgspec import UNSET
 
-from app.cli.drop_option import drop_option, parse_drop
 from app.cli.errors import OrderedGroup
+from app.cli.options import drop_option, parse_drop, priority_option
 from app.cli.output import format_drop, json_option, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import format_time
@@ -17,7 +17,7 @@ from app.store import teams as store
 
 @click.group(cls=OrderedGroup)
 def teams() -> None:
-    """List teams, and set what is kept of their requests and what may be dropped from them.
+    """List teams, and set their options.
 
     A team is created with its first key (`narthex keys create --team NAME`), by `narthex teams set`, or by [teams.NAME] in a file.
     """
@@ -32,7 +32,7 @@ def list_teams(as_json: bool) -> None:
     Example:
       narthex teams list
 
-    With --json: {"teams": [{"name", "content", "drop", "created_at", "keys"}]}; "keys" is the number of its valid keys.
+    With --json: {"teams": [{"name", "content", "drop", "priority", "created_at", "keys"}]}; "keys" is the number of its valid keys.
     """
     rows = query_store(store.list_teams)
     if as_json:
@@ -40,8 +40,10 @@ def list_teams(as_json: bool) -> None:
     elif not rows:
         click.echo("There are no teams yet; `narthex keys create --team NAME` creates one with its first key.")
     else:
-        cells = [(row.name, row.content, str(row.keys), format_time(row.created_at), format_drop(row.drop)) for row in rows]
-        print_table(("TEAM", "CONTENT", "KEYS", "CREATED", "MAY DROP"), cells)
+        cells = [
+            (row.name, row.content, str(row.keys), format_time(row.created_at), str(row.priority), format_drop(row.drop)) for row in rows
+        ]
+        print_table(("TEAM", "CONTENT", "KEYS", "CREATED", "PRIORITY", "MAY DROP"), cells)
 
 
 @teams.command("set")
@@ -52,9 +54,10 @@ def list_teams(as_json: bool) -> None:
     help="What is kept of its requests and responses: everything, everything that does not look private, or only the numbers.",
 )
 @drop_option
+@priority_option
 @json_option
-def set_team(name: str, content: str | None, drop: Sequence[str], as_json: bool) -> None:
-    """Set what is kept of the requests of team NAME, and what may be dropped from them; a new NAME creates a team.
+def set_team(name: str, content: str | None, drop: Sequence[str], priority: int | None, as_json: bool) -> None:
+    """Set what is kept of the requests of team NAME, what may be dropped from them, and its priority; a new NAME creates a team.
 
     It takes effect for all its keys within two seconds; what is not given stays. docs/recording.md describes what each choice of
     --content keeps.
@@ -63,17 +66,19 @@ def set_team(name: str, content: str | None, drop: Sequence[str], as_json: bool)
     Examples:
       narthex teams set legal --content none
       narthex teams set search --drop logit_bias --drop seed
+      narthex teams set batch --priority -50
 
-    With --json: {"name", "content", "drop"}.
+    With --json: {"name", "content", "drop", "priority"}.
     """
     if not name.strip():
         raise click.BadParameter("a team needs a name", param_hint="NAME")
     droppable_fields = parse_drop(drop)
-    if content is None and droppable_fields is UNSET:
-        raise click.UsageError("Nothing to set: give --content or --drop.")
+    if content is None and droppable_fields is UNSET and priority is None:
+        raise click.UsageError("Nothing to set: give --content, --drop or --priority.")
     policy = UNSET if content is None else cast(ContentPolicy, content)
-    team = query_store(lambda url: store.set_team(url, name.strip(), policy, droppable_fields))
+    team = query_store(lambda url: store.set_team(url, name.strip(), policy, droppable_fields, UNSET if priority is None else priority))
     if as_json:
-        print_json({"name": name.strip(), "content": team.content, "drop": team.drop})
+        print_json({"name": name.strip(), "content": team.content, "drop": team.drop, "priority": team.priority})
     else:
-        click.echo(f"Team {name.strip()}: content {team.content}, may drop {format_drop(team.drop) or 'nothing'}.")
+        may_drop = format_drop(team.drop) or "nothing"
+        click.echo(f"Team {name.strip()}: content {team.content}, may drop {may_drop}, priority {team.priority}.")

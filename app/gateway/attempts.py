@@ -20,11 +20,12 @@ from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.other_models import name_other_models
 from app.gateway.reasoning_state import ProviderTranslators, is_state_refusal
-from app.gateway.request_headers import session_of, wants_explanation
+from app.gateway.request_headers import priority_of, session_of, wants_explanation
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted, Planned
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway.target_queues import TargetQueues
 from app.gateway.upstream.client import OutboundStream
 from app.gateway.upstream.progress import charge_response
 from app.gateway.upstream.timeouts import AttemptTimeouts, Timeouts
@@ -120,8 +121,10 @@ class Attempts:
         checks: ConstraintChecks,
         transport: httpx.AsyncBaseTransport,
         large_requests: LargeRequests,
+        target_queues: TargetQueues,
     ) -> None:
         self._settings = settings
+        self._target_queues = target_queues
         self._fleet = fleet
         self._limits = limits
         self._large_requests = large_requests
@@ -182,9 +185,28 @@ class Attempts:
         failures: _Failures,
     ) -> OutboundResponse | OutboundStream | None:
         """Tries every endpoint of each target, and then again those targets that may have recovered. None: all have failed."""
+        caller = attempted.planned.admitted.caller
+        priority = priority_of(translators.original.headers, caller)
         for retry in itertools.count():
             for run in runs:
-                response = await self._serve_target(model_name, run, translators, meta, context, attempted, failures, is_retry=retry > 0)
+                try:
+                    # Rather than wait, a request goes to the model's other targets first.
+                    wait_s = run.timeouts.queue_s if retry > 0 or len(runs) == 1 else 0.0
+                    place = await self._target_queues.take(run.target, caller.team_id, priority, wait_s)
+                except Unavailable as busy:
+                    failures.add(_Rank.LIMITED, busy)
+                    run.retry_after_s = 0.0
+                    continue
+                try:
+                    response = await self._serve_target(
+                        model_name, run, translators, meta, context, attempted, failures, is_retry=retry > 0
+                    )
+                    if response is not None and place is not None and attempted.call is not None:
+                        attempted.call.release_with(place.release)
+                        place = None
+                finally:
+                    if place is not None:
+                        place.release()
                 if response is not None:
                     return response
                 if failures.refusal is not None:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from app import uuid7
+from app.domain import Caller
 from app.gateway.plan import check_episode
+from app.store.key_validation import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.tags import check_tags
 from providers.dialect import InboundRequest
@@ -82,6 +84,23 @@ def session_of(headers: Mapping[bytes, bytes]) -> str | None:
     """The session that the caller names in `x-narthex-session`: its requests prefer the same endpoint. None: it names none."""
     header_value = headers.get(b"x-narthex-session")
     return None if header_value is None else header_value.decode("latin-1")
+
+
+def priority_of(headers: Mapping[bytes, bytes], caller: Caller) -> int:
+    """The request's priority: its key's, or a lower one by `x-narthex-priority`. Raises InvalidRequest."""
+    header_value = headers.get(b"x-narthex-priority")
+    if header_value is None:
+        return caller.priority
+    try:
+        priority = int(header_value)
+    except ValueError:
+        priority = None
+    if priority is None or not -MAX_PRIORITY <= priority <= caller.priority:
+        raise InvalidRequest(
+            f"The header x-narthex-priority may be from {-MAX_PRIORITY} to {caller.priority}, which is the priority of this key:"
+            " a caller may only lower it."
+        )
+    return priority
 
 
 def wants_explanation(headers: Mapping[bytes, bytes]) -> bool:

@@ -36,6 +36,7 @@ from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
 from app.gateway.limits.limits import Limits
+from app.gateway.load_shedding import LoadShedder
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.plan import plan
@@ -54,6 +55,7 @@ from app.gateway.reserved_fields import remove_fields, reported_names, reserved_
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.stages import Admitted, Attempted, Authenticated, Planned, Replayed
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway.target_queues import TargetQueues
 from app.gateway.upstream.client import OutboundStream
 from app.recording.spool import Spool, SpoolFull
 from app.settings import Settings
@@ -109,7 +111,8 @@ class Gateway:
         self.fleet = fleet
         self.limits = limits
         self.transport = transport
-        self.attempts = Attempts(settings, fleet, limits, checks, transport, large_requests)
+        self.target_queues = TargetQueues(settings, limits)
+        self.attempts = Attempts(settings, fleet, limits, checks, transport, large_requests, self.target_queues)
         self.spool = spool
         self.telemetry = telemetry
         self.idempotency = idempotency
@@ -119,12 +122,14 @@ class Gateway:
         self.body_memory = body_memory
         self.large_requests = large_requests
         self.team_salts = TeamSalts(settings.secret_key.parsed)
+        self.load_shedder = LoadShedder(settings)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [
             *snapshot_cache.background_tasks,
             *fleet.background_tasks,
             *limits.background_tasks,
             *idempotency.background_tasks,
+            self.load_shedder.task,
         ]
 
     def finish_exchange(self, context: RequestContext, outcome: Outcome) -> None:

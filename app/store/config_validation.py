@@ -105,6 +105,8 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
         _check_endpoint_weights(f"{path}.endpoint_weights", target)
         _check_retries(f"{path}.retries", target.retries)
         _check_timeouts(path, target.timeouts, model.timeouts)
+        if target.max_concurrency is not None and target.max_concurrency < 1:
+            raise BadConfiguration(f"{path}.max_concurrency must be 1 or more.")
     _check_retries(f"models.{name}.retries", model.retries)
     _check_timeouts(f"models.{name}", model.timeouts)
     for fallback in model.fallbacks:
@@ -139,10 +141,11 @@ def _check_timeouts(path: str, *levels: TimeoutConfig | None) -> None:
     """`levels`: the nearest first."""
     limits = {
         name: next((value for level in levels if level is not None and (value := getattr(level, name)) is not None), None)
-        for name in ("connect_s", "first_token_s", "silence_s", "total_s")
+        for name in ("connect_s", "first_token_s", "silence_s", "total_s", "queue_s")
     }
     for name, value in limits.items():
-        if value is not None and not 0 < value < float("inf"):
+        # With a queue_s of 0 nobody waits.
+        if value is not None and not (0 < value < float("inf") or (name == "queue_s" and value == 0)):
             raise BadConfiguration(f"{path}.timeouts.{name} must be more than 0.")
     total_s, first_s, connect_s = limits["total_s"], limits["first_token_s"], limits["connect_s"]
     for name in ("connect_s", "first_token_s", "silence_s"):

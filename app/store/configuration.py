@@ -20,7 +20,7 @@ from app.store.config_validation import check_drop, find_warnings, validate
 from app.store.database import create_database_engine, transaction
 from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import BadConfiguration, InvalidKeyField
-from app.store.key_validation import check_team
+from app.store.key_validation import check_priority, check_team
 from app.store.limit_validation import KnownNames, counted_subject
 from app.store.snapshots import price_key
 
@@ -112,13 +112,12 @@ async def _read(connection: AsyncConnection) -> State:
 
 async def _read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
     """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
-    query = select(tables.teams.c.name, tables.teams.c.content, tables.teams.c.drop)
+    query = select(tables.teams.c.name, tables.teams.c.content, tables.teams.c.drop, tables.teams.c.priority)
     if names is not None:
         query = query.where(_one_of(tables.teams.c.name, names)).with_for_update()
     rows = await connection.execute(query)
-    return dict(
-        sorted((row.name, msgspec.convert({"content": row.content, "drop": from_drop_column(row.drop)}, TeamConfig)) for row in rows)
-    )
+    teams = ((row.name, {"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority}) for row in rows)
+    return dict(sorted((name, msgspec.convert(team, TeamConfig)) for name, team in teams))
 
 
 def _one_of(column: Column[str], values: Iterable[str]) -> ColumnElement[bool]:
@@ -130,6 +129,7 @@ def _check_teams(file: ConfigFile) -> None:
     for name, team in (file.teams or {}).items():
         try:
             check_team(name)
+            check_priority(team.priority)
         except InvalidKeyField as fault:
             raise BadConfiguration(f"teams.{name!r:.60}: {fault}") from None
         check_drop(f"teams.{name}.drop", team.drop)
@@ -221,9 +221,10 @@ async def _store_teams(connection: AsyncConnection, changed: Mapping[str, TeamCo
     if changed:
         row = insert(tables.teams)
         rows = [
-            {"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop)} for name, team in changed.items()
+            {"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority}
+            for name, team in changed.items()
         ]
-        updates = {name: row.excluded[name] for name in ("content", "drop")}
+        updates = {name: row.excluded[name] for name in ("content", "drop", "priority")}
         await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
     if changed.keys() & existing.keys():
         await keys.notify_workers(connection)  # workers cache a team's settings with every key of it

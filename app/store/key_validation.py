@@ -16,6 +16,7 @@ ROUTES = (
     *("/v1/models", "/v1/models/*", "/v1/limits", "/v1/limits/preview", "/v1/usage", "/admin/v1/*", "/metrics"),
 )
 MAX_NAME_CHARACTERS = 200
+MAX_PRIORITY = 100  # and the negative of it the least
 MAX_LIST_ENTRIES = 1000
 
 _MAX_OVERLAP_S = 10 * 366 * 86400
@@ -97,6 +98,12 @@ def check_expiry(moment: datetime | None) -> datetime | None:
             "expires_at", f"{moment.isoformat()} is in the past: a key must expire in the future. To end a key now, revoke it."
         )
     return aware
+
+
+def check_priority(priority: int) -> int:
+    if not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+        raise InvalidKeyField("priority", f"A priority is from {-MAX_PRIORITY} to {MAX_PRIORITY}, not {priority}.")
+    return priority
 
 
 def check_overlap(overlap_s: float) -> timedelta:

@@ -22,6 +22,7 @@ from app.store.key_validation import (
     check_name,
     check_networks,
     check_overlap,
+    check_priority,
     check_routes,
     check_team,
     hash_key,
@@ -34,7 +35,10 @@ _keys, _teams = tables.keys, tables.teams
 
 
 class KeyRow(Struct, frozen=True):
-    """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none. `drop`: without what its team's adds."""
+    """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none. `drop`: without what its team's adds.
+
+    `priority` None: the team's.
+    """
 
     prefix: str
     team: str
@@ -47,12 +51,13 @@ class KeyRow(Struct, frozen=True):
     routes: list[str] | None
     networks: list[str] | None
     drop: DroppableFields
+    priority: int | None
     replaced_by: str | None
     id: str
 
 
 class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """Changes to a key. UNSET: unchanged. None: the restriction, or `drop`, is removed."""
+    """Changes to a key. UNSET: unchanged. None: the restriction, `drop` or `priority` is removed."""
 
     name: str | UnsetType = UNSET
     models: Sequence[str] | UnsetType | None = UNSET
@@ -60,6 +65,7 @@ class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
     networks: Sequence[str] | UnsetType | None = UNSET
     expires_at: datetime | UnsetType | None = UNSET
     drop: DroppableFields | UnsetType | None = UNSET
+    priority: int | UnsetType | None = UNSET
 
 
 async def create_key(
@@ -74,6 +80,7 @@ async def create_key(
     networks: Sequence[str] | None = None,
     expires_at: datetime | None = None,
     drop: DroppableFields = (),
+    priority: int | None = None,
 ) -> str:
     """Create a key, which is returned to be shown once, and its team if that is new. Raises InvalidKeyField.
 
@@ -87,6 +94,7 @@ async def create_key(
         "networks": check_networks(networks),
         "expires_at": check_expiry(expires_at),
         "drop": drop_column(drop),
+        "priority": None if priority is None else check_priority(priority),
     }
     check_team(team)
     async with transaction(database) as connection:
@@ -150,6 +158,7 @@ async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChang
         "networks": check_networks,
         "expires_at": check_expiry,
         "drop": lambda drop: drop_column(drop or ()),
+        "priority": lambda priority: None if priority is None else check_priority(priority),
     }
     changed_fields = {field: value for field, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     return await _update_key(database, prefix, {field: checks[field](value) for field, value in changed_fields.items()})
@@ -167,7 +176,7 @@ async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: flo
         old = (await connection.execute(valid_key)).mappings().one_or_none()
         if old is None:
             return None
-        copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "drop", "team_id")
+        copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "drop", "priority", "team_id")
         key = await _store(connection, {field: old[field] for field in copied_fields})
         expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() ignores null
         await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=expires_at, replaced_by=parse_prefix(key)))
@@ -220,6 +229,7 @@ def _to_key_row(row: Row[Any]) -> KeyRow:
         row.routes,
         row.networks,
         from_drop_column(row.drop),
+        row.priority,
         row.replaced_by,
         row.id,
     )

@@ -38,6 +38,7 @@ teams = Table(
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("changed", BigInteger, nullable=False, server_default="0"),  # as in keys
     Column("drop", ARRAY(Text)),  # fields that may be dropped from its requests: {all} for every field, null for none
+    Column("priority", SmallInteger, nullable=False, server_default="0"),  # from -100 to 100; where requests wait, the highest go first
     Index(None, "changed"),
 )
 
@@ -59,6 +60,7 @@ keys = Table(
     Column("replaced_by", Text),  # the prefix of the key that it was rotated to
     Column("changed", BigInteger, nullable=False, server_default="0"),  # the keys_version of its last change; set by triggers
     Column("drop", ARRAY(Text)),  # as in teams
+    Column("priority", SmallInteger),  # as in teams; null for the team's
     Index(None, "changed"),
     Index(None, "team_id"),
 )

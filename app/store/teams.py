@@ -1,4 +1,4 @@
-"""Teams: list them with their number of valid keys; set how much of their content is recorded, and what may be dropped."""
+"""Teams: list them with their number of valid keys; set how much of their content is recorded, what may be dropped, their priority."""
 
 from typing import get_args
 
@@ -13,7 +13,7 @@ from app.store import tables
 from app.store.database import transaction
 from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import InvalidKeyField
-from app.store.key_validation import check_team
+from app.store.key_validation import check_priority, check_team
 from app.store.keys import lock_changes, notify_workers, valid_key_conditions
 
 _keys, _teams = tables.keys, tables.teams
@@ -25,6 +25,7 @@ class TeamRow(Struct, frozen=True):
     name: str
     content: ContentPolicy
     drop: DroppableFields
+    priority: int
     created_at: str
     keys: int
 
@@ -41,7 +42,7 @@ async def list_teams(
         query = query.where(_teams.c.drop.is_not(None))
     async with transaction(database) as connection:
         return [
-            TeamRow(row.name, row.content, from_drop_column(row.drop), row.created_at.isoformat(), row.keys)
+            TeamRow(row.name, row.content, from_drop_column(row.drop), row.priority, row.created_at.isoformat(), row.keys)
             for row in await connection.execute(query)
         ]
 
@@ -51,6 +52,7 @@ async def set_team(
     name: str,
     content: ContentPolicy | UnsetType = UNSET,
     drop: DroppableFields | UnsetType = UNSET,
+    priority: int | UnsetType = UNSET,
 ) -> TeamConfig:
     """Create or change a team; returns it as it is now. UNSET: unchanged, or the default of a new team. Raises InvalidKeyField."""
     check_team(name)
@@ -59,6 +61,7 @@ async def set_team(
     values = {
         **({} if content is UNSET else {"content": content}),
         **({} if drop is UNSET else {"drop": drop_column(drop)}),
+        **({} if priority is UNSET else {"priority": check_priority(priority)}),
     }
     async with transaction(database) as connection:
         await lock_changes(connection)
@@ -66,6 +69,6 @@ async def set_team(
         # The name: without any value there would be no row to return.
         updates = {column: team_insert.excluded[column] for column in (*values, "name")}
         upsert = team_insert.on_conflict_do_update(index_elements=["name"], set_=updates)
-        row = (await connection.execute(upsert.returning(_teams.c.content, _teams.c.drop))).one()
+        row = (await connection.execute(upsert.returning(_teams.c.content, _teams.c.drop, _teams.c.priority))).one()
         await notify_workers(connection)
-    return TeamConfig(row.content, from_drop_column(row.drop))
+    return TeamConfig(row.content, from_drop_column(row.drop), row.priority)

@@ -218,7 +218,8 @@ async def test_invalid_key_creation_is_refused(admin: httpx.AsyncClient, body: b
 
 async def test_teams_are_listed_and_changed_by_admins_only(service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient):
     assert (await client.get("/admin/v1/teams")).status_code == (await client.post("/admin/v1/keys", json={})).status_code == 403
-    assert (await admin.put("/admin/v1/teams/a%2Fb", json={"content": "none"})).json() == {"name": "a/b", "content": "none", "drop": []}
+    changed = await admin.put("/admin/v1/teams/a%2Fb", json={"content": "none"})
+    assert changed.json() == {"name": "a/b", "content": "none", "drop": [], "priority": 0}
     await keys.create_key(database_url(service), "a/b")
     revoked = await keys.create_key(database_url(service), "a/b")
     await keys.revoke_key(database_url(service), revoked)

@@ -140,15 +140,26 @@ def test_drop_of_a_key_is_shown_changed_copied_by_rotation_and_removed(service: 
 
 
 def test_drop_of_a_team_is_set_apart_from_its_content(service: Service):
-    assert run_json(service, "teams", "set", "lossy", "--drop", "seed") == {"name": "lossy", "content": "full", "drop": ["seed"]}
-    assert run_json(service, "teams", "set", "lossy", "--content", "none") == {"name": "lossy", "content": "none", "drop": ["seed"]}
-    assert run_json(service, "teams", "set", "lossy", "--drop", "all") == {"name": "lossy", "content": "none", "drop": "all"}
-    assert any(line.split()[0::5] == ["lossy", "all"] for line in service.run("teams", "list").stdout.splitlines())
+    assert run_json(service, "teams", "set", "lossy", "--drop", "seed") == {
+        "name": "lossy",
+        "content": "full",
+        "drop": ["seed"],
+        "priority": 0,
+    }
+    assert run_json(service, "teams", "set", "lossy", "--content", "none") == {
+        "name": "lossy",
+        "content": "none",
+        "drop": ["seed"],
+        "priority": 0,
+    }
+    changed = run_json(service, "teams", "set", "lossy", "--drop", "all")
+    assert changed == {"name": "lossy", "content": "none", "drop": "all", "priority": 0}
+    assert any(line.split()[0::6] == ["lossy", "all"] for line in service.run("teams", "list").stdout.splitlines())
     new_key(service, "lossy", "--content", "full")
     (listed,) = [each for each in run_json(service, "teams", "list")["teams"] if each["name"] == "lossy"]
     assert (listed["content"], listed["drop"], listed["keys"]) == ("full", "all", 1)
     shown = service.run("teams", "set", "lossy", "--drop", "none").stdout
-    assert shown == "Team lossy: content full, may drop nothing.\n"
+    assert shown == "Team lossy: content full, may drop nothing, priority 0.\n"
 
 
 @pytest.mark.parametrize("command", [("teams", "set", "refused"), ("keys", "create", "--team", "refused")])
@@ -212,7 +223,7 @@ async def test_teams_and_keys_take_and_show_drop_over_http(admin: httpx.AsyncCli
         ({"drop": None, "content": "full"}, {"content": "full", "drop": []}),
     )
     for body, config in changes:
-        assert (await admin.put(team, json=body)).json() == {"name": "over http", **config}
+        assert (await admin.put(team, json=body)).json() == {"name": "over http", "priority": 0, **config}
     made = (await admin.post("/admin/v1/keys", json={"team": "over http", "drop": ["seed"]})).json()
     key = f"/admin/v1/keys/{made['prefix']}"
     assert made["drop"] == ["seed"] and (await admin.get(key)).json()["drop"] == ["seed"]
@@ -228,7 +239,7 @@ async def test_teams_and_keys_take_and_show_drop_over_http(admin: httpx.AsyncCli
         ("PUT", "/admin/v1/teams/bad", {"drop": "seed"}, "drop", "`drop` may be all, a list."),
         ("PUT", "/admin/v1/teams/bad", {"drop": ["seed", "all"]}, "drop", "'all' is no name of a field"),
         ("PUT", "/admin/v1/teams/bad", {"drop": [1]}, "drop[0]", "Expected `str`"),
-        ("PUT", "/admin/v1/teams/bad", {}, None, "neither `content` nor `drop`"),
+        ("PUT", "/admin/v1/teams/bad", {}, None, "none of `content`, `drop` and `priority`"),
         ("POST", "/admin/v1/keys", {"team": "bad", "drop": [""]}, "drop", "1 to 200 printable characters"),
         ("POST", "/admin/v1/keys", {"team": "bad", "drop": [f"f{at}" for at in range(101)]}, "drop", "names 101 fields"),
     ],

@@ -33,6 +33,7 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
         return {
             "data": describe_endpoints(gateway),
             "nodes": [msgspec.structs.asdict(node) for node in snapshot.nodes],
+            "waiting": gateway.target_queues.waiting_counts(),
             "drained": [{"provider": provider, "endpoint": address} for provider, address in sorted(snapshot.drained)],
         }
 

@@ -31,6 +31,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     networks: Sequence[str] | None = None
     expires_at: datetime | None = None
     drop: DroppableFields | None = None
+    priority: int | None = None
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +69,7 @@ def routes(database: AsyncEngine) -> Router:
                 networks=body.networks,
                 expires_at=body.expires_at,
                 drop=body.drop or (),
+                priority=body.priority,
             )
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None

@@ -17,10 +17,14 @@ from providers.canonical.errors import InvalidRequest
 
 
 class TeamBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of PUT: how much of the team's requests and responses is recorded, and which fields may be dropped. UNSET: unchanged."""
+    """The body of PUT: how much of the team's requests and responses is recorded, which fields may be dropped, its priority.
+
+    UNSET: unchanged.
+    """
 
     content: ContentPolicy | UnsetType = UNSET
     drop: DroppableFields | UnsetType | None = UNSET
+    priority: int | UnsetType = UNSET
 
 
 def routes(database: AsyncEngine) -> Router:
@@ -39,12 +43,12 @@ def routes(database: AsyncEngine) -> Router:
         """Create or change a team. Its name may contain slashes."""
         team = decode_slashes(name.removeprefix("/"))
         body = parse_admin_body(await request.body(), TeamBody)
-        if body.content is UNSET and body.drop is UNSET:
-            raise InvalidRequest("Nothing to set: the body has neither `content` nor `drop`.")
+        if body.content is UNSET and body.drop is UNSET and body.priority is UNSET:
+            raise InvalidRequest("Nothing to set: the body has none of `content`, `drop` and `priority`.")
         try:
-            config = await teams.set_team(database, team, body.content, () if body.drop is None else body.drop)
+            config = await teams.set_team(database, team, body.content, () if body.drop is None else body.drop, body.priority)
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None
-        return {"name": team, "content": config.content, "drop": config.drop}
+        return {"name": team, "content": config.content, "drop": config.drop, "priority": config.priority}
 
     return Router("/", route_handlers=[list_teams, set_team])

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.background_tasks import BackgroundTask
-from app.domain import Caller, ModelConfig, Snapshot
+from app.domain import Caller, Limit, ModelConfig, Snapshot
 from app.gateway.limits import refusal
 from app.gateway.limits import rule_states as states
 from app.gateway.limits.local_limiter import LocalLimiter
@@ -22,11 +22,11 @@ from app.gateway.limits.rebuilding import LimitedRules, RecentLedger, WindowRebu
 from app.gateway.limits.recovery import Recovery
 from app.gateway.limits.redis_epoch import RedisEpoch
 from app.gateway.limits.reservation import Reservation
-from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
+from app.gateway.limits.rule_matcher import Bucket, RuleMatch, RuleMatcher
 from app.gateway.limits.rule_states import Preview, RuleState
 from app.gateway.limits.rules import RuleTable
 from app.gateway.limits.seeding import Ledger, LedgerSeeder
-from app.gateway.limits.usage_amounts import NO_AMOUNTS, ActualUsage, UsageEstimate
+from app.gateway.limits.usage_amounts import NO_AMOUNTS, ONE_PLACE, ActualUsage, UsageEstimate
 from app.settings import Settings
 from app.store.counters.commands import ALLOW_UNSEEDED, PREVIEW, TAKE, Amounts, BucketSet
 from app.store.counters.connection import RedisReplyError, RedisUnavailable
@@ -170,6 +170,18 @@ class Limits:
         self._recovery.track(reservation)
         return reservation
 
+    def match_places(self, name: str, amount: int) -> RuleMatch:
+        """At most `amount` places under a name, over all processes: a rule that no request matches, for take_place()."""
+        (rule,) = RuleTable([Limit(name, {}, "concurrency", amount, after_loss="empty")]).rules
+        return self.matcher.match_buckets([Bucket(rule, rule.key(()), {})])
+
+    async def take_place(self, id: str, match: RuleMatch) -> Reservation:
+        """One of match_places(), until cancel(). `id`: of this place alone. Raises LimitExceeded if all are taken, Unavailable."""
+        reservation = Reservation(id.encode(), match, ONE_PLACE)
+        reservation.reply = await self._take(reservation, match, ONE_PLACE, 0, counts_refusals=False)
+        self._recovery.track(reservation)
+        return reservation
+
     async def extend_reservation(
         self,
         reservation: Reservation | None,
@@ -236,7 +248,9 @@ class Limits:
 
     # --- reserving
 
-    async def _take(self, reservation: Reservation, match: RuleMatch, need: Amounts, bucket_offset: int) -> list[Any]:
+    async def _take(
+        self, reservation: Reservation, match: RuleMatch, need: Amounts, bucket_offset: int, *, counts_refusals: bool = True
+    ) -> list[Any]:
         counters = self._counters
         mode = TAKE
         for _ in range(_MAX_TRIES):
@@ -253,7 +267,8 @@ class Limits:
                         self._count_dry_run_refusals(match, reply)
                     return reply
                 if reply[0] == REFUSED:
-                    self._telemetry.count_limit_refusal(match.rule(reply[3]).name)
+                    if counts_refusals:
+                        self._telemetry.count_limit_refusal(match.rule(reply[3]).name)
                     raise refusal.limit_exceeded(match, reply, need)
                 mode = await self._resolve_reply(match, reply, mode)
             except RedisUnavailable as fault:

@@ -24,6 +24,9 @@ class _Usage(Struct, frozen=True):
         return (1, input, output, min(input + output, _MAX_AMOUNT), min(self.cost_microusd or 0, _MAX_AMOUNT), 1)
 
 
+ONE_PLACE: Amounts = (0, 0, 0, 0, 0, 1)
+
+
 class UsageEstimate(_Usage, frozen=True):
     """What a request may use at most, as far as it can be known before. `cost_microusd` None: the model has no price."""
 

@@ -58,6 +58,7 @@ class UpstreamCall:
         self._id = id
         self._abort_sender = abort_sender
         self.timeouts = timeouts
+        self._release_place: Callable[[], None] | None = None
         self._close: Callable[[], Awaitable[None]] | None = None
         self.part_count = 1
         self._parts: list[PartCall] = []
@@ -97,6 +98,10 @@ class UpstreamCall:
     def mark_answered(self) -> None:
         """There is something for the caller: the endpoint has read the prompt."""
         self._load.mark_answered(time.monotonic())
+
+    def release_with(self, release: Callable[[], None]) -> None:
+        """`release`: gives back what the request holds at its target."""
+        self._release_place = release
 
     def close_on_release(self, close: Callable[[], Awaitable[None]]) -> None:
         """`close`: ends what reads the parts."""
@@ -154,6 +159,8 @@ class UpstreamCall:
             return
         self._released = True
         self._load.end()
+        if self._release_place is not None:
+            self._release_place()
         if self._close is not None:
             await self._close()
         complete = False

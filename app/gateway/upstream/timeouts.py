@@ -9,10 +9,11 @@ from app.settings import Settings
 
 
 class AttemptTimeouts(Struct, frozen=True):
-    """As the transport takes them, in seconds: of a streamed response, and of one that comes as a whole."""
+    """As the transport takes them, in seconds: of a streamed response, and of one that comes as a whole. `queue_s`: see TimeoutConfig."""
 
     stream: Mapping[str, float]
     response: Mapping[str, float]
+    queue_s: float
 
 
 def read_timeouts(settings: Settings, *levels: TimeoutConfig | None) -> AttemptTimeouts:
@@ -29,6 +30,7 @@ def read_timeouts(settings: Settings, *levels: TimeoutConfig | None) -> AttemptT
         {**shared, "first": min(first_s, total_s), "read": silence_s},
         # The first byte of a non-streaming response comes when the whole response is ready.
         {**shared, "first": total_s, "read": total_s},
+        find("queue_s", settings.queue_wait_s),
     )
 
 

@@ -27,6 +27,7 @@ from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
 from app.gateway.structured_output import constraint_checks
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway.target_queues import TargetQueues
 from app.settings import Settings
 from app.store.snapshots import build_snapshot
 from app.store.vault import Vault
@@ -115,7 +116,16 @@ class AttemptHarness:
         self.endpoint.provider = _provider_with_signers(self.endpoint, signers or {})
         self.plan = Plan("m", "m", (Target("host", "engine-model"),), ("m",), snapshot)
         self.large_requests = LargeRequests(app_settings, LoopTurns())
-        self.attempts = Attempts(app_settings, self.fleet, cast(Limits, None), cast(ConstraintChecks, checks), host, self.large_requests)
+        limits = cast(Limits, None)
+        self.attempts = Attempts(
+            app_settings,
+            self.fleet,
+            limits,
+            cast(ConstraintChecks, checks),
+            host,
+            self.large_requests,
+            TargetQueues(app_settings, limits),
+        )
         self.context = RequestContext("openai_chat", ConnectedCaller())
 
     @property
@@ -135,7 +145,7 @@ class AttemptHarness:
         translator = RequestTranslator(
             dialect.parse_request(body), body, dialect, cast(MediaFetcher, None), lambda field: False, **translator_options
         )
-        admitted = Admitted(Authenticated(cast(Caller, None)), translator.request, "e", {})
+        admitted = Admitted(Authenticated(Caller("key", "team", "team", "full")), translator.request, "e", {})
         planned = self.context.stage = Planned(
             admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None)
         )

@@ -1,4 +1,4 @@
-"""Option --drop of commands for teams and keys."""
+"""Options that commands for teams and keys share: --drop and --priority."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import click
 from msgspec import UNSET, UnsetType
 
 from app.domain import DroppableFields
+from app.store.key_validation import MAX_PRIORITY
 
 drop_option = click.option(
     "--drop",
@@ -13,6 +14,12 @@ drop_option = click.option(
     multiple=True,
     help="A field that may be left out of its requests where a target cannot honour it; all: every such field, none: no field"
     " (docs/configuration.md). Can be repeated.",
+)
+
+priority_option = click.option(
+    "--priority",
+    type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
+    help="Where requests wait for a place at a model, those of the highest priority get it first (default: 0, or of a key its team's).",
 )
 
 
