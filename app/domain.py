@@ -248,7 +248,8 @@ class Attempt(Struct, frozen=True, array_like=True):
 
     `code`: the host's own code of its error; `request_id`: the host's id of the request. `first_token_us`: after the request's start; None:
     none came. Tokens and cost are what is charged for it: 0 if the host did no work, or none that it bills; cost None: no price is known.
-    `candidates`: the best first; None: no explanation was requested.
+    `candidates`: the best first; None: no explanation was requested. `resumed_at`: after how many characters of text it went on with the
+    stream of the attempt before; None: it began the response.
     """
 
     provider: str
@@ -266,6 +267,7 @@ class Attempt(Struct, frozen=True, array_like=True):
     output_tokens: int = 0
     cost_microusd: int | None = 0
     candidates: tuple[Candidate, ...] | None = None
+    resumed_at: int | None = None
 
 
 class Exchange(Struct, frozen=True, array_like=True):

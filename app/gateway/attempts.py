@@ -9,12 +9,14 @@ import time
 from collections.abc import Sequence
 
 import httpx
+from msgspec.structs import replace
 
 from app.domain import USUAL_REASONS, FallbackReason, Plan, Target
 from app.gateway.charges import estimate_model_usage
 from app.gateway.context import RequestContext
 from app.gateway.emulation.emulation import Emulation
 from app.gateway.endpoint_attempts import MAX_ATTEMPTS, EndpointAttempts
+from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
@@ -139,13 +141,65 @@ class Attempts:
         Raises the failure that tells the caller most: CallerCredentialRequired, UpstreamError, Unsupported, LimitExceeded or
         Unavailable, OperationNotSupported.
         """
-        attempted = Attempted(planned, context.progress)
+        attempted = Attempted(planned, context.progress, reserved_models={planned.plan.name})
+        return await self._serve(translators, attempted, meta, context), attempted
+
+    async def resume(
+        self, error: UpstreamError, translators: ProviderTranslators, attempted: Attempted, meta: ResponseMeta, context: RequestContext
+    ) -> OutboundStream | None:
+        """The rest of a stream that broke off with this error, from another endpoint or target. None: nobody can go on with it."""
+        stream, broken, call, progress = translators.original.resumable, attempted.served, attempted.call, attempted.progress
+        if stream is None or broken is None or call is None or not (stream.may_resume and error.retry_elsewhere):
+            return None
+        if context.disconnected or len(attempted.attempts) >= MAX_ATTEMPTS:
+            return None
+        continuing = await translators.continue_text(stream.prefix(), stream.tokens_in_all)
+        if continuing is None:
+            return None
+        self._fleet.record_failure(call.endpoint, error)
+        failed = replace(
+            broken,
+            duration_us=progress.elapsed_us() - broken.started_us,
+            error=type(error).__name__,
+            message=error.message,
+            code=error.upstream_code,
+            request_id=call.request_id,
+        )
+        charge = progress.charge(
+            attempted.planned.admitted.request.input_tokens, attempted.planned.reserved_output if call.may_continue else None
+        )
+        attempted.attempts[-1] = failed
+        attempted.discard(failed, charge)
+        attempted.served, attempted.broken_endpoint = None, call.endpoint
+        resumed_at = len(stream.text())
+        stream.break_off()
+        await call.release()
+        first_token_us = progress.first_token_us
+        try:
+            rest = await self._serve(continuing, attempted, meta, context)
+        except NarthexError as refusal:
+            refusal.without_frames()
+            attempted.served = failed if attempted.served is None else attempted.served
+            return None
+        finally:
+            progress.first_token_us = first_token_us
+        assert isinstance(rest, OutboundStream)
+        attempted.served = attempted.attempts[-1] = replace(attempted.attempts[-1], resumed_at=resumed_at)
+        return rest
+
+    async def _serve(
+        self, translators: ProviderTranslators, attempted: Attempted, meta: ResponseMeta, context: RequestContext
+    ) -> OutboundResponse | OutboundStream:
+        """Raises as serve() does."""
+        planned, reserved = attempted.planned, attempted.reserved_models
         failures = _Failures()
-        reserved = {planned.plan.name}
         translator = translators.original
         ranked = planned.endpoint_table.rank_targets(planned.plan)
         if translators.marked_state is not None:
             ranked = translators.marked_state.sort_targets(list(ranked), planned.plan.name)
+        broken = attempted.broken_endpoint
+        if broken is not None:  # whoever has other endpoints comes first
+            ranked = sorted(ranked, key=lambda each: all(each is broken for each in planned.endpoint_table.endpoints_of(each[0])))
         remaining = [(name, [target for target, _ in each]) for name, each in itertools.groupby(ranked, key=operator.itemgetter(1))]
         while (at := _find_next(remaining, planned.plan, failures)) is not None:
             model_name, targets = remaining.pop(at)
@@ -159,12 +213,12 @@ class Attempts:
             runs = [self._run(planned, target, model_name) for target in targets]
             response = await self._serve_model(model_name, runs, translators, meta, context, attempted, failures)
             if response is not None:
-                return response, attempted
+                return response
         error = failures.most_useful(translator.request.model)
         if isinstance(error, OperationNotSupported) and translator.caller_dialect.name == AnthropicCountTokens.name:
             context.stage = attempted
             attempted.emulation = Emulation(("input_tokens",))
-            return estimate_response(translator.request.input_tokens), attempted
+            return estimate_response(translator.request.input_tokens)
         if isinstance(error, Unsupported):
             raise await name_other_models(error, translator, planned)
         raise error
@@ -241,6 +295,8 @@ class Attempts:
         choice = attempted.planned.endpoint_table.choose_endpoints(
             target, translator.request, translator.team_id, session_of(translator.headers)
         )
+        if attempted.broken_endpoint is not None:
+            choice.avoid(attempted.broken_endpoint)
         for endpoint in choice:
             if len(attempted.attempts) >= MAX_ATTEMPTS or (is_retry and endpoint.breaker.is_open(time.monotonic())):
                 break
@@ -254,6 +310,9 @@ class Attempts:
                 break
             except Unsupported as reason:
                 failures.add(_Rank.UNSUPPORTED, reason)
+                break
+            if translator.continues and (translated.emulation is not None or translated.is_checked or not translated.stream):
+                failures.add(_Rank.UNSUPPORTED, _cannot_continue(endpoint))
                 break
             if wants_explanation(translator.headers):
                 attempted.candidates = choice.explain(time.monotonic())
@@ -353,6 +412,10 @@ def _find_next(remaining: Sequence[tuple[str, Sequence[Target]]], plan: Plan, fa
         if failures.refusal in on if failures.refusal is not None else not (failures.reasons or {"failure"}).isdisjoint(on):
             return at
     return None
+
+
+def _cannot_continue(endpoint: Endpoint) -> Unsupported:
+    return endpoint.provider.unsupported_error("x-narthex-resume", "it cannot go on with a response that broke off.")
 
 
 def _may_retry(error: UpstreamError, attempted: Attempted) -> bool:

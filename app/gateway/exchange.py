@@ -92,7 +92,7 @@ class _AttemptCharge(NamedTuple):
 def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None) -> Iterator[_AttemptCharge]:
     """Of each attempt that a host worked for, also of responses that nobody got, at the price of the target that wrote each."""
     plan, served = attempted.planned.plan, attempted.served
-    if served is not None:
+    if served is not None and all(each.attempt is not served for each in attempted.discarded):
         charge = _charge_of_response(attempted, outcome)
         yield _attempt_charge(plan, served, charge, at_s, reported_model)
     for each in attempted.discarded:

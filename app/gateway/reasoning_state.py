@@ -107,6 +107,13 @@ class ProviderTranslators:
             made = self._by_provider[provider] = (self.original.with_body(body), dropped)
         return made
 
+    async def continue_text(self, text: str, written_tokens: int) -> "ProviderTranslators | None":
+        """See RequestTranslator.continue_text(). None also where each provider gets a request of its own."""
+        if self.marked_state is not None or self._by_provider:
+            return None
+        continuing = await self.original.continue_text(text, written_tokens)
+        return None if continuing is None else ProviderTranslators(continuing)
+
     async def leave_state_out(self, provider: str) -> bool:
         """From now on the provider gets the request without any state. False: it has none, or that was done before."""
         if provider in self._without_state:

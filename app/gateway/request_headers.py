@@ -103,6 +103,14 @@ def priority_of(headers: Mapping[bytes, bytes], caller: Caller) -> int:
     return priority
 
 
+def wants_resumption(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a stream that breaks off is to go on elsewhere: `x-narthex-resume: true`. Raises InvalidRequest."""
+    header_value = headers.get(b"x-narthex-resume")
+    if header_value not in (None, b"true", b"false"):
+        raise InvalidRequest("The header x-narthex-resume may be true or false.")
+    return header_value == b"true"
+
+
 def wants_explanation(headers: Mapping[bytes, bytes]) -> bool:
     """Whether the response and the record say which endpoints there were and why one was chosen: `x-narthex-explain: true`."""
     return headers.get(b"x-narthex-explain") == b"true"

@@ -48,10 +48,12 @@ from app.gateway.request_headers import (
     refuses_unvalidated,
     request_tags,
     resolve_episode_id,
+    wants_resumption,
 )
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.reserved_fields import remove_fields, reported_names, reserved_fields
+from app.gateway.response_translation.resumable_stream import ResumableStream
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.stages import Admitted, Attempted, Authenticated, Planned, Replayed
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -65,7 +67,8 @@ from app.telemetry import Telemetry
 from providers.canonical.errors import Unavailable, UpstreamError
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
-from providers.dialect import Dialect, OutboundResponse, ResponseMeta
+from providers.dialect import Dialect, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialects.catalogue import CHAT_DIALECTS, RAW_PROMPT_DIALECTS
 from providers.structured_output import Constraint
 from providers.transport.transport import Transport
 
@@ -220,6 +223,7 @@ async def serve(
         gateway.large_requests.of_team(authenticated.caller.team_id) if is_work_large else None,
         gateway.team_salts,
         operator_drops,
+        _resumable_stream(dialect, request, headers),
     )
     meta = ResponseMeta(
         context.id,
@@ -233,13 +237,22 @@ async def serve(
     translators = ProviderTranslators(translator, find_marked_state(request, raw))
     response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
     context.status = 200
-    mark = None if attempted.served is None else marker_for(planned.plan, attempted.served.provider)
     if isinstance(response, OutboundStream):
-        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, mark)
+        resume = functools.partial(gateway.attempts.resume, translators=translators, attempted=attempted, meta=meta, context=context)
+        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, resume)
     else:
+        mark = _marker(attempted)
         if mark is not None:
             response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
         await _send_response(gateway, response, raw, context, attempted, sink)
+
+
+def _resumable_stream(dialect: Dialect, request: InboundRequest, headers: Mapping[bytes, bytes]) -> ResumableStream | None:
+    """None: the response is no stream of a chat, or need not be resumed. Raises InvalidRequest."""
+    chat_dialect = CHAT_DIALECTS.get(dialect.name)
+    if not wants_resumption(headers) or not request.stream or chat_dialect is None:
+        return None
+    return ResumableStream(chat_dialect, continues_prompt=request.raw_prompt or chat_dialect.name in RAW_PROMPT_DIALECTS)
 
 
 def _body_claim(gateway: Gateway, context: RequestContext, caller: Caller) -> BodyClaim:
@@ -305,49 +318,72 @@ async def _relay_stream(
     context: RequestContext,
     attempted: Attempted,
     sink: ResponseSink,
-    mark: Callable[[bytes], bytes] | None,
+    resume: Callable[[UpstreamError], Awaitable[OutboundStream | None]],
 ) -> None:
-    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `mark`: see marker_for()."""
-    editor, spool_record, call = response.editor, attempted.planned.spool_record, attempted.call
-    assert call is not None
+    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `resume`: see Attempts.resume()."""
+    editor, admitted = response.editor, attempted.planned.admitted
     attempted.progress.editor = editor
-    first = response.first if mark is None else await _mark_state(gateway, attempted.planned, mark, response.first)
-    await _record_response(gateway, attempted.planned, first)
-    await sink.begin_stream(first)
-    try:
-        if not editor.done and editor.failure is None:
-            async for block in response.blocks:
-                data = editor.feed(block)
-                if data:
-                    if mark is not None:
-                        data = mark(data)
-                    spool_record.append_response(data)
-                    await sink.send(data)
-                if editor.done or editor.failure is not None:
-                    break
-        last = editor.finish()
-        if mark is not None:
-            last = await _mark_state(gateway, attempted.planned, mark, last)
-    except UpstreamError as error:
-        call.explain(error)
-        context.set_failure(200, error, error.message)
-        last = dialect.write_error_frame(error)
-    except httpx.TransportError as fault:
-        error = call.connection_error(fault)
-        context.set_failure(200, error, error.message)
-        last = dialect.write_error_frame(error)
+    relayed: OutboundStream | None = response
+    while True:
+        mark = _marker(attempted)
+        first = relayed.first if mark is None else await _mark_state(gateway, attempted.planned, mark, relayed.first)
+        await _record_response(gateway, attempted.planned, first)
+        if relayed is response:
+            await sink.begin_stream(first)
+            if isinstance(editor, ResumableStream):
+                editor.is_sent = True
+        elif first:
+            await sink.send(first)
+        try:
+            await _relay_blocks(relayed, attempted, sink, mark)
+            last = editor.finish()
+            if mark is not None:
+                last = await _mark_state(gateway, attempted.planned, mark, last)
+            break
+        except UpstreamError as fault:
+            error = fault
+        except httpx.TransportError as fault:
+            assert attempted.call is not None
+            error = attempted.call.connection_error(fault)
+        assert attempted.call is not None
+        attempted.call.explain(error)
+        relayed = await resume(error)
+        if relayed is None:
+            context.set_failure(200, error, error.message)
+            last = dialect.write_error_frame(error)
+            break
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
     await _record_response(gateway, attempted.planned, last)
-    admitted = attempted.planned.admitted
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
         await gateway.conversations.store_response(context.id, admitted.caller, raw, last)
     await sink.end_stream(last)
-    # The caller has the complete response: an error frame after it would be taken for a part of the next one.
-    with contextlib.suppress(TimeoutError, httpx.TransportError, UpstreamError):
-        async with asyncio.timeout(_END_OF_STREAM_S):
-            async for _ in response.blocks:
-                pass
+    if relayed is not None:
+        # The caller has the complete response: an error frame after it would be taken for a part of the next one.
+        with contextlib.suppress(TimeoutError, httpx.TransportError, UpstreamError):
+            async with asyncio.timeout(_END_OF_STREAM_S):
+                async for _ in relayed.blocks:
+                    pass
+
+
+def _marker(attempted: Attempted) -> Callable[[bytes], bytes] | None:
+    return None if attempted.served is None else marker_for(attempted.planned.plan, attempted.served.provider)
+
+
+async def _relay_blocks(response: OutboundStream, attempted: Attempted, sink: ResponseSink, mark: Callable[[bytes], bytes] | None) -> None:
+    """Until the engine ends its stream. Raises UpstreamError and httpx.TransportError."""
+    editor, spool_record = response.editor, attempted.planned.spool_record
+    if editor.done or editor.failure is not None:
+        return
+    async for block in response.blocks:
+        data = editor.feed(block)
+        if data:
+            if mark is not None:
+                data = mark(data)
+            spool_record.append_response(data)
+            await sink.send(data)
+        if editor.done or editor.failure is not None:
+            return
 
 
 async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:

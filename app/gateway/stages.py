@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from app.domain import Attempt, Caller, Candidate, Exchange, Plan
 from app.gateway.emulation.emulation import Emulation
+from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_table import EndpointTable
 from app.gateway.idempotency.claim import Claim
 from app.gateway.limits.reservation import Reservation
@@ -94,7 +95,8 @@ class Attempted(Struct):
     `dropped`: fields that the response was made without. `structured_output`: how its constraint was kept (enforced, converted,
     validated, unvalidated); None without one. `discarded`: what is charged for responses that nobody gets: they violated the constraint,
     or the gateway gave up waiting for a host that may have gone on. `emulation`: what the gateway did itself, as the target could not.
-    `candidates`: of the newest attempt; None: no explanation was requested.
+    `candidates`: of the newest attempt; None: no explanation was requested. `reserved_models`: against whose rules was reserved.
+    `broken_endpoint`: whose stream another endpoint goes on with; None: none broke off.
     """
 
     planned: Planned
@@ -107,6 +109,8 @@ class Attempted(Struct):
     discarded: list[Discarded] = []
     emulation: Emulation | None = None
     candidates: tuple[Candidate, ...] | None = None
+    reserved_models: set[str] = set()
+    broken_endpoint: Endpoint | None = None
 
     @property
     def reported_model(self) -> str | None:

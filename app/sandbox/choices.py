@@ -104,14 +104,17 @@ def generate_choice(request: SandboxRequest, rng: Random, generator: Constrained
 def generate_text(request: SandboxRequest, rng: Random, max_tokens: int | None, generator: ConstrainedGenerator) -> GeneratedText:
     """`say` takes precedence over a constraint, so that a client can be tested with an engine that does not obey."""
     if request.control.say is not None:
-        return GeneratedText(request.control.say)
+        return GeneratedText(request.control.say[len(request.written) :])
     if request.constraint is not None:
         return generator.generate(request.constraint, rng, max_tokens, record=request.top_logprobs is not None)
     draft = Draft(rng)
     is_unending = request.control.tokens is None and request.unending_tokens is not None
     tokens = request.unending_tokens if is_unending else request.control.tokens
     write_random_text(draft, request.user_text, request.media_descriptions, tokens, request.min_tokens)
-    return replace(draft.result(), is_finished=not is_unending)
+    generated = draft.result()
+    if request.written:  # the same request had this text before, unless it has no seed
+        generated = GeneratedText(generated.text[len(request.written) :])
+    return replace(generated, is_finished=not is_unending)
 
 
 def truncate_at_stop(generated: GeneratedText, stops: Sequence[str], min_tokens: int) -> GeneratedText:

@@ -25,7 +25,8 @@ MAX_CONTROLLED_TOKENS = 200_000
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
     """`user_text`: the last message of the user. `min_tokens`: of free text. `seed_material`: what a seeded response depends on, apart
-    from the seed. `unending_tokens`: how much text there is if nothing ends it (`ignore_eos`).
+    from the seed. `written`: the beginning of the response, after which it goes on. `unending_tokens`: how much text there is if nothing
+    ends it (`ignore_eos`).
 
     None: no constraint, seed or maximum was given, no log probabilities are wanted, the end is not ignored.
     """
@@ -47,6 +48,7 @@ class SandboxRequest:
     stop: tuple[str, ...]
     top_logprobs: int | None
     has_reasoning: bool
+    written: str = ""
 
     @property
     def token_limit(self) -> int:
@@ -70,6 +72,9 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
     texts = [each.text for each in contents]
     media_descriptions = [description for each in contents for description in each.media_descriptions]
     user_text = next((text for text, message in zip(reversed(texts), reversed(body.messages), strict=True) if message.role == "user"), "")
+    earlier, written = body.messages, ""
+    if body.continue_final_message and len(body.messages) > 1 and body.messages[-1].role == "assistant":
+        earlier, written = body.messages[:-1], texts.pop()
     constraint = read_constraint(body)
     control = body.sandbox or Control()
     limits = [limit for limit in (body.max_completion_tokens, body.max_tokens) if limit is not None]
@@ -80,7 +85,7 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
         seed_material=build_seed_material(body, [*texts, *media_descriptions], constraint),
         prompt_tokens=check_context_length(count_chat_tokens([each.tokens for each in contents], body.tools)),
         constraint=constraint,
-        tools=read_tools(body, user_text, is_answering_tools=body.messages[-1].role in ("tool", "function")),
+        tools=read_tools(body, user_text, is_answering_tools=earlier[-1].role in ("tool", "function")),
         control=control,
         n=body.n or 1,
         seed=body.seed,
@@ -90,7 +95,8 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
         unending_tokens=None,
         stop=read_stop(body.stop),
         top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
-        has_reasoning=wants_reasoning(body, control),
+        has_reasoning=not written and wants_reasoning(body, control),
+        written=written,
     )
     (request,) = bound_output([request], ignores_end=body.ignore_eos is True)
     return request

@@ -170,6 +170,7 @@ class ChatBody(GenerationBody, frozen=True, kw_only=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     reasoning_effort: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    continue_final_message: bool | None = None
 
 
 class CompletionBody(GenerationBody, frozen=True, kw_only=True):

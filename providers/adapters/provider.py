@@ -101,6 +101,8 @@ class Provider:
     salted_dialects: frozenset[str] = frozenset()
     # What makes its completions as long as a chat's would be, for a raw prompt that came to the chat route. None: nothing does.
     no_limit_fields: ClassVar[Mapping[str, Any] | None] = None
+    # Its dialects for chats in which it goes on after the text of a final assistant message, with the fields that make it do so.
+    continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     # How it selects a LoRA adapter; None: it has none.
     lora_naming: ClassVar[AdapterNaming | None] = None
 
@@ -232,6 +234,16 @@ class Provider:
     def stream_unwrapper(self, dialect: str) -> StreamUnwrapper | None:
         """What removes the host's own framing from around a dialect's stream; None: there is none."""
         return None
+
+    # Continuing a response that broke off.
+
+    def continues_text(self, dialect: str, model: str) -> bool:
+        """Whether a model goes on after a final assistant message in this dialect, and repeats nothing of it."""
+        return dialect in self.continuation_fields
+
+    def continue_text(self, body: Body, dialect: str) -> None:
+        """Makes a body whose last message is the beginning of the response go on after it."""
+        body.update(self.continuation_fields.get(dialect, {}))
 
     # Structured output.
 

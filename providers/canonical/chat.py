@@ -217,6 +217,7 @@ class ChatRequest(Struct, frozen=True):
     """A request for a chat. `origin`: the caller's dialect. `prompt`: raw text to continue, instead of messages.
 
     `max_tokens`: of each of the `n` choices, reasoning included. `logit_bias`: OpenAI's object. `cache_key`: OpenAI's prompt_cache_key.
+    `continues`: the last message is the beginning of the response, which goes on exactly after it.
     """
 
     origin: str
@@ -247,6 +248,7 @@ class ChatRequest(Struct, frozen=True):
     service_tier: str | None = None
     store: bool | None = None
     cache_key: str | None = None
+    continues: bool = False
     extra: Extra = {}
 
 

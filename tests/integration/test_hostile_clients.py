@@ -12,12 +12,16 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from app.api.metrics import keep_metrics_current
+from app.gateway.limits.limits import Limits
+from app.gateway.load_shedding import LoadShedder
+from app.gateway.target_queues import TargetQueues
+from app.settings import Settings
 from app.telemetry import Telemetry
 from providers.transport.transport import Transport
 from tests.integration.conftest import MOST_BODY_BYTES, WORKERS
@@ -427,9 +431,13 @@ async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
         spool: Exhausted
         snapshot_cache: CurrentKeys
         transport: Transport
+        load_shedder: LoadShedder
+        target_queues: TargetQueues
         background_tasks: tuple[()] = ()
 
-    worker: Any = Worker(Telemetry(), Exhausted(), CurrentKeys(), Transport())
+    settings = Settings()
+    queues = TargetQueues(settings, cast(Limits, None))
+    worker: Any = Worker(Telemetry(), Exhausted(), CurrentKeys(), Transport(), LoadShedder(settings), queues)
     updating = asyncio.create_task(keep_metrics_current(worker))
     await wait_until(lambda: worker.spool.calls == 1)
     worker.telemetry.in_flight = 7

@@ -84,6 +84,10 @@ class EndpointChoice:
         while self._again:
             yield self._again.pop()
 
+    def avoid(self, endpoint: Endpoint) -> None:
+        """Not this endpoint, unless it is the only one."""
+        self._tried.append(endpoint)
+
     def try_again(self, endpoint: Endpoint) -> None:
         """This endpoint is the next one."""
         self._again.append(endpoint)

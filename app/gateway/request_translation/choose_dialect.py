@@ -82,7 +82,10 @@ async def _translate(translator: RequestTranslator, endpoint: Endpoint, target: 
         return translator.translate_host_operation(host_operation, provider, target)
     unsupported: Unsupported | None = None
     emulated: TranslatedRequest | None = None
-    for dialect in translator.candidate_dialects(provider, dialect_names if target.dialect is None else (target.dialect,)):
+    candidates = dialect_names if target.dialect is None else (target.dialect,)
+    if translator.continues:
+        candidates = [name for name in candidates if translator.may_continue_in(name, provider, target.model)]
+    for dialect in translator.candidate_dialects(provider, candidates):
         try:
             if dialect is caller_dialect:
                 if translator.is_slow_to_translate:

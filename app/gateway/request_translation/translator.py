@@ -29,6 +29,7 @@ from app.gateway.request_translation.split_request import split_request
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.response_translation.dialect_pair import AnyDialect, chat_dialects
+from app.gateway.response_translation.resumable_stream import ResumableStream, ends_with_part_of
 from providers import structured_output
 from providers.adapters.provider import Provider
 from providers.canonical import media
@@ -73,6 +74,7 @@ class RequestTranslator:
     response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media. `large_requests`: None:
     this is not one. `team_salts`: for engines whose prefix caches teams do not share; None: the request is no team's.
     `operator_drops`: what the operator allows besides, for apply_operator_drops(); None: nothing.
+    `resumable`: the response, if it is a stream that is to go on elsewhere where it breaks off; None: it is not.
     """
 
     __slots__ = (
@@ -80,8 +82,8 @@ class RequestTranslator:
         *("_has_engine_constraint_fields",),
         *("_id_count", "_inference_id", "_inlined_for", "_is_rewritten", "_large_requests", "_max_path_lookups", "_may_drop"),
         *("_may_name_media", "_media_fetcher", "_raw"),
-        *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "refuses_unvalidated", "request", "team_id"),
-        "team_salts",
+        *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "refuses_unvalidated", "request"),
+        *("resumable", "team_id", "team_salts"),
     )
 
     def __init__(
@@ -102,8 +104,10 @@ class RequestTranslator:
         large_requests: TeamLargeRequests | None = None,
         team_salts: TeamSalts | None = None,
         operator_drops: OperatorDrops | None = None,
+        resumable: ResumableStream | None = None,
     ) -> None:
         self.request = request
+        self.resumable = resumable
         self.headers = headers
         self.caller_dialect = dialect
         self._may_drop = self._caller_may_drop = may_drop
@@ -157,6 +161,41 @@ class RequestTranslator:
         other._raw = body.write()
         other._chat, other._emulable = None, None
         return other
+
+    async def continue_text(self, text: str, written_tokens: int) -> "RequestTranslator | None":
+        """A translator of the chat whose response has begun with `text`, which has about so many tokens. None: it cannot go on."""
+        if self.constraint is not None:
+            return None  # the engine would apply it to the rest alone
+        chat = await self._read_chat_in_turn()
+        if chat.max_tokens is not None:
+            chat = replace(chat, max_tokens=max(1, chat.max_tokens - written_tokens))
+        if not text:
+            return self._for_chat(chat, self.constraint)
+        if ends_with_part_of(text, chat.stop):
+            return None  # the engine would not find a stop string of which the caller has the beginning
+        if chat.prompt is not None:
+            return self._for_chat(replace(chat, prompt=chat.prompt + text, continues=True), self.constraint)
+        messages, last = chat.messages, chat.messages[-1]
+        if last.role == "assistant":
+            if not last.parts or not isinstance(last.parts[-1], Text):
+                return None
+            beginning = last.parts[-1]
+            parts = (*last.parts[:-1], replace(beginning, text=beginning.text + text))
+            messages, last = messages[:-1], replace(last, parts=parts)
+        else:
+            last = Message("assistant", (Text(text),))
+        return self._for_chat(replace(chat, messages=(*messages, last), continues=True), self.constraint)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the response has begun already, and goes on after its text."""
+        return self._chat is not None and self._chat.continues
+
+    def may_continue_in(self, dialect_name: str, provider: Provider, model: str) -> bool:
+        """Whether a target goes on in this dialect exactly where the response broke off, as every engine does with a raw prompt."""
+        if self._chat is not None and self._chat.prompt is not None:
+            return dialect_name in RAW_PROMPT_DIALECTS
+        return provider.continues_text(dialect_name, model)
 
     def may_emulate_tools(self, provider: Provider, refused: Collection[str]) -> bool:
         """Whether emulate_tools() may help, as this target cannot be sent the fields `refused`."""
@@ -418,6 +457,8 @@ class RequestTranslator:
         except DECODE_ERRORS as fault:
             # A carrier, or a field that is not validated, does not hold what it should.
             raise InvalidRequest(f"Something in the request cannot be written for {provider_label}: {fault}.") from None
+        if chat.continues and chat.prompt is None:
+            provider.continue_text(body, target_dialect.name)
         if chat.prompt is not None and chat.max_tokens is None and caller_dialect.name != target_dialect.name == "openai_completions":
             if provider.no_limit_fields is None:
                 drop_policy.drop_or_refuse("max_tokens", "its completions need one: without it they stop after 16 tokens.")

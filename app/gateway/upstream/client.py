@@ -130,9 +130,14 @@ class UpstreamClient:
         if translated.is_checked:
             return await self._validate(response, blocks, coding, translated, translator, meta, progress)
         if translator.request.stream:
-            editor = translate.make_stream_editor(
-                caller_dialect, target_dialect, meta, streamed=blocks is not None, emulation=emulation, choices=choices
-            )
+            if translator.resumable is not None and blocks is not None and emulation is None:
+                editor = translator.resumable.open(chat_dialects(caller_dialect, target_dialect)[1], meta)
+            elif translator.continues:
+                raise InvalidUpstreamResponse(f"{call.endpoint.provider.configured_as} did not stream.")
+            else:
+                editor = translate.make_stream_editor(
+                    caller_dialect, target_dialect, meta, streamed=blocks is not None, emulation=emulation, choices=choices
+                )
             if blocks is not None:
                 return await _begin_stream(blocks, editor, progress, call.endpoint.provider.configured_as)
             body = await read_body(response, self._max_bytes, coding)

@@ -43,7 +43,7 @@ def write_messages(chat: ChatRequest, drop_policy: DropPolicy) -> list[dict[str,
     writer = _MessageWriter(chat.origin == DIALECT, drop_policy)
     for at, message in enumerate(chat.messages):
         writer.write_message(message, f"messages[{at}]")
-    if chat.origin == _PREFILL_DIALECT and chat.messages and _is_prefill(chat.messages[-1]):
+    if chat.origin == _PREFILL_DIALECT and not chat.continues and chat.messages and _is_prefill(chat.messages[-1]):
         drop_policy.drop_hint("prefill")
     return writer.messages
 

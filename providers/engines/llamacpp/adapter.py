@@ -50,6 +50,8 @@ class LlamaCpp(OpenAICompatible):
         "llguidance": "true: it was built with LLAMA_LLGUIDANCE, so that it takes Lark grammars; without it, one would end its process",
     }
 
+    # It goes on after a final assistant message, unless it was started with --no-prefill-assistant (tools/server/README.md, read 2026-11).
+    continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {"openai_chat": {}}
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(select_adapter_by_id)
 
     unsupported_fields = frozenset(UNKNOWN_FIELDS)

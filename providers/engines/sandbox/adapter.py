@@ -1,7 +1,7 @@
 """The sandbox engine of `narthex up`: it honours every documented field, under the names of the hosted gateway's API."""
 
 from collections.abc import Mapping
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
@@ -22,6 +22,7 @@ class Sandbox(OpenAICompatible):
         *("anthropic_count_tokens", "vllm_generate"),
     )
     constrained_dialects = frozenset({"openai_chat", "openai_completions", "vllm_generate"})
+    continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {"openai_chat": {"continue_final_message": True}}
     default_base_url: ClassVar[str | None] = None
     stops_on_disconnect = "always"
     known_options: ClassVar[Mapping[str, str]] = {}

@@ -88,6 +88,9 @@ class VLLM(OpenAICompatible):
 
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_model)
     # Its Messages have no such field, and read no other that would do (entrypoints/anthropic/protocol.py, read 2026-11).
+    continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "openai_chat": {"continue_final_message": True, "add_generation_prompt": False}
+    }
     salted_dialects: frozenset[str] = frozenset({"openai_chat", "openai_responses", "openai_completions", "vllm_generate"})
 
     unsupported_fields = IGNORED_FIELDS

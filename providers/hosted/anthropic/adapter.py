@@ -14,6 +14,7 @@ from providers.hosted.anthropic.errors import read_anthropic_error
 from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
 from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
+from providers.profiles.claude.models import continues_text
 from providers.structured_output import Constraint
 
 
@@ -53,6 +54,9 @@ class Anthropic(OpenAICompatible):
 
     def _is_enforced(self, output: OutputFormat) -> bool:
         return is_enforced(output)
+
+    def continues_text(self, dialect: str, model: str) -> bool:
+        return continues_text(dialect, model)
 
     def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
         return adapt_claude_chat(chat, drop_policy)

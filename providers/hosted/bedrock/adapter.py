@@ -37,6 +37,7 @@ from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
 from providers.profiles.bedrock_families import bare_model_id, find_family
 from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
+from providers.profiles.claude.models import continues_text
 from providers.structured_output import Constraint, ConstraintPlan
 
 _ANTHROPIC_MESSAGES, _LLAMA = "anthropic_messages", "bedrock_llama"
@@ -183,6 +184,9 @@ class Bedrock(AwsHost):
         if dialect == _ANTHROPIC_MESSAGES:
             adapted.dropped += request_body.adapt_body(body, self._defaults)
         return adapted
+
+    def continues_text(self, dialect: str, model: str) -> bool:
+        return continues_text(dialect, model)
 
     def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
         """Claude's rules are the same on every host."""

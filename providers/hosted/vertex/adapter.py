@@ -29,6 +29,7 @@ from providers.hosted.vertex.embeddings import VERTEX_EMBEDDINGS
 from providers.hosted.vertex.models import GEMINI, parse_model
 from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
+from providers.profiles.claude.models import continues_text
 from providers.structured_output import Constraint, ConstraintPlan
 
 _GLOBAL_BASE_URL = "https://aiplatform.googleapis.com"
@@ -124,6 +125,9 @@ class Vertex(OpenAICompatible):
         if dialect == _ANTHROPIC_MESSAGES and constraint.output is not None and not is_enforced(constraint.output):
             return ConstraintPlan("validated", constraint.output)
         return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)
+
+    def continues_text(self, dialect: str, model: str) -> bool:
+        return continues_text(dialect, model)
 
     def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
         """Claude's rules are the same on every host."""

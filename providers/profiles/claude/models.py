@@ -61,5 +61,10 @@ _PROFILES: Sequence[tuple[re.Pattern[str], ClaudeProfile]] = tuple(
 )
 
 
+def continues_text(dialect: str, model: str) -> bool:
+    """Whether a Claude model goes on after a final assistant message, in Messages."""
+    return dialect == "anthropic_messages" and find_profile(model).supports_prefill
+
+
 def find_profile(model: str) -> ClaudeProfile:
     return next((profile for pattern, profile in _PROFILES if pattern.search(model)), _UNKNOWN_PROFILE)
