@@ -118,12 +118,23 @@ FallbackReason = Literal["failure", "unsupported", "context_length", "content_re
 USUAL_REASONS: tuple[FallbackReason, ...] = ("failure", "unsupported", "constraint")
 
 
+class HedgeConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A second attempt for a request that has waited longer than the `quantile` of the newest ones.
+
+    `budget`: for at most this part of a model's requests.
+    """
+
+    quantile: float = 0.95
+    budget: float = 0.05
+
+
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
     `output_tokens`: what limits reserve for a response whose length the caller does not bound; None: the setting for all models.
     `drop`: what may be left out of a request for it, also at the targets of its fallbacks. `fallback_on`: why a fallback is used;
     without an entry for USUAL_REASONS. `retries`: how often a target whose endpoints have all failed is tried again; None: the setting.
+    `hedge`: None: no request has two attempts at once.
     """
 
     targets: tuple[Target, ...]
@@ -131,6 +142,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     fallback_on: Mapping[str, tuple[FallbackReason, ...]] = {}
     retries: int | None = None
     timeouts: TimeoutConfig | None = None
+    hedge: HedgeConfig | None = None
     output_tokens: int | None = None
     drop: DroppableFields = ()
 

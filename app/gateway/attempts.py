@@ -1,33 +1,36 @@
 """Attempts: targets are tried in order until one serves. After the first byte to the caller nothing is tried again."""
 
 import asyncio
-import enum
 import itertools
 import operator
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import httpx
 from msgspec.structs import replace
 
-from app.domain import USUAL_REASONS, FallbackReason, Plan, Target
+from app.domain import USUAL_REASONS, Plan, Target
+from app.gateway.attempt_failures import Failures, Rank
 from app.gateway.charges import estimate_model_usage
 from app.gateway.context import RequestContext
 from app.gateway.emulation.emulation import Emulation
-from app.gateway.endpoint_attempts import MAX_ATTEMPTS, EndpointAttempts
+from app.gateway.endpoint_attempts import MAX_ATTEMPTS, AttemptStage, EndpointAttempts
 from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.endpoint_choice import EndpointChoice
 from app.gateway.fleet.fleet import Fleet
+from app.gateway.hedging import HedgedAttempt, HedgeTimer, send_hedged
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.other_models import name_other_models
 from app.gateway.reasoning_state import ProviderTranslators, is_state_refusal
 from app.gateway.request_headers import priority_of, session_of, wants_explanation
 from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted, Planned
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
-from app.gateway.target_queues import TargetQueues
+from app.gateway.target_queues import Place, TargetQueues
 from app.gateway.upstream.client import OutboundStream
 from app.gateway.upstream.progress import charge_response
 from app.gateway.upstream.timeouts import AttemptTimeouts, Timeouts
@@ -61,55 +64,46 @@ from providers.dialects.anthropic_count_tokens import AnthropicCountTokens, esti
 _FIRST_RETRY_WAIT_S = 0.1
 
 
-class _Rank(enum.IntEnum):
-    """Which of several failures tells the caller most: the highest."""
+class _TargetRun:
+    """A target and how it went. `retry_after_s`: the least wait before it may be tried again; None: that would be useless.
 
-    OPERATION_NOT_SUPPORTED = 1
-    LIMITED = 2
-    UNSUPPORTED = 3
-    UPSTREAM = 4
-    CALLER_CREDENTIAL = 5  # the caller alone can correct it
-
-
-class _Failures:
-    """Why targets did not serve. The error that is raised in the end: of the highest rank; of several, the first, or upstream's last.
-
-    `reasons`: for which a fallback may be used. `refusal`: why the model refused the request, which its other targets would do as well.
+    `place`: where the target has `max_concurrency`, while it is tried. `is_full`: it had no place.
     """
 
-    def __init__(self) -> None:
-        self._rank = 0
-        self._error: NarthexError | None = None
-        self.reasons: set[FallbackReason] = set()
-        self.refusal: RefusalReason | None = None
+    __slots__ = ("is_full", "may_hedge", "place", "retries", "retry_after_s", "target", "timeouts", "was_tried")
 
-    def add(self, rank: _Rank, error: NarthexError) -> None:
-        if rank > self._rank or rank == self._rank == _Rank.UPSTREAM:
-            self._rank, self._error = rank, error
-        if isinstance(error, ConstraintViolation):
-            self.reasons.add("constraint")
-        else:
-            self.reasons.add("unsupported" if rank in (_Rank.UNSUPPORTED, _Rank.OPERATION_NOT_SUPPORTED) else "failure")
-        error.without_frames()
-
-    def refuse(self, reason: RefusalReason, error: UpstreamError) -> None:
-        """The model refused the request, and a fallback for that reason is configured."""
-        self.add(_Rank.UPSTREAM, error)
-        self.reasons.add(reason)
-        self.refusal = reason
-
-    def most_useful(self, model: str) -> NarthexError:
-        return self._error or Unreachable(f"No target of {model!r} has an endpoint.")
-
-
-class _TargetRun:
-    """A target and how it went. `retry_after_s`: the least wait before it may be tried again; None: that would be useless."""
-
-    def __init__(self, target: Target, retries: int, timeouts: AttemptTimeouts) -> None:
+    def __init__(self, target: Target, retries: int, timeouts: AttemptTimeouts, may_hedge: bool) -> None:
         self.target = target
         self.retries = retries
         self.timeouts = timeouts
+        self.may_hedge = may_hedge
+        self.is_full = False
+        self.was_tried = False
         self.retry_after_s: float | None = None
+        self.place: Place | None = None
+
+
+class _Serving:
+    """One request on its way through the targets of its plan. `priority`: see priority_of()."""
+
+    __slots__ = ("attempted", "context", "failures", "meta", "priority", "team_id", "translators")
+
+    def __init__(
+        self,
+        translators: ProviderTranslators,
+        meta: ResponseMeta,
+        context: RequestContext,
+        attempted: Attempted,
+        failures: Failures,
+        priority: int,
+    ) -> None:
+        self.translators = translators
+        self.meta = meta
+        self.context = context
+        self.attempted = attempted
+        self.failures = failures
+        self.priority = priority
+        self.team_id = translators.original.team_id
 
 
 class Attempts:
@@ -131,6 +125,7 @@ class Attempts:
         self._limits = limits
         self._large_requests = large_requests
         self._timeouts = Timeouts(settings)
+        self._hedge_timer = HedgeTimer()
         self._endpoint_attempts = EndpointAttempts(settings, checks, transport, large_requests)
 
     async def serve(
@@ -191,27 +186,21 @@ class Attempts:
         self, translators: ProviderTranslators, attempted: Attempted, meta: ResponseMeta, context: RequestContext
     ) -> OutboundResponse | OutboundStream:
         """Raises as serve() does."""
-        planned, reserved = attempted.planned, attempted.reserved_models
-        failures = _Failures()
-        translator = translators.original
-        ranked = planned.endpoint_table.rank_targets(planned.plan)
-        if translators.marked_state is not None:
-            ranked = translators.marked_state.sort_targets(list(ranked), planned.plan.name)
-        broken = attempted.broken_endpoint
-        if broken is not None:  # whoever has other endpoints comes first
-            ranked = sorted(ranked, key=lambda each: all(each is broken for each in planned.endpoint_table.endpoints_of(each[0])))
-        remaining = [(name, [target for target, _ in each]) for name, each in itertools.groupby(ranked, key=operator.itemgetter(1))]
-        while (at := _find_next(remaining, planned.plan, failures)) is not None:
+        planned, reserved, failures = attempted.planned, attempted.reserved_models, Failures()
+        translator, plan = translators.original, planned.plan
+        priority = priority_of(translator.headers, planned.admitted.caller)
+        serving = _Serving(translators, meta, context, attempted, failures, priority)
+        remaining = _by_model(self._rank(translators, attempted))
+        while (at := _find_next(remaining, plan, failures)) is not None:
             model_name, targets = remaining.pop(at)
             if model_name not in reserved:
                 try:
                     await self._reserve_fallback(planned, model_name, context)
                 except (LimitExceeded, Unavailable) as refusal:  # another fallback may have room
-                    failures.add(_Rank.LIMITED, refusal)
+                    failures.add(Rank.LIMITED, refusal)
                     continue
                 reserved.add(model_name)
-            runs = [self._run(planned, target, model_name) for target in targets]
-            response = await self._serve_model(model_name, runs, translators, meta, context, attempted, failures)
+            response = await self._serve_model(serving, model_name, [self._run(plan, target, model_name) for target in targets])
             if response is not None:
                 return response
         error = failures.most_useful(translator.request.model)
@@ -223,75 +212,91 @@ class Attempts:
             raise await name_other_models(error, translator, planned)
         raise error
 
-    def _run(self, planned: Planned, target: Target, model_name: str) -> _TargetRun:
-        model = planned.plan.snapshot.models[model_name]
-        retries = next((each for each in (target.retries, model.retries) if each is not None), self._settings.retries)
-        return _TargetRun(target, retries, self._timeouts.of(model, target))
+    def _rank(self, translators: ProviderTranslators, attempted: Attempted) -> Sequence[tuple[Target, str]]:
+        """The targets in the order in which to try them, with the model each belongs to."""
+        table, plan = attempted.planned.endpoint_table, attempted.planned.plan
+        ranked = table.rank_targets(plan)
+        if translators.marked_state is not None:
+            ranked = translators.marked_state.sort_targets(ranked, plan.name)
+        broken = attempted.broken_endpoint
+        if broken is not None:  # whoever has other endpoints comes first
+            ranked = sorted(ranked, key=lambda each: all(endpoint is broken for endpoint in table.endpoints_of(each[0])))
+        return ranked
+
+    def _run(self, plan: Plan, target: Target, model_name: str) -> _TargetRun:
+        model = plan.snapshot.models[model_name]
+        retries = target.retries if target.retries is not None else model.retries
+        return _TargetRun(
+            target, self._settings.retries if retries is None else retries, self._timeouts.of(model, target), model.hedge is not None
+        )
 
     async def _serve_model(
-        self,
-        model_name: str,
-        runs: Sequence[_TargetRun],
-        translators: ProviderTranslators,
-        meta: ResponseMeta,
-        context: RequestContext,
-        attempted: Attempted,
-        failures: _Failures,
+        self, serving: "_Serving", model_name: str, runs: Sequence[_TargetRun]
     ) -> OutboundResponse | OutboundStream | None:
         """Tries every endpoint of each target, and then again those targets that may have recovered. None: all have failed."""
-        caller = attempted.planned.admitted.caller
-        priority = priority_of(translators.original.headers, caller)
-        for retry in itertools.count():
+        attempted, failures, retry = serving.attempted, serving.failures, 0
+        # Rather than wait, a request goes to the model's other targets first.
+        may_queue = len(runs) == 1
+        while True:
             for run in runs:
-                try:
-                    # Rather than wait, a request goes to the model's other targets first.
-                    wait_s = run.timeouts.queue_s if retry > 0 or len(runs) == 1 else 0.0
-                    place = await self._target_queues.take(run.target, caller.team_id, priority, wait_s)
-                except Unavailable as busy:
-                    failures.add(_Rank.LIMITED, busy)
-                    run.retry_after_s = 0.0
-                    continue
-                try:
-                    response = await self._serve_target(
-                        model_name, run, translators, meta, context, attempted, failures, is_retry=retry > 0
-                    )
-                    if response is not None and place is not None and attempted.call is not None:
-                        attempted.call.release_with(place.release)
-                        place = None
-                finally:
-                    if place is not None:
-                        place.release()
+                if run.target.max_concurrency is None:
+                    response = await self._serve_target(serving, model_name, run, runs)
+                else:
+                    wait_s, may_queue = (run.timeouts.queue_s if may_queue else 0.0), False
+                    response = await self._serve_in_turn(serving, model_name, run, runs, wait_s)
                 if response is not None:
                     return response
                 if failures.refusal is not None:
                     return None
-            runs = [run for run in runs if run.retries > retry and self._may_wait(run, retry)]
+            full = [run for run in runs if run.is_full]
+            if full and retry == 0 and len(runs) > 1:
+                runs = [*full, *(run for run in runs if run not in full and self._may_retry(run, retry))]
+                may_queue, retry = True, retry + 1
+                continue
+            runs = [run for run in runs if self._may_retry(run, retry)]
             if not runs or len(attempted.attempts) >= MAX_ATTEMPTS:
                 return None
             await asyncio.sleep(min(_retry_wait_s(run, retry) for run in runs))
-        raise AssertionError("unreachable")
+            retry += 1
 
-    def _may_wait(self, run: _TargetRun, retry: int) -> bool:
-        return run.retry_after_s is not None and _retry_wait_s(run, retry) <= self._settings.retry_max_wait_s
+    def _may_retry(self, run: _TargetRun, retry: int) -> bool:
+        if run.retries <= retry or run.retry_after_s is None:
+            return False
+        return _retry_wait_s(run, retry) <= self._settings.retry_max_wait_s
+
+    async def _serve_in_turn(
+        self, serving: "_Serving", model_name: str, run: _TargetRun, runs: Sequence[_TargetRun], wait_s: float
+    ) -> OutboundResponse | OutboundStream | None:
+        """As _serve_target(), with a place at a target that has few, for which the request waits so long."""
+        try:
+            run.place = await self._target_queues.take(run.target, serving.team_id, serving.priority, wait_s)
+        except Unavailable as busy:
+            serving.failures.add(Rank.LIMITED, busy)
+            run.is_full, run.retry_after_s = True, None
+            return None
+        run.is_full = False
+        try:
+            response = await self._serve_target(serving, model_name, run, runs)
+            if response is not None and run.place is not None and serving.attempted.call is not None:
+                serving.attempted.call.release_with(run.place.release)
+                run.place = None
+        finally:
+            if run.place is not None:
+                run.place.release()
+                run.place = None
+        return response
 
     async def _serve_target(
-        self,
-        model_name: str,
-        run: _TargetRun,
-        translators: ProviderTranslators,
-        meta: ResponseMeta,
-        context: RequestContext,
-        attempted: Attempted,
-        failures: _Failures,
-        *,
-        is_retry: bool,
+        self, serving: "_Serving", model_name: str, run: _TargetRun, runs: Sequence[_TargetRun]
     ) -> OutboundResponse | OutboundStream | None:
         """None: the next target is to be tried. Raises UpstreamError if trying elsewhere cannot help.
 
-        `is_retry`: all endpoints have failed before, and only the best one is tried again, unless its breaker has opened.
+        `runs`: all of the model. When all endpoints have failed before, only the best one is tried again, unless its breaker has opened.
         """
+        attempted, failures, translators = serving.attempted, serving.failures, serving.translators
         target, run.retry_after_s = run.target, None
-        translator, left_out = await self._translator_for(translators, attempted.planned.plan, model_name, target)
+        is_retry, run.was_tried = run.was_tried, True
+        translator, left_out = await self._translator_for(serving, model_name, target)
         choice = attempted.planned.endpoint_table.choose_endpoints(
             target, translator.request, translator.team_id, session_of(translator.headers)
         )
@@ -303,38 +308,44 @@ class Attempts:
             try:
                 translated = await translate_request(translator, endpoint, target)
             except (UpstreamNotFound, Unreachable) as reason:  # a LoRA adapter that the endpoint does not have, as far as is known
-                failures.add(_Rank.UPSTREAM, reason)
+                failures.add(Rank.UPSTREAM, reason)
                 continue
             except OperationNotSupported as reason:
-                failures.add(_Rank.OPERATION_NOT_SUPPORTED, reason)
+                failures.add(Rank.OPERATION_NOT_SUPPORTED, reason)
                 break
             except Unsupported as reason:
-                failures.add(_Rank.UNSUPPORTED, reason)
+                failures.add(Rank.UNSUPPORTED, reason)
                 break
             if translator.continues and (translated.emulation is not None or translated.is_checked or not translated.stream):
-                failures.add(_Rank.UNSUPPORTED, _cannot_continue(endpoint))
+                failures.add(Rank.UNSUPPORTED, _cannot_continue(endpoint))
                 break
             if wants_explanation(translator.headers):
                 attempted.candidates = choice.explain(time.monotonic())
+            prompt_tokens = choice.begin(endpoint)
             try:
-                response = await self._endpoint_attempts.try_credentials(
-                    endpoint, target, translated, translator, meta, context, attempted, run.timeouts, choice.begin(endpoint)
-                )
+                if run.may_hedge and not attempted.attempts and not translated.parts and translator.resumable is None:
+                    first = HedgedAttempt(endpoint, target, translated, translator, left_out, run.timeouts, prompt_tokens)
+                    response, winner = await self._send_hedged(serving, model_name, run, runs, choice, first)
+                    endpoint, translated, left_out = winner.endpoint, winner.translated, winner.left_out
+                else:
+                    response = await self._endpoint_attempts.try_credentials(
+                        endpoint, target, translated, translator, serving.meta, serving.context, attempted, run.timeouts, prompt_tokens
+                    )
             except ConstraintViolation as error:
-                failures.add(_Rank.UPSTREAM, error)
+                failures.add(Rank.UPSTREAM, error)
                 _discard_response(attempted, error)
                 if isinstance(error, ConstraintUnchecked) or len(attempted.discarded) > translator.max_repairs:
                     break  # the target's other endpoints serve the same model: that would be a retry which the caller did not allow
                 await translator.add_repair_messages(error, self._large_requests.of_team(translator.team_id))
                 choice.try_again(endpoint)
             except CallerCredentialRequired as error:
-                failures.add(_Rank.CALLER_CREDENTIAL, error)
+                failures.add(Rank.CALLER_CREDENTIAL, error)
                 break
             except UpstreamError as error:
                 self._fleet.record_failure(endpoint, error)
                 if not error.retry_elsewhere:
                     if is_state_refusal(error) and await translators.leave_state_out(target.provider):
-                        translator, left_out = await self._translator_for(translators, attempted.planned.plan, model_name, target)
+                        translator, left_out = await self._translator_for(serving, model_name, target)
                         choice.try_again(endpoint)
                         continue
                     reason = refusal_reason(error)
@@ -342,7 +353,7 @@ class Attempts:
                         raise
                     failures.refuse(reason, error)
                     return None
-                failures.add(_Rank.UPSTREAM, error)
+                failures.add(Rank.UPSTREAM, error)
                 if _may_retry(error, attempted):
                     waits = [each for each in (run.retry_after_s, error.retry_after_s or 0.0) if each is not None]
                     run.retry_after_s = min(waits)
@@ -353,25 +364,84 @@ class Attempts:
                 if _is_refused(response) and _has_fallback_for(attempted.planned.plan, "content_refused"):
                     _refuse_response(attempted, response, failures)
                     return None
-                attempted.emulation = translated.emulation
-                attempted.dropped = [*attempted.planned.admitted.reserved_fields, *left_out, *translated.dropped]
-                constraint_plan = translated.constraint_plan
-                if attempted.progress.is_unvalidated:
-                    attempted.structured_output = "unvalidated"
-                elif constraint_plan is not None:
-                    attempted.structured_output = constraint_plan.enforcement
-                elif translated.is_checked:  # the calls of strict tools
-                    attempted.structured_output = "validated"
+                _note_translation(attempted, translated, left_out)
                 return response
         return None
 
-    async def _translator_for(
-        self, translators: ProviderTranslators, plan: Plan, model_name: str, target: Target
-    ) -> tuple[RequestTranslator, list[str]]:
+    async def _send_hedged(
+        self,
+        serving: "_Serving",
+        model_name: str,
+        run: _TargetRun,
+        runs: Sequence[_TargetRun],
+        choice: EndpointChoice,
+        first: HedgedAttempt,
+    ) -> tuple[OutboundResponse | OutboundStream, HedgedAttempt]:
+        """What the first of two attempts gives, where the one alone takes too long. See send_hedged()."""
+        attempted, streamed = serving.attempted, first.translator.request.stream
+        hedge = attempted.planned.plan.snapshot.models[model_name].hedge
+        assert hedge is not None
+
+        def send(attempt: HedgedAttempt, own: Attempted, stage: AttemptStage) -> Awaitable[OutboundResponse | OutboundStream]:
+            return self._endpoint_attempts.try_credentials(
+                *(attempt.endpoint, attempt.target, attempt.translated, attempt.translator, serving.meta, stage, own),
+                *(attempt.timeouts, attempt.prompt_tokens),
+            )
+
+        async def find_second() -> HedgedAttempt | None:
+            if not self._hedge_timer.spend(model_name, streamed=streamed):
+                return None
+            try:
+                return await self._find_second(serving, model_name, run, runs, choice)
+            except NarthexError:  # there is no such place, or the request cannot be sent there
+                return None
+
+        def record_failure(endpoint: Endpoint, error: UpstreamError) -> None:
+            self._fleet.record_failure(endpoint, error)
+            serving.failures.add(Rank.UPSTREAM, error)
+
+        delay_s = self._hedge_timer.begin(model_name, hedge, streamed=streamed)
+        if delay_s is None:
+            response, winner = await send(first, attempted, serving.context), first
+        else:
+            response, winner = await send_hedged(first, attempted, serving.context, send, delay_s, find_second, record_failure)
+        if winner is not first and winner.place is not None:
+            if run.place is not None:
+                run.place.release()
+            run.place = winner.place
+        # A superseded first attempt would have taken longer still.
+        self._hedge_timer.record(model_name, attempted.attempts[0], streamed=streamed)
+        return response, winner
+
+    async def _find_second(
+        self, serving: "_Serving", model_name: str, run: _TargetRun, runs: Sequence[_TargetRun], choice: EndpointChoice
+    ) -> HedgedAttempt | None:
+        """At another endpoint of the target, else at the model's next target. Raises NarthexError."""
+        for other in (run, *(each for each in runs if each is not run)):
+            translator, left_out = await self._translator_for(serving, model_name, other.target)
+            if other is not run:
+                choice = serving.attempted.planned.endpoint_table.choose_endpoints(
+                    other.target, translator.request, translator.team_id, session_of(translator.headers)
+                )
+            endpoint = choice.take_another() if other is run else choice.best(time.monotonic())
+            if endpoint is None:
+                continue
+            translated = await translate_request(translator, endpoint, other.target)
+            if translated.parts:
+                continue
+            place = await self._target_queues.take(other.target, serving.team_id, serving.priority, 0.0)
+            return HedgedAttempt(endpoint, other.target, translated, translator, left_out, other.timeouts, choice.begin(endpoint), place)
+        return None
+
+    async def _translator_for(self, serving: "_Serving", model_name: str, target: Target) -> tuple[RequestTranslator, Sequence[str]]:
         """The translator for a target, and the paths of what its request does not have. See ProviderTranslators."""
-        translator, left_out = await translators.of(target.provider)
+        translators = serving.translators
+        if translators.are_all_the_same:  # as nearly always
+            translator, left_out = translators.original, ()
+        else:
+            translator, left_out = await translators.of(target.provider)
         if translator.operator_drops is not None:
-            translator.apply_operator_drops(plan.name, model_name, target.provider)
+            translator.apply_operator_drops(serving.attempted.planned.plan.name, model_name, target.provider)
         return translator, left_out
 
     async def _reserve_fallback(self, planned: Planned, model_name: str, context: RequestContext) -> None:
@@ -386,6 +456,26 @@ class Attempts:
         )
 
 
+def _by_model(ranked: Sequence[tuple[Target, str]]) -> list[tuple[str, list[Target]]]:
+    """The targets of each model, in the same order."""
+    if len(ranked) == 1:
+        return [(ranked[0][1], [ranked[0][0]])]
+    return [(name, [target for target, _ in each]) for name, each in itertools.groupby(ranked, key=operator.itemgetter(1))]
+
+
+def _note_translation(attempted: Attempted, translated: TranslatedRequest, left_out: Sequence[str]) -> None:
+    """What the response was made without, and how its constraint was kept."""
+    attempted.emulation = translated.emulation
+    attempted.dropped = [*attempted.planned.admitted.reserved_fields, *left_out, *translated.dropped]
+    constraint_plan = translated.constraint_plan
+    if attempted.progress.is_unvalidated:
+        attempted.structured_output = "unvalidated"
+    elif constraint_plan is not None:
+        attempted.structured_output = constraint_plan.enforcement
+    elif translated.is_checked:  # the calls of strict tools
+        attempted.structured_output = "validated"
+
+
 def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> None:
     """No caller gets this response, but an engine wrote it: it is charged like one that broke off."""
     input_tokens = attempted.planned.admitted.request.input_tokens
@@ -395,7 +485,7 @@ def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> N
     attempted.discard(attempted.attempts[-1], charge)
 
 
-def _find_next(remaining: Sequence[tuple[str, Sequence[Target]]], plan: Plan, failures: _Failures) -> int | None:
+def _find_next(remaining: Sequence[tuple[str, Sequence[Target]]], plan: Plan, failures: Failures) -> int | None:
     """The first model that may serve after what has failed; None: none may.
 
     A fallback may come first, if its reasons include failures: the targets of the plan's own model are all in cooldown.
@@ -444,7 +534,7 @@ def _is_refused(response: OutboundResponse | OutboundStream) -> bool:
     return isinstance(response, OutboundResponse) and response.finish_reason == "content_filter"
 
 
-def _refuse_response(attempted: Attempted, response: OutboundResponse | OutboundStream, failures: _Failures) -> None:
+def _refuse_response(attempted: Attempted, response: OutboundResponse | OutboundStream, failures: Failures) -> None:
     """Nobody gets this response, which is charged all the same."""
     assert isinstance(response, OutboundResponse)
     input_tokens = attempted.planned.admitted.request.input_tokens

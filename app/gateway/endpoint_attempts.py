@@ -3,17 +3,17 @@
 import asyncio
 import functools
 import time
+from typing import Protocol
 
 import httpx
 
 from app.domain import Attempt, Target
-from app.gateway.context import RequestContext
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
-from app.gateway.stages import Attempted
+from app.gateway.stages import Attempted, Stage
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.abort import AbortSender
 from app.gateway.upstream.call import UpstreamCall
@@ -42,6 +42,15 @@ _DISCONNECTED = "ClientDisconnected"
 _ABORTED = "Aborted"
 
 
+class AttemptStage(Protocol):
+    """Where an attempt notes that it has begun, so that whatever ends it is recorded and released; a RequestContext is one."""
+
+    stage: Stage
+
+    @property
+    def disconnected(self) -> bool: ...
+
+
 class EndpointAttempts:
     """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint."""
 
@@ -58,7 +67,7 @@ class EndpointAttempts:
         translated: TranslatedRequest,
         translator: RequestTranslator,
         meta: ResponseMeta,
-        context: RequestContext,
+        context: AttemptStage,
         attempted: Attempted,
         timeouts: AttemptTimeouts,
         prompt_tokens: int,
@@ -124,7 +133,7 @@ class EndpointAttempts:
         translated: TranslatedRequest,
         translator: RequestTranslator,
         meta: ResponseMeta,
-        context: RequestContext,
+        context: AttemptStage,
         attempted: Attempted,
         timeouts: AttemptTimeouts,
         prompt_tokens: int,

@@ -94,10 +94,13 @@ class ProviderTranslators:
         self._by_provider: dict[str, tuple[RequestTranslator, list[str]]] = {}
         self._without_state: set[str] = set()
 
+    @property
+    def are_all_the_same(self) -> bool:
+        """Whether every provider gets the original."""
+        return self.marked_state is None and not self._by_provider
+
     async def of(self, provider: str) -> tuple[RequestTranslator, list[str]]:
         """The translator, and the paths of state that its request does not have."""
-        if self.marked_state is None and not self._by_provider:
-            return self.original, []
         made = self._by_provider.get(provider)
         if made is None:
             state = self.marked_state
@@ -109,7 +112,7 @@ class ProviderTranslators:
 
     async def continue_text(self, text: str, written_tokens: int) -> "ProviderTranslators | None":
         """See RequestTranslator.continue_text(). None also where each provider gets a request of its own."""
-        if self.marked_state is not None or self._by_provider:
+        if not self.are_all_the_same:
             return None
         continuing = await self.original.continue_text(text, written_tokens)
         return None if continuing is None else ProviderTranslators(continuing)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import httpx
 
-from app.domain import DroppableFields, ModelConfig, ProviderConfig, Snapshot, Target, TimeoutConfig
+from app.domain import DroppableFields, HedgeConfig, ModelConfig, ProviderConfig, Snapshot, Target, TimeoutConfig
 from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
@@ -109,6 +109,7 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
             raise BadConfiguration(f"{path}.max_concurrency must be 1 or more.")
     _check_retries(f"models.{name}.retries", model.retries)
     _check_timeouts(f"models.{name}", model.timeouts)
+    _check_hedge(f"models.{name}.hedge", model.hedge)
     for fallback in model.fallbacks:
         if fallback not in wanted.models:
             raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
@@ -135,6 +136,13 @@ def _check_endpoint_weights(path: str, target: Target) -> None:
 def _check_retries(path: str, retries: int | None) -> None:
     if retries is not None and not 0 <= retries <= MAX_RETRIES:
         raise BadConfiguration(f"{path} must be from 0 to {MAX_RETRIES}.")
+
+
+def _check_hedge(path: str, hedge: HedgeConfig | None) -> None:
+    if hedge is not None and not 0.5 <= hedge.quantile < 1:
+        raise BadConfiguration(f"{path}.quantile must be at least 0.5 and less than 1: the part of the requests that are quick enough.")
+    if hedge is not None and not 0 < hedge.budget <= 1:
+        raise BadConfiguration(f"{path}.budget must be more than 0 and at most 1: the part of the requests that may have a second attempt.")
 
 
 def _check_timeouts(path: str, *levels: TimeoutConfig | None) -> None:

@@ -84,6 +84,15 @@ class EndpointChoice:
         while self._again:
             yield self._again.pop()
 
+    def take_another(self) -> Endpoint | None:
+        """The next best that is available, which is not offered again; None: there is none."""
+        if len(self._pool.endpoints) == 1:
+            return None
+        endpoint = self.best(time.monotonic())
+        if endpoint is not None:
+            self._tried.append(endpoint)
+        return endpoint
+
     def avoid(self, endpoint: Endpoint) -> None:
         """Not this endpoint, unless it is the only one."""
         self._tried.append(endpoint)

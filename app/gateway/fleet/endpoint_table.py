@@ -1,7 +1,7 @@
 """The endpoints of one configuration, and in which order to try them."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from app.domain import Plan, Snapshot, Target
@@ -57,7 +57,7 @@ class EndpointTable:
         """The endpoints of a target in the order in which to try them for a request. `session`: see EndpointChoice."""
         return EndpointChoice(self.pools.get(pool_key(target), _EMPTY_POOL), target, request, team_id, self.prefix_index, session)
 
-    def rank_targets(self, plan: Plan) -> Iterable[tuple[Target, str]]:
+    def rank_targets(self, plan: Plan) -> Sequence[tuple[Target, str]]:
         """The plan's targets with the model each belongs to, in the plan's order; those whose endpoints are all in cooldown come last."""
         if len(plan.targets) == 1:
             return ((plan.targets[0], plan.names[0]),)

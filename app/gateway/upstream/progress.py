@@ -41,6 +41,10 @@ class ResponseProgress:
         self.editor: StreamEditor | None = None
         self.is_unvalidated = False
 
+    def begin_anew(self) -> "ResponseProgress":
+        """That of another response to the same request."""
+        return ResponseProgress(self._started_ns)
+
     def elapsed_us(self) -> int:
         """Microseconds since the request came."""
         return (time.perf_counter_ns() - self._started_ns) // 1000

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from app.gateway.attempts import _Failures, _Rank  # pyright: ignore[reportPrivateUsage]
+from app.gateway.attempt_failures import Failures, Rank  # pyright: ignore[reportPrivateUsage]
 from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, UpstreamFailed
 
 
@@ -15,7 +15,7 @@ class Held:
 
 def fail_twice(then_serve: bool) -> weakref.ref[Held]:
     """As attempts do: failures are kept while others are tried, and one of them is raised in the end, unless a target serves."""
-    held, failures = Held(), _Failures()
+    held, failures = Held(), Failures()
     for _ in range(2):
         try:
             try:
@@ -23,7 +23,7 @@ def fail_twice(then_serve: bool) -> weakref.ref[Held]:
             except ValueError:
                 raise InvalidUpstreamResponse("No answer.") from None
         except InvalidUpstreamResponse as error:
-            failures.add(_Rank.UPSTREAM, error)
+            failures.add(Rank.UPSTREAM, error)
     reference = weakref.ref(held)
     if then_serve:
         return reference
