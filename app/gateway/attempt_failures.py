@@ -23,6 +23,8 @@ class Failures:
     `reasons`: for which a fallback may be used. `refusal`: why the model refused the request, which its other targets would do as well.
     """
 
+    __slots__ = ("_error", "_rank", "reasons", "refusal")
+
     def __init__(self) -> None:
         self._rank = 0
         self._error: NarthexError | None = None

@@ -190,7 +190,14 @@ class Attempts:
         translator, plan = translators.original, planned.plan
         priority = priority_of(translator.headers, planned.admitted.caller)
         serving = _Serving(translators, meta, context, attempted, failures, priority)
-        remaining = _by_model(self._rank(translators, attempted))
+        ranked = self._rank(translators, attempted)
+        if len(ranked) == 1 and ranked[0][1] in reserved:  # as nearly always
+            (target, model_name), remaining = ranked[0], []
+            response = await self._serve_model(serving, model_name, (self._run(plan, target, model_name),))
+            if response is not None:
+                return response
+        else:
+            remaining = _by_model(ranked)
         while (at := _find_next(remaining, plan, failures)) is not None:
             model_name, targets = remaining.pop(at)
             if model_name not in reserved:
@@ -296,7 +303,9 @@ class Attempts:
         attempted, failures, translators = serving.attempted, serving.failures, serving.translators
         target, run.retry_after_s = run.target, None
         is_retry, run.was_tried = run.was_tried, True
-        translator, left_out = await self._translator_for(serving, model_name, target)
+        translator, left_out = translators.original, ()
+        if not translators.are_all_the_same or translator.operator_drops is not None:
+            translator, left_out = await self._translator_for(serving, model_name, target)
         choice = attempted.planned.endpoint_table.choose_endpoints(
             target, translator.request, translator.team_id, session_of(translator.headers)
         )
@@ -435,11 +444,7 @@ class Attempts:
 
     async def _translator_for(self, serving: "_Serving", model_name: str, target: Target) -> tuple[RequestTranslator, Sequence[str]]:
         """The translator for a target, and the paths of what its request does not have. See ProviderTranslators."""
-        translators = serving.translators
-        if translators.are_all_the_same:  # as nearly always
-            translator, left_out = translators.original, ()
-        else:
-            translator, left_out = await translators.of(target.provider)
+        translator, left_out = await serving.translators.of(target.provider)
         if translator.operator_drops is not None:
             translator.apply_operator_drops(serving.attempted.planned.plan.name, model_name, target.provider)
         return translator, left_out

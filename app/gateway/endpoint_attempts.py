@@ -1,7 +1,6 @@
 """Attempts at one endpoint: with one credential after the other, where the first are refused or rate limited."""
 
 import asyncio
-import functools
 import time
 from typing import Protocol
 
@@ -78,18 +77,7 @@ class EndpointAttempts:
 
         Raises UpstreamError; CallerCredentialRequired where callers send their own credential and this one did not, or it was refused.
         """
-        send = functools.partial(
-            self._send_with_credential,
-            endpoint=endpoint,
-            target=target,
-            translated=translated,
-            translator=translator,
-            meta=meta,
-            context=context,
-            attempted=attempted,
-            timeouts=timeouts,
-            prompt_tokens=prompt_tokens,
-        )
+        arguments = (endpoint, target, translated, translator, meta, context, attempted, timeouts, prompt_tokens)
         failed: UpstreamError | None = None
         for client in _candidate_clients(endpoint, target, translator):
             if failed is not None and len(attempted.attempts) >= MAX_ATTEMPTS:
@@ -97,12 +85,12 @@ class EndpointAttempts:
             generation, requested_at = client.generation, time.monotonic()
             try:
                 try:
-                    response = await send(client)
+                    response = await self._send_with_credential(client, *arguments)
                 except CredentialRefused:
                     # It may have been replaced in its store, or reloaded by another request: a rotation must not cost a request.
                     if client.generation == generation and not client.reload():
                         raise
-                    response = await send(client)
+                    response = await self._send_with_credential(client, *arguments)
             except CredentialRefused as error:
                 if client.is_callers_own:
                     raise _caller_credential_refused(endpoint, error) from None
@@ -152,7 +140,8 @@ class EndpointAttempts:
         charge_of_parts: Charge | None = None
         try:
             response = await self._client.send(call, translated, translator, meta, progress)
-            call.mark_answered()
+            if translated.stream:  # of a response that is complete there is nothing left to do
+                call.mark_answered()
             return response
         except UpstreamError as fault:
             call.explain(fault)

@@ -1,6 +1,6 @@
 """The exchange: what is recorded of a request that has a plan, however it ended."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -38,10 +38,18 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
     reported_model = None if attempted is None else attempted.reported_model
-    charges = [] if attempted is None else list(_charges(attempted, outcome, ended.received_us / 1e6, reported_model))
-    used = Usage(sum(each.input_tokens for each in charges), sum(each.output_tokens for each in charges))
-    cost = None if any(each.cost_microusd is None for each in charges) else sum(each.cost_microusd or 0 for each in charges)
-    basis = least_certain([each.basis for each in charges]) if charges else None
+    charges: Sequence[_AttemptCharge] = ()
+    if attempted is None or (served is None and not attempted.discarded):
+        input_tokens, output_tokens, cost, basis = 0, 0, 0, None
+    elif served is not None and len(attempted.attempts) == 1:  # as nearly always
+        charge = _charge_of_response(attempted, outcome)
+        input_tokens, output_tokens, basis = charge.usage.input or 0, charge.usage.output or 0, charge.basis
+        cost = cost_of(planned.plan, served.provider, served.model, charge.usage, ended.received_us / 1e6, reported_model)
+        if outcome != "answered" or served.candidates is not None:  # then the attempt is recorded as well
+            charges = [_AttemptCharge(served, input_tokens, output_tokens, cost, basis)]
+    else:
+        charges = _charges(attempted, outcome, ended.received_us / 1e6, reported_model)
+        input_tokens, output_tokens, cost, basis = _sum(charges)
     keeps_content = caller.content == "full"
     return Exchange(
         id=ended.id,
@@ -69,8 +77,8 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         dropped=() if attempted is None else tuple(attempted.dropped),
         tags=admitted.tags,
         end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],
-        charged_input=used.input or 0,
-        charged_output=used.output or 0,
+        charged_input=input_tokens,
+        charged_output=output_tokens,
         cost_microusd=cost,
         structured_output=None if attempted is None else attempted.structured_output,
         charge_basis=basis,
@@ -89,14 +97,24 @@ class _AttemptCharge(NamedTuple):
     basis: ChargeBasis
 
 
-def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None) -> Iterator[_AttemptCharge]:
+def _sum(charges: Sequence[_AttemptCharge]) -> tuple[int, int, int | None, ChargeBasis | None]:
+    """Input and output tokens, the cost (None: a price is missing), and how certain they are (None: nothing is charged)."""
+    costs = [each.cost_microusd for each in charges]
+    return (
+        sum([each.input_tokens for each in charges]),
+        sum([each.output_tokens for each in charges]),
+        None if None in costs else sum([cost or 0 for cost in costs]),
+        least_certain([each.basis for each in charges]) if charges else None,
+    )
+
+
+def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None) -> list[_AttemptCharge]:
     """Of each attempt that a host worked for, also of responses that nobody got, at the price of the target that wrote each."""
-    plan, served = attempted.planned.plan, attempted.served
-    if served is not None and all(each.attempt is not served for each in attempted.discarded):
-        charge = _charge_of_response(attempted, outcome)
-        yield _attempt_charge(plan, served, charge, at_s, reported_model)
-    for each in attempted.discarded:
-        yield _attempt_charge(plan, each.attempt, each.charge, at_s, each.reported_model)
+    plan, served, discarded = attempted.planned.plan, attempted.served, attempted.discarded
+    charges = [_attempt_charge(plan, each.attempt, each.charge, at_s, each.reported_model) for each in discarded] if discarded else []
+    if served is not None and all([each.attempt is not served for each in discarded]):
+        charges.append(_attempt_charge(plan, served, _charge_of_response(attempted, outcome), at_s, reported_model))
+    return charges
 
 
 def _attempt_charge(plan: Plan, attempt: Attempt, charge: Charge, at_s: float, reported_model: str | None) -> _AttemptCharge:

@@ -27,24 +27,25 @@ _SAMPLES = 10
 _RETRY_AFTER_S = 1.0
 
 
+def _share(priority: int) -> float:
+    return _LOWEST_PRIORITY_SHARE + (_HIGHEST_PRIORITY_SHARE - _LOWEST_PRIORITY_SHARE) * (priority + 100) / 200
+
+
 class LoadShedder:
-    """The requests in progress of this process, by team. `room`: how many there may be now. `refused_count`: since the start."""
+    """The requests in progress of this process, by team. `room`: how many there may be now."""
 
     def __init__(self, settings: Settings) -> None:
         self._max = max(settings.requests_max, 1)
         self._max_lag_s = settings.shed_lag_s
         self.room = float(self._max)
         self.in_progress = 0
-        self.refused_count = 0
         self._of_teams: dict[str, int] = {}
         self.task = BackgroundTask("load shedding", self._watch_event_loop)
 
     def admit(self, caller: Caller) -> None:
         """Counts a request, until leave(). Raises Unavailable."""
         of_team = self._of_teams.get(caller.team_id, 0)
-        share = _LOWEST_PRIORITY_SHARE + (_HIGHEST_PRIORITY_SHARE - _LOWEST_PRIORITY_SHARE) * (caller.priority + 100) / 200
-        if of_team >= _SHARE_OF_REST * (self.room * share - self.in_progress):
-            self.refused_count += 1
+        if self.in_progress * 8 > self.room and of_team >= _SHARE_OF_REST * (self.room * _share(caller.priority) - self.in_progress):
             raise Unavailable("The gateway has as many requests as it can serve: try again.", retry_after_s=_RETRY_AFTER_S)
         self.in_progress += 1
         self._of_teams[caller.team_id] = of_team + 1

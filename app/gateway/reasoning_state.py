@@ -85,19 +85,15 @@ class MarkedState:
 class ProviderTranslators:
     """The translator of a request for each provider: where state is marked, each gets a request of its own.
 
-    `marked_state`: None: the request has none, and all providers get the same.
+    `marked_state`: None: the request has none. `are_all_the_same`: every provider gets the original.
     """
 
     def __init__(self, translator: RequestTranslator, marked_state: MarkedState | None = None) -> None:
         self.original = translator
         self.marked_state = marked_state
+        self.are_all_the_same = marked_state is None
         self._by_provider: dict[str, tuple[RequestTranslator, list[str]]] = {}
-        self._without_state: set[str] = set()
-
-    @property
-    def are_all_the_same(self) -> bool:
-        """Whether every provider gets the original."""
-        return self.marked_state is None and not self._by_provider
+        self._without_state: tuple[str, ...] = ()
 
     async def of(self, provider: str) -> tuple[RequestTranslator, list[str]]:
         """The translator, and the paths of state that its request does not have."""
@@ -121,12 +117,13 @@ class ProviderTranslators:
         """From now on the provider gets the request without any state. False: it has none, or that was done before."""
         if provider in self._without_state:
             return False
-        self._without_state.add(provider)
+        self._without_state += (provider,)
         translator, dropped = await self.of(provider)
         remove = functools.partial(remove_state, translator.request.body, translator.caller_dialect.name, bool)
         body, removed = await self._run(remove)
         if removed:
             self._by_provider[provider] = (self.original.with_body(body), [*dropped, *removed])
+            self.are_all_the_same = False
         return bool(removed)
 
     async def _run(self, work: Callable[[], tuple[Body, list[str]]]) -> tuple[Body, list[str]]:

@@ -238,8 +238,7 @@ async def serve(
     response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):
-        resume = functools.partial(gateway.attempts.resume, translators=translators, attempted=attempted, meta=meta, context=context)
-        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, resume)
+        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta)
     else:
         mark = _marker(attempted)
         if mark is not None:
@@ -249,8 +248,10 @@ async def serve(
 
 def _resumable_stream(dialect: Dialect, request: InboundRequest, headers: Mapping[bytes, bytes]) -> ResumableStream | None:
     """None: the response is no stream of a chat, or need not be resumed. Raises InvalidRequest."""
+    if not wants_resumption(headers) or not request.stream:
+        return None
     chat_dialect = CHAT_DIALECTS.get(dialect.name)
-    if not wants_resumption(headers) or not request.stream or chat_dialect is None:
+    if chat_dialect is None:
         return None
     return ResumableStream(chat_dialect, continues_prompt=request.raw_prompt or chat_dialect.name in RAW_PROMPT_DIALECTS)
 
@@ -318,9 +319,10 @@ async def _relay_stream(
     context: RequestContext,
     attempted: Attempted,
     sink: ResponseSink,
-    resume: Callable[[UpstreamError], Awaitable[OutboundStream | None]],
+    translators: ProviderTranslators,
+    meta: ResponseMeta,
 ) -> None:
-    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `resume`: see Attempts.resume()."""
+    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool."""
     editor, admitted = response.editor, attempted.planned.admitted
     attempted.progress.editor = editor
     relayed: OutboundStream | None = response
@@ -347,7 +349,7 @@ async def _relay_stream(
             error = attempted.call.connection_error(fault)
         assert attempted.call is not None
         attempted.call.explain(error)
-        relayed = await resume(error)
+        relayed = await gateway.attempts.resume(error, translators, attempted, meta, context)
         if relayed is None:
             context.set_failure(200, error, error.message)
             last = dialect.write_error_frame(error)

@@ -43,8 +43,7 @@ class EndpointChoice:
         self._keys: Sequence[int] = ()
         self._uncached: dict[int, int] = {}
         self._session_key: int | None = None
-        if len(pool.endpoints) > 1:
-            self._find_prefixes(request, session)
+        self._find_prefixes(request, session)
 
     def _find_prefixes(self, request: InboundRequest, session: str | None) -> None:
         """Which of the endpoints hold how much of the prompt."""
@@ -66,10 +65,6 @@ class EndpointChoice:
 
     def __iter__(self) -> Iterator[Endpoint]:
         endpoints = self._pool.endpoints
-        if len(endpoints) == 1:
-            yield endpoints[0]
-            yield from self._tried_again()
-            return
         while (endpoint := self.best(time.monotonic())) is not None:
             self._tried.append(endpoint)
             yield endpoint
@@ -86,8 +81,6 @@ class EndpointChoice:
 
     def take_another(self) -> Endpoint | None:
         """The next best that is available, which is not offered again; None: there is none."""
-        if len(self._pool.endpoints) == 1:
-            return None
         endpoint = self.best(time.monotonic())
         if endpoint is not None:
             self._tried.append(endpoint)
@@ -158,3 +151,36 @@ class EndpointChoice:
             unavailable = "without the LoRA adapter"
         score = round((uncached + load_tokens) / weight)
         return Candidate(number, endpoint.base_url, score, self._prompt_tokens - uncached, load_tokens, unavailable)
+
+
+class LoneEndpoint(EndpointChoice):
+    """The choice where there is nothing to choose, as mostly."""
+
+    def __init__(self, pool: EndpointPool, target: Target, request: InboundRequest) -> None:
+        self._pool = pool
+        self._target = target
+        self._prompt_tokens = request.input_tokens
+        self._order = [*pool.endpoints]
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._order)  # which sees what try_again() appends
+
+    def try_again(self, endpoint: Endpoint) -> None:
+        self._order.append(endpoint)
+
+    def begin(self, endpoint: Endpoint) -> int:
+        return self._prompt_tokens
+
+    def avoid(self, endpoint: Endpoint) -> None:
+        pass
+
+    def take_another(self) -> Endpoint | None:
+        return None
+
+    def best(self, now: float) -> Endpoint | None:
+        (endpoint,) = self._pool.endpoints
+        return None if endpoint.in_cooldown(now, self._target.model) else endpoint
+
+    def explain(self, now: float) -> tuple[Candidate, ...]:
+        self._tried, self._uncached = [], {}
+        return super().explain(now)

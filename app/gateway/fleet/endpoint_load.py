@@ -86,8 +86,9 @@ class RequestLoad:
         """Once: a second call does nothing."""
         if not self._has_ended:
             self._has_ended = True
-            self._leave_queue()
             self._load.in_flight -= 1
+            if self._queued_tokens or self._is_waiting:
+                self._leave_queue()
 
     def _leave_queue(self) -> None:
         self._load.queued_tokens -= self._queued_tokens

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from app.domain import Plan, Snapshot, Target
 from app.gateway.fleet.endpoint import Endpoint
-from app.gateway.fleet.endpoint_choice import EndpointChoice, EndpointPool
+from app.gateway.fleet.endpoint_choice import EndpointChoice, EndpointPool, LoneEndpoint
 from app.gateway.fleet.operator_drops import read_operator_drops
 from app.gateway.fleet.prefix_index import PrefixIndex
 from app.store.snapshots import EMPTY
@@ -55,7 +55,10 @@ class EndpointTable:
 
     def choose_endpoints(self, target: Target, request: InboundRequest, team_id: str, session: str | None = None) -> EndpointChoice:
         """The endpoints of a target in the order in which to try them for a request. `session`: see EndpointChoice."""
-        return EndpointChoice(self.pools.get(pool_key(target), _EMPTY_POOL), target, request, team_id, self.prefix_index, session)
+        pool = self.pools.get(pool_key(target), _EMPTY_POOL)
+        if len(pool.endpoints) == 1:
+            return LoneEndpoint(pool, target, request)
+        return EndpointChoice(pool, target, request, team_id, self.prefix_index, session)
 
     def rank_targets(self, plan: Plan) -> Sequence[tuple[Target, str]]:
         """The plan's targets with the model each belongs to, in the plan's order; those whose endpoints are all in cooldown come last."""
