@@ -190,14 +190,15 @@ class Attempts:
         translator, plan = translators.original, planned.plan
         priority = priority_of(translator.headers, planned.admitted.caller)
         serving = _Serving(translators, meta, context, attempted, failures, priority)
-        ranked = self._rank(translators, attempted)
-        if len(ranked) == 1 and ranked[0][1] in reserved:  # as nearly always
-            (target, model_name), remaining = ranked[0], []
-            response = await self._serve_model(serving, model_name, (self._run(plan, target, model_name),))
+        if len(plan.targets) == 1 and plan.targets[0].max_concurrency is None and plan.names[0] in reserved:  # as nearly always
+            run, remaining = self._run(plan, plan.targets[0], plan.names[0]), []
+            response = await self._serve_target(serving, plan.names[0], run, (run,))
+            if response is None and failures.refusal is None:
+                response = await self._serve_model(serving, plan.names[0], (run,), is_first_round=False)
             if response is not None:
                 return response
         else:
-            remaining = _by_model(ranked)
+            remaining = _by_model(self._rank(translators, attempted))
         while (at := _find_next(remaining, plan, failures)) is not None:
             model_name, targets = remaining.pop(at)
             if model_name not in reserved:
@@ -238,14 +239,17 @@ class Attempts:
         )
 
     async def _serve_model(
-        self, serving: "_Serving", model_name: str, runs: Sequence[_TargetRun]
+        self, serving: "_Serving", model_name: str, runs: Sequence[_TargetRun], *, is_first_round: bool = True
     ) -> OutboundResponse | OutboundStream | None:
-        """Tries every endpoint of each target, and then again those targets that may have recovered. None: all have failed."""
+        """Tries every endpoint of each target, and then again those targets that may have recovered. None: all have failed.
+
+        `is_first_round` False: every target was tried once.
+        """
         attempted, failures, retry = serving.attempted, serving.failures, 0
         # Rather than wait, a request goes to the model's other targets first.
         may_queue = len(runs) == 1
         while True:
-            for run in runs:
+            for run in runs if is_first_round or retry > 0 else ():
                 if run.target.max_concurrency is None:
                     response = await self._serve_target(serving, model_name, run, runs)
                 else:
