@@ -36,12 +36,13 @@ signal.pause()
 
 
 @contextmanager
-def running_llamacpp() -> Generator[Engine]:
+def running_llamacpp(log: str = "server.log") -> Generator[Engine]:
+    """`log`: a name for each server that runs at the same time."""
     model = LLAMACPP.venv / "models" / "tiny.gguf"
     write_tiny_gguf(model, CONTEXT)
     port = free_port()
     command = [str(LLAMACPP.python), "-c", _SERVER_SCRIPT, str(model), str(port)]
-    with _running(command, port, "/health", LLAMACPP.venv / "server.log", {}) as address:
+    with _running(command, port, "/health", LLAMACPP.venv / log, {}) as address:
         yield Engine(address, "tiny-gguf")
 
 

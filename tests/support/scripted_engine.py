@@ -65,7 +65,8 @@ class ScriptedEngine:
         self.port = 0
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._handle_connection, "127.0.0.1", 0)
+        """Again after stop(): at the same address."""
+        self._server = await asyncio.start_server(self._handle_connection, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
