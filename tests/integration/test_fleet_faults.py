@@ -15,11 +15,11 @@ from tests.support.scripted_fleet import (
     HI,
     WORDS,
     answer,
-    ask,
-    ask_many,
     assert_nothing_is_left,
     drop_streams,
     fleet_configuration,
+    send_many,
+    send_request,
     socket_count,
     wait_until_idle,
 )
@@ -97,7 +97,7 @@ def refuse(status: int, body: Any = None, headers: str = "") -> Script:
 async def test_half_of_the_fleet_with_a_fault_is_not_felt(service: Service, fleet: list[ScriptedEngine], fault: Script):
     for engine in fleet[::2]:
         engine.script = fault
-    await ask_many(service, 40)
+    await send_many(service, 40)
     await wait_until_idle(service)
 
 
@@ -105,7 +105,7 @@ async def test_half_of_the_fleet_gone_is_not_felt(service: Service, fleet: list[
     for engine in fleet[::2]:
         await engine.stop()
     try:
-        await ask_many(service, 40)
+        await send_many(service, 40)
     finally:
         for engine in fleet[::2]:
             await engine.start()
@@ -122,7 +122,7 @@ async def test_whole_fleet_gone_is_an_error_and_back_is_served_again(service: Se
     finally:
         for engine in fleet:
             await engine.start()
-    await ask_many(service, 40)
+    await send_many(service, 40)
 
 
 async def test_engines_that_come_and_go_all_the_time_are_not_felt(service: Service, fleet: list[ScriptedEngine]):
@@ -140,7 +140,7 @@ async def test_engines_that_come_and_go_all_the_time_are_not_felt(service: Servi
 
     disturbing = asyncio.create_task(disturb())
     try:
-        await ask_many(service, 200)
+        await send_many(service, 200)
     finally:
         over.set()
         await disturbing
@@ -162,7 +162,7 @@ async def test_overload_in_each_engines_way_is_not_felt(service: Service, fleet:
     fleet[0].script = overload
     async with service.client() as client:
         for _ in range(6):
-            assert await ask(client, engine_name, stream=False) == "".join(WORDS)
+            assert await send_request(client, engine_name, stream=False) == "".join(WORDS)
     assert fleet[0].requests and fleet[1].requests
 
 
@@ -204,13 +204,13 @@ async def test_slow_reader_does_not_hold_others_up(service: Service, fleet: list
         engine.script = write_much
     body = {"model": "fleet", "messages": [{"role": "user", "content": "long"}], "stream": True}
     async with service.client() as slow, slow.stream("POST", CHAT, json=body):
-        await ask_many(service, 40)
+        await send_many(service, 40)
     await wait_until_idle(service)
 
 
 async def test_dropped_streams_leave_nothing_behind(service: Service, fleet: list[ScriptedEngine]):
     """tests/long/test_dropped_streams.py does the same with ten thousand."""
-    await ask_many(service, 20)
+    await send_many(service, 20)
     before = socket_count(service)
     await drop_streams(service, fleet, 400)
     await assert_nothing_is_left(service, fleet, before)

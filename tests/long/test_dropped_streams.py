@@ -2,7 +2,7 @@
 
 from tests.support import service as services
 from tests.support.scripted_engine import ScriptedEngine
-from tests.support.scripted_fleet import answer, ask_many, assert_nothing_is_left, drop_streams, fleet_configuration, socket_count
+from tests.support.scripted_fleet import answer, assert_nothing_is_left, drop_streams, fleet_configuration, send_many, socket_count
 
 
 async def test_ten_thousand_dropped_streams_leave_nothing_behind():
@@ -13,7 +13,7 @@ async def test_ten_thousand_dropped_streams_leave_nothing_behind():
     service = services.start(workers=1)
     try:
         service.apply(fleet_configuration(fleet))
-        await ask_many(service, 20)
+        await send_many(service, 20)
         before = socket_count(service)
         await drop_streams(service, fleet, 10_000)
         await assert_nothing_is_left(service, fleet, before)

@@ -53,7 +53,7 @@ async def answer(request: ReceivedRequest) -> None:
         await request.respond_completion("".join(WORDS))
 
 
-async def ask(client: httpx.AsyncClient, model: str = "fleet", *, stream: bool) -> str:
+async def send_request(client: httpx.AsyncClient, model: str = "fleet", *, stream: bool) -> str:
     """The text of one response. Fails for anything but a complete one."""
     body = {"model": model, "messages": HI, "stream": stream}
     if not stream:
@@ -67,9 +67,9 @@ async def ask(client: httpx.AsyncClient, model: str = "fleet", *, stream: bool) 
     return "".join(frame["choices"][0]["delta"].get("content") or "" for frame in frames if frame["choices"])
 
 
-async def ask_many(service: Service, count: int, model: str = "fleet") -> None:
+async def send_many(service: Service, count: int, model: str = "fleet") -> None:
     async with service.client(limits=httpx.Limits(max_connections=20)) as client:
-        texts = await asyncio.gather(*(ask(client, model, stream=number % 2 == 0) for number in range(count)))
+        texts = await asyncio.gather(*(send_request(client, model, stream=number % 2 == 0) for number in range(count)))
     assert texts == ["".join(WORDS)] * count
 
 
@@ -144,7 +144,7 @@ async def assert_nothing_is_left(service: Service, fleet: list[ScriptedEngine], 
         engine.requests.clear()
         engine.script = answer_together
     async with service.client(limits=httpx.Limits(max_connections=PLACES)) as client:
-        tasks = [asyncio.create_task(ask(client, "counted", stream=True)) for _ in range(PLACES)]
+        tasks = [asyncio.create_task(send_request(client, "counted", stream=True)) for _ in range(PLACES)]
         await wait_until(lambda: sum(len(engine.requests) for engine in fleet) == PLACES)
         opened.set()
         assert await asyncio.gather(*tasks) == ["".join(WORDS)] * PLACES

@@ -158,10 +158,10 @@ def test_stream_that_breaks_off_goes_on_elsewhere(client: openai.OpenAI, fleet: 
     """Not with the very same text: this model's choices are so close that it matters whether a prompt was read at once."""
     messages: Any = [{"role": "user", "content": f"Write {cut_after}"}]
     greedy: Any = {"messages": messages, "temperature": 0, "max_tokens": 120}
-    answer: Any = client.chat.completions.create(model="one", **greedy)
-    whole: str = answer.choices[0].message.content
+    completions: Any = client.chat.completions
+    whole: str = completions.create(model="one", **greedy).choices[0].message.content
     relay.cut_after = cut_after
-    raw: Any = client.chat.completions.with_raw_response.create(model="cut", stream=True, extra_headers=RESUME, **greedy)
+    raw = completions.with_raw_response.create(model="cut", stream=True, extra_headers=RESUME, **greedy)
     chunks: list[Any] = list(raw.parse())
     text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
     assert relay.cut_after is None and chunks[-1].choices[0].finish_reason in ("length", "stop")
