@@ -148,7 +148,10 @@ class Attempts:
             return None
         if context.disconnected or len(attempted.attempts) >= MAX_ATTEMPTS:
             return None
-        continuing = await translators.continue_text(stream.prefix(), stream.tokens_in_all)
+        try:
+            continuing = await translators.continue_text(stream.prefix(), stream.tokens_in_all)
+        except NarthexError:  # what the first engine read without our help
+            continuing = None
         if continuing is None:
             return None
         self._fleet.record_failure(call.endpoint, error)

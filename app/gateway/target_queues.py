@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class TargetQueue:
-    """The places of one target. `max_waiting`: more are refused, those of the lowest priority first."""
+    """The places of one target. `max_waiting`: more are refused, those whose turn is last: of the lowest priority or the busiest team."""
 
     def __init__(self, limits: Limits, match: RuleMatch, max_waiting: int) -> None:
         self._limits = limits
@@ -102,15 +102,16 @@ class TargetQueue:
 
     def _join(self, team_id: str, priority: int) -> _Waiting:
         """Raises Unavailable."""
+        # A team's requests have one turn after the other, from the one that is served now: who sends many waits longer, and nobody else.
+        turn = max(self._turns.get(team_id, 0), self._turn) + 1
+        waiting = _Waiting((-priority, turn, next(self._numbers)))
         if len(self._waiting) >= self._max_waiting:
-            last = max(self._waiting, default=None)
-            if last is None or -last.order[0] >= priority:
+            last = max(self._waiting, default=waiting)
+            if last < waiting or last is waiting:
                 raise _busy(f"{len(self._waiting)} requests wait for a place already.")
             self._leave(last)
-            last.place.set_exception(_busy("a request of a higher priority took its place in the queue."))
-        # A team's requests have one turn after the other, from the one that is served now: who sends many waits longer, and nobody else.
-        turn = self._turns[team_id] = max(self._turns.get(team_id, 0), self._turn) + 1
-        waiting = _Waiting((-priority, turn, next(self._numbers)))
+            last.place.set_exception(_busy("requests of a higher priority, or of teams with fewer requests, took its place in the queue."))
+        self._turns[team_id] = turn
         heapq.heappush(self._waiting, waiting)
         if self._giving is None or self._giving.done():
             self._giving = asyncio.create_task(self._give_places())

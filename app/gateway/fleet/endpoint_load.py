@@ -15,6 +15,11 @@ WAITING_REQUEST_TOKENS = 1_000
 _FULL_CACHE = 0.9
 _FULL_CACHE_TOKENS = 4_000
 
+# An endpoint that has just started answers slowly at first. It is cold until it has answered so many requests, and until each of them is
+# answered it counts as so many more tokens.
+_COLD_REQUESTS = 8
+_COLD_TOKENS = 4_000
+
 _dispatches = itertools.count(1)
 
 
@@ -24,10 +29,11 @@ class EndpointLoad:
     `in_flight`: requests. `queued_tokens`: of prompts that were sent and not answered with anything yet, but for what is cached there.
     `waiting`: streams without a first block. `waiting_since`: since when none of them got one, by the monotonic clock.
     `others_tokens`: an estimate for requests that this worker did not send, by the engine's own metrics; 0: none, or not known.
-    `last_dispatch`: grows with each request that is sent to any endpoint; 0: none was sent here.
+    `cold_requests`: how many it has to answer until it counts as warm; 0: it does. `last_dispatch`: grows with each request that is
+    sent to any endpoint; 0: none was sent here.
     """
 
-    __slots__ = ("in_flight", "last_dispatch", "others_tokens", "queued_tokens", "waiting", "waiting_since")
+    __slots__ = ("cold_requests", "in_flight", "last_dispatch", "others_tokens", "queued_tokens", "waiting", "waiting_since")
 
     def __init__(self) -> None:
         self.in_flight = 0
@@ -35,12 +41,19 @@ class EndpointLoad:
         self.waiting = 0
         self.waiting_since = 0.0
         self.others_tokens = 0
+        self.cold_requests = 0
         self.last_dispatch = 0
+
+    def cool_down(self) -> None:
+        """The endpoint has come, or come back, and has to warm up."""
+        self.cold_requests = _COLD_REQUESTS
 
     def begin_request(self, prompt_tokens: int, now: float, *, awaits_first_block: bool) -> "RequestLoad":
         """Whoever calls this ends it. `prompt_tokens`: those that the endpoint does not have cached."""
         self.last_dispatch = next(_dispatches)
         self.in_flight += 1
+        if self.cold_requests:
+            prompt_tokens += _COLD_TOKENS
         self.queued_tokens += prompt_tokens
         if awaits_first_block:
             if not self.waiting:
@@ -91,6 +104,8 @@ class RequestLoad:
                 self._leave_queue()
 
     def _leave_queue(self) -> None:
+        if self._load.cold_requests:
+            self._load.cold_requests -= 1
         self._load.queued_tokens -= self._queued_tokens
         self._queued_tokens = 0
         if self._is_waiting:

@@ -63,6 +63,8 @@ class Fleet:
         return self.table.endpoints.values()
 
     def record_success(self, endpoint: Endpoint) -> None:
+        if endpoint.breaker.open_until:
+            endpoint.load.cool_down()
         endpoint.breaker.record_success()
 
     def record_failure(self, endpoint: Endpoint, error: UpstreamError) -> None:
@@ -134,6 +136,8 @@ class Fleet:
                 slot = heapq.heappop(self._free_slots) if self._free_slots else next(self._new_slots)
                 known = Endpoint(config, provider, address, self._credential_reader, self._fetch_token, slot)
                 weakref.finalize(known, heapq.heappush, self._free_slots, slot)
+                if self.table.endpoints:  # it joins others, and may have just started
+                    known.load.cool_down()
                 if is_node:  # it registers while it starts, and is tried last until a probe finds it ready
                     known.breaker.open_for(self._settings.node_expiry_s)
             endpoints[key] = known

@@ -153,6 +153,8 @@ class Prober:
         )
         if probing.is_ready(responses.get(path) or await self._get(endpoint, path)):
             endpoint.health = "ready"
+            if endpoint.breaker.open_until:
+                endpoint.load.cool_down()
             endpoint.breaker.close()
         else:
             self._mark_down(endpoint, "not_ready")

@@ -13,7 +13,7 @@ from providers.canonical.model_names import read_model_name
 from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
 
 # What is kept of the text, so that another engine can go on after it. A longer response breaks off like any other.
-_MAX_CHARACTERS = 1_000_000
+_MAX_CHARACTERS = 200_000
 
 
 class ResumableStream:
@@ -71,7 +71,7 @@ class ResumableStream:
     @property
     def may_resume(self) -> bool:
         """Whether all that was sent is the beginning of a text, so that an engine that is given it can go on."""
-        return self.is_sent and self._is_plain and self.finish_reason is None and self._characters <= _MAX_CHARACTERS
+        return self.is_sent and self._is_plain and self.finish_reason is None
 
     def text(self) -> str:
         """What the caller has been sent."""
@@ -130,6 +130,8 @@ class ResumableStream:
                 if self._is_plain:
                     self._pieces.append(event.text)
                     self._characters += len(event.text)
+                    if self._characters > _MAX_CHARACTERS:
+                        self._is_plain, self._pieces = False, []
             case UsageReported():
                 return self._whole_usage(event)
             case ChoiceFinished():

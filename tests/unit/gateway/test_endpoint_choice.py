@@ -54,6 +54,23 @@ class Pool:
         return number
 
 
+def test_endpoint_that_has_come_back_gets_few_requests_until_it_has_answered_some():
+    pool = Pool()
+    pool.endpoints[0].load.cool_down()
+    waiting = [pool.send(f"{number} " * 200) for number in range(60)]
+    numbers = [number for number, _ in waiting]
+    assert 0 < numbers.count(0) < 10 and numbers.count(1) > 20
+    for _, load in waiting:
+        load.end()
+    for number in range(3):  # it has answered fewer than eight, so these still are
+        assert pool.endpoints[0].load.cold_requests == 8 - numbers.count(0) - number
+        pool.endpoints[0].load.begin_request(10, time.monotonic(), awaits_first_block=False).end()
+    while pool.endpoints[0].load.cold_requests:
+        pool.endpoints[0].load.begin_request(10, time.monotonic(), awaits_first_block=False).end()
+    numbers = [pool.send(f"again {number} " * 200)[0] for number in range(60)]
+    assert 15 < numbers.count(0) < 25
+
+
 def test_prompts_with_nothing_in_common_take_turns():
     pool = Pool()
     assert [pool.serve(f"{number} " * 200) for number in range(6)] == [0, 1, 2, 0, 1, 2]

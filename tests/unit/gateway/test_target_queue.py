@@ -99,6 +99,19 @@ async def test_full_queue_refuses_the_lowest_priority():
     assert await waiters.finish(first) == ["usual", "other"]
 
 
+async def test_busy_team_does_not_fill_the_queue():
+    waiters = Waiters(max_waiting=3)
+    first = await waiters.queue.take("busy", 0, 0)
+    for number in range(3):
+        await waiters.add(f"busy{number}", "busy")
+    with pytest.raises(Unavailable, match="wait for a place already"):
+        await waiters.queue.take("busy", 0, 30)
+    waiters.start("quiet0", "quiet")
+    with pytest.raises(Unavailable, match="teams with fewer requests"):
+        await waiters.tasks["busy2"]
+    assert await waiters.finish(first) == ["busy0", "quiet0", "busy1"]
+
+
 async def test_wait_is_bounded_and_says_when_to_come_back():
     waiters = Waiters()
     first = await waiters.queue.take("team", 0, 0)
