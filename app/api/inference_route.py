@@ -36,7 +36,7 @@ class InferenceRoute:
         context = RequestContext(self._dialect.name, call)
         sink = HttpResponseSink(call, context)
         gateway.telemetry.in_flight += 1
-        admitted: Caller | None = None
+        entered: Caller | None = None
         try:
             try:
                 if call.method != "POST":
@@ -46,8 +46,8 @@ class InferenceRoute:
                 headers = _read_headers(call.headers)
                 reauthenticate = functools.partial(authenticate, gateway.snapshot_cache, headers, call.path, call.peer, call.headers)
                 caller = await reauthenticate()
-                gateway.load_shedder.admit(caller)
-                admitted = caller
+                gateway.load_shedder.enter(caller)
+                entered = caller
                 context.stage = Authenticated(caller)
                 declared_bytes = _check_body(headers, gateway.settings.max_body_bytes)
                 if call.is_body_large:
@@ -69,8 +69,8 @@ class InferenceRoute:
                 raise
         finally:
             gateway.telemetry.in_flight -= 1
-            if admitted is not None:
-                gateway.load_shedder.leave(admitted)
+            if entered is not None:
+                gateway.load_shedder.leave(entered)
             try:
                 gateway.finish_exchange(context, "disconnected" if context.disconnected else "aborted")
             finally:

@@ -42,7 +42,7 @@ class LoadShedder:
         self._of_teams: dict[str, int] = {}
         self.task = BackgroundTask("load shedding", self._watch_event_loop)
 
-    def admit(self, caller: Caller) -> None:
+    def enter(self, caller: Caller) -> None:
         """Counts a request, until leave(). Raises Unavailable."""
         of_team = self._of_teams.get(caller.team_id, 0)
         if self.in_progress * 8 > self.room and of_team >= _SHARE_OF_REST * (self.room * _share(caller.priority) - self.in_progress):

@@ -21,7 +21,7 @@ def fill(shedder: LoadShedder, team: str, priority: int = 0) -> int:
     count = 0
     try:
         while True:
-            shedder.admit(caller(team, priority))
+            shedder.enter(caller(team, priority))
             count += 1
     except Unavailable as refusal:
         assert refusal.retry_after_s
