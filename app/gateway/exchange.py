@@ -41,7 +41,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     charges: Sequence[_AttemptCharge] = ()
     if attempted is None or (served is None and not attempted.discarded):
         input_tokens, output_tokens, cost, basis = 0, 0, 0, None
-    elif served is not None and len(attempted.attempts) == 1:  # as nearly always
+    elif served is not None and len(attempted.attempts) == 1 and not attempted.discarded:  # as nearly always
         charge = _charge_of_response(attempted, outcome)
         input_tokens, output_tokens, basis = charge.usage.input or 0, charge.usage.output or 0, charge.basis
         cost = cost_of(planned.plan, served.provider, served.model, charge.usage, ended.received_us / 1e6, reported_model)

@@ -25,6 +25,7 @@ def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> 
         [providers]
         here = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.32.0" }} }}
         there = {{ adapter = "vllm", base_url = "{two}", options = {{ version = "0.32.0" }} }}
+        unable-here = {{ adapter = "openai", base_url = "{one}" }}
         unable = {{ adapter = "openai", base_url = "{two}" }}
         claude = {{ adapter = "anthropic", base_url = "{two}", credential = "env:PATH" }}
         [models]
@@ -32,6 +33,7 @@ def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> 
         chat-only = {{ targets = [
             {{ provider = "here", model = "m", dialect = "openai_chat" }}, {{ provider = "there", model = "m", dialect = "openai_chat" }},
         ] }}
+        cannot-alone = {{ targets = [{{ provider = "unable-here", model = "m" }}] }}
         alone = {{ targets = [{{ provider = "here", model = "m" }}] }}
         two-endpoints = {{ targets = [{{ provider = "here", model = "m", endpoints = ["{one}", "{two}"] }}] }}
         cannot = {{ targets = [{{ provider = "here", model = "m" }}, {{ provider = "unable", model = "m" }}] }}
@@ -173,7 +175,7 @@ async def test_lone_endpoint_goes_on_itself(client: httpx.AsyncClient, engine: S
     assert (await read_stream(client, model="alone"))[0] == TEXT
 
 
-@pytest.mark.parametrize("model", ["cannot", "to-new-claude"])
+@pytest.mark.parametrize("model", ["cannot", "to-new-claude", "cannot-alone"])
 async def test_error_is_sent_where_nobody_can_go_on(
     service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, model: str
 ):
@@ -181,7 +183,9 @@ async def test_error_is_sent_where_nobody_can_go_on(
     text, frames, id = await read_stream(client, model=model)
     assert text == "One two" and frames[-1]["error"]["type"] and not second_engine.requests
     record = await service.wait_for_record(id)
-    assert record["outcome"] == "failed" and record["served_provider"] == "here"
+    assert record["outcome"] == "failed" and record["served_provider"] in ("here", "unable-here")
+    first = record["attempts"][0]
+    assert first["output_tokens"] >= 2 and record["charged_output"] == sum(each["output_tokens"] for each in record["attempts"])
 
 
 async def test_nothing_is_resumed_unless_it_is_requested(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):

@@ -65,7 +65,8 @@ class UpstreamCall:
         self._has_failed_part = False
         now = time.monotonic()
         self._load = endpoint.load.begin_request(prompt_tokens, now, awaits_first_block=streamed and not is_part)
-        endpoint.breaker.begin_request(now)
+        if endpoint.breaker.open_until:
+            endpoint.breaker.begin_request(now)
 
     def for_part(self, id: str | None, input_tokens: int) -> "PartCall":
         """A call of its own for one of the requests that are sent instead of this one. Whoever gets it releases it."""
@@ -92,6 +93,8 @@ class UpstreamCall:
 
         None: there are none, or their engine has worked on none. `reserved_output`: for all of them.
         """
+        if not self._parts:
+            return None
         charges = [part.charge(reserved_output // self.part_count) for part in self._parts if part.has_worked]
         return sum_charges(charges) if charges else None
 
