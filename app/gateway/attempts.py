@@ -378,6 +378,8 @@ class Attempts:
             else:
                 self._fleet.record_success(endpoint)
                 if _is_refused(response) and _has_fallback_for(attempted.planned.plan, "content_refused"):
+                    assert attempted.call is not None
+                    await attempted.call.release()
                     _refuse_response(attempted, response, failures)
                     return None
                 _note_translation(attempted, translated, left_out)
@@ -421,12 +423,14 @@ class Attempts:
             response, winner = await send(first, attempted, serving.context), first
         else:
             response, winner = await send_hedged(first, attempted, serving.context, send, delay_s, find_second, record_failure)
-        if winner is not first and winner.place is not None:
+        if winner is not first:
             if run.place is not None:
                 run.place.release()
-            run.place = winner.place
+                run.place = None
+            if winner.place is not None and attempted.call is not None:
+                attempted.call.release_with(winner.place.release)
         # A superseded first attempt would have taken longer still.
-        self._hedge_timer.record(model_name, attempted.attempts[0], streamed=streamed)
+        self._hedge_timer.record(model_name, min(attempted.attempts, key=lambda each: each.started_us), streamed=streamed)
         return response, winner
 
     async def _find_second(

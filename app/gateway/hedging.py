@@ -100,6 +100,12 @@ class HedgedAttempt(Struct):
     prompt_tokens: int
     place: Place | None = None
 
+    def release_place(self) -> None:
+        """Once: a second call does nothing."""
+        if self.place is not None:
+            self.place.release()
+            self.place = None
+
 
 Send = Callable[[HedgedAttempt, Attempted, AttemptStage], Awaitable[Response]]
 
@@ -186,21 +192,23 @@ async def _end(branches: Sequence[_Branch], decided: _Branch, attempted: Attempt
             cancelled = cancellation
     for branch in losers:
         await _stop(branch, attempted)
+    if not decided.has_answered:
+        decided.attempt.release_place()
     own = decided.attempted
     attempted.progress, attempted.call, attempted.served = own.progress, own.call, own.served
-    attempted.attempts += sorted([each for branch in branches for each in branch.attempted.attempts], key=lambda each: each.started_us)
-    attempted.discarded += [each for branch in branches for each in branch.attempted.discarded]
+    for branch in (*losers, decided):  # the newest attempt is the one that counts
+        attempted.attempts += branch.attempted.attempts
+        attempted.discarded += branch.attempted.discarded
     if cancelled is not None:
         raise cancelled
 
 
 async def _stop(branch: _Branch, attempted: Attempted) -> None:
     """Nobody gets the response to this attempt, which is charged as far as it came."""
-    branch.task.exception() if not branch.task.cancelled() else None
+    if not branch.task.cancelled():
+        branch.task.exception()  # otherwise the event loop reports that nobody has read it
     own, call = branch.attempted, branch.attempted.call
-    if branch.attempt.place is not None:
-        branch.attempt.place.release()
-        branch.attempt.place = None
+    branch.attempt.release_place()
     if call is None:
         return
     if own.served is not None:

@@ -126,14 +126,13 @@ async def test_whole_fleet_gone_is_an_error_and_back_is_served_again(service: Se
 
 
 async def test_engines_that_come_and_go_all_the_time_are_not_felt(service: Service, fleet: list[ScriptedEngine]):
-    """Each request finds engines that die before their response; there are never fewer than three."""
+    """At each moment another one fails. With more of them some request would find one at each of its eight attempts, sooner or later."""
     over = asyncio.Event()
 
     async def disturb() -> None:
         rng = random.Random(1)
         while not over.is_set():
-            for engine in rng.sample(fleet, 3):
-                engine.script = rng.choice([reset, refuse(500), speak_garbage])
+            rng.choice(fleet).script = rng.choice([reset, refuse(500), speak_garbage])
             await asyncio.sleep(0.02)
             for engine in fleet:
                 engine.script = answer
@@ -183,6 +182,30 @@ async def test_stream_that_hangs_midway_ends_with_an_error_and_frees_its_engine(
     assert "One" in lines[0] and "error" in json.loads(lines[-1][6:])
     await wait_until_idle(service)
     await wait_until(lambda: all(request.disconnected.is_set() for engine in fleet for request in engine.requests))
+
+
+async def test_refused_response_frees_its_engine(service: Service, fleet: list[ScriptedEngine]):
+    """It is complete, and nobody gets it."""
+    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "content_filter"}]}
+    service.apply(
+        """
+        [models.refused]
+        targets = [{ provider = "fleet", model = "m" }]
+        fallbacks = ["fleet"]
+        fallback_on = { fleet = ["content_refused"] }
+        """
+    )
+
+    async def refuse_once(request: ReceivedRequest) -> None:
+        if len(fleet[0].requests) == 1:
+            await request.respond(200, json.dumps(body).encode())
+        else:
+            await answer(request)
+
+    fleet[0].script = refuse_once
+    async with service.client() as client:
+        assert await send_request(client, "refused", stream=False) == "".join(WORDS)
+    await wait_until_idle(service)
 
 
 async def test_slow_reader_does_not_hold_others_up(service: Service, fleet: list[ScriptedEngine]):

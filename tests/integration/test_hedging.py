@@ -38,6 +38,11 @@ async def one_process(hedged_engines: tuple[ScriptedEngine, ScriptedEngine]) -> 
         [models.targets]
         targets = [{{ provider = "one", model = "m", max_concurrency = 2 }}, {{ provider = "two", model = "m", max_concurrency = 2 }}]
         hedge = {{ quantile = 0.9, budget = 1.0 }}
+        [models.mixed]
+        targets = [{{ provider = "one", model = "free" }}, {{ provider = "two", model = "capped", max_concurrency = 1 }}]
+        hedge = {{ quantile = 0.9, budget = 1.0 }}
+        [models.capped]
+        targets = [{{ provider = "two", model = "capped", max_concurrency = 1, timeouts = {{ queue_s = 0 }} }}]
         [models.endpoints]
         targets = [{{ provider = "one", model = "n", endpoints = ["{one}", "{two}"] }}]
         hedge = {{ quantile = 0.9, budget = 1.0 }}
@@ -123,6 +128,33 @@ async def test_both_fail_and_the_caller_gets_one_error(one_process: Service, hed
         assert answer.status_code >= 500
         record = await one_process.wait_for_record(answer.headers["x-narthex-inference-id"])
         assert {each["error"] for each in record["attempts"]} == {"UpstreamFailed"} and record["outcome"] == "failed"
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+async def test_place_of_the_second_attempt_is_given_back_however_it_ends(
+    one_process: Service, hedged_engines: tuple[ScriptedEngine, ScriptedEngine], status: int
+):
+    first, second = hedged_engines
+    async with one_process.client() as client:
+        await warm_up(client, hedged_engines, "mixed")
+
+        async def end(request: ReceivedRequest) -> None:
+            if status == 200:
+                await request.respond_completion()
+            else:
+                await request.respond(status, b"{}")
+
+        async def wait_for_the_other(request: ReceivedRequest) -> None:
+            await wait_until(lambda: request.disconnected.is_set() or bool(second.requests))
+            if status == 500:
+                await request.respond(500, b"{}")
+
+        first.script, second.script = wait_for_the_other, end
+        answer = await client.post(CHAT, json={"model": "mixed", "messages": HI})
+        assert (answer.status_code == 200) == (status == 200) and second.requests
+        second.script = ReceivedRequest.respond_completion
+        # With the only place taken this would be refused at once.
+        assert (await client.post(CHAT, json={"model": "capped", "messages": HI})).status_code == 200
 
 
 async def test_caller_who_leaves_leaves_both_engines(one_process: Service, hedged_engines: tuple[ScriptedEngine, ScriptedEngine]):
