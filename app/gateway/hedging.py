@@ -12,6 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.background_tasks import finish_despite_cancellation
 from app.domain import Attempt, HedgeConfig, Target
 from app.gateway.endpoint_attempts import AttemptStage
 from app.gateway.fleet.endpoint import Endpoint
@@ -191,7 +192,7 @@ async def _end(branches: Sequence[_Branch], decided: _Branch, attempted: Attempt
         except asyncio.CancelledError as cancellation:
             cancelled = cancellation
     for branch in losers:
-        await _stop(branch, attempted)
+        _discard(branch, attempted)
     if not decided.has_answered:
         decided.attempt.release_place()
     own = decided.attempted
@@ -199,19 +200,20 @@ async def _end(branches: Sequence[_Branch], decided: _Branch, attempted: Attempt
     for branch in (*losers, decided):  # the newest attempt is the one that counts
         attempted.attempts += branch.attempted.attempts
         attempted.discarded += branch.attempted.discarded
+    for branch in losers:
+        if branch.attempted.call is not None:
+            await finish_despite_cancellation(branch.attempted.call.release())
     if cancelled is not None:
         raise cancelled
 
 
-async def _stop(branch: _Branch, attempted: Attempted) -> None:
+def _discard(branch: _Branch, attempted: Attempted) -> None:
     """Nobody gets the response to this attempt, which is charged as far as it came."""
     if not branch.task.cancelled():
         branch.task.exception()  # otherwise the event loop reports that nobody has read it
     own, call = branch.attempted, branch.attempted.call
     branch.attempt.release_place()
-    if call is None:
-        return
-    if own.served is not None:
+    if call is not None and own.served is not None:
         planned = attempted.planned
         charge = call.charge_parts(planned.reserved_output)
         if charge is None:
@@ -221,4 +223,3 @@ async def _stop(branch: _Branch, attempted: Attempted) -> None:
         own.attempts[-1] = superseded
         own.served = None
         own.discard(superseded, charge)
-    await call.release()
