@@ -3,6 +3,7 @@
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     DateTime,
     Double,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Table,
     Text,
     func,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
@@ -79,6 +81,7 @@ providers = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("config", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
@@ -87,6 +90,7 @@ models = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("config", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
@@ -94,8 +98,9 @@ limits = Table(
     "limits",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("position", Integer, nullable=False),  # their order in the file
+    Column("position", Integer, nullable=False),  # their order in the file, with gaps
     Column("config", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("counted_since", DateTime(timezone=True)),  # since when it counts what it counts; None: since before that was recorded
 )
@@ -107,6 +112,7 @@ prices = Table(
     Column("model", Text, primary_key=True),
     Column("since", Text, primary_key=True),  # ISO 8601; empty: always
     Column("config", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
@@ -271,4 +277,138 @@ spool_positions = Table(
     Column("spool", Text, nullable=False),  # which spool folder: another machine's rows are not ours to clean
     Column("read_to", BigInteger, nullable=False),
     Column("moved_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# Every change by admins: who, when, from where, before and after, secrets masked. A trigger refuses UPDATE, DELETE and TRUNCATE.
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("author_kind", Text, nullable=False),  # key | user | service_account | cli | system
+    Column("author_id", Text),
+    Column("author_name", Text, nullable=False),
+    Column("via", Text, nullable=False),  # rest | cli | sign_in | system
+    Column("ip", Text),
+    Column("user_agent", Text),
+    Column("action", Text, nullable=False),  # create | update | delete | revoke | rotate | ...
+    Column("resource", Text, nullable=False),  # key | team | provider | model | limit | price | credential | endpoint | user | ...
+    Column("name", Text, nullable=False),
+    Column("team", Text),  # the team that the resource belongs to; null: the whole company's
+    Column("before", JSONB),
+    Column("after", JSONB),
+    Column("request_id", Text),
+    Column("version", BigInteger),  # the version of the configuration that has the change; null: it changed none
+    Index(None, "resource", "name", "id"),
+    Index(None, "team", "id"),
+    Index(None, "author_id", "id"),
+)
+
+# The versions of the configuration that changed what a file can set, and what each changed: `narthex history` and `narthex rollback`.
+configuration_versions = Table(
+    "configuration_versions",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("author_kind", Text, nullable=False),
+    Column("author_id", Text),
+    Column("author_name", Text, nullable=False),
+    Column("via", Text, nullable=False),
+    Column("restores", BigInteger),  # the version that it is equal to, after a rollback
+)
+
+configuration_changes = Table(
+    "configuration_changes",
+    metadata,
+    Column("version", BigInteger, ForeignKey("configuration_versions.version"), primary_key=True, autoincrement=False),
+    Column("section", Text, primary_key=True),  # teams | providers | models | limits | prices
+    Column("name", Text, primary_key=True),  # of a price: a JSON list of provider, model and since
+    Column("before", JSONB),
+    Column("after", JSONB),
+    Index(None, "section", "name", "version"),
+)
+
+# Who may use the admin API besides admin keys: people who sign in with OpenID Connect, and service accounts with tokens.
+principals = Table(
+    "principals",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("kind", Text, nullable=False),  # user | service_account
+    Column("name", Text, nullable=False),  # of a user: what the issuer calls the person, usually an e-mail address
+    Column("issuer", Text),  # of a user; with the subject, what identifies the person
+    Column("subject", Text),
+    Column("email", Text),
+    Column("groups", ARRAY(Text)),  # as the issuer named them at the last sign-in
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("signed_in_at", DateTime(timezone=True)),
+    Column("disabled_at", DateTime(timezone=True)),
+    Index("principals_kind_name_key", "kind", "name", unique=True),
+    Index("principals_issuer_subject_key", "issuer", "subject", unique=True),
+)
+
+# Roles given to a principal or to a group; team_id null: for the whole company.
+role_grants = Table(
+    "role_grants",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("principal_id", UUID(as_uuid=False), ForeignKey("principals.id", ondelete="CASCADE")),
+    Column("group_name", Text),  # either this or principal_id
+    Column("role", Text, nullable=False),  # owner | admin | editor | viewer | auditor
+    Column("team_id", UUID(as_uuid=False), ForeignKey("teams.id", ondelete="CASCADE")),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Index(None, "principal_id"),
+    Index(None, "group_name"),
+    Index(None, "team_id"),
+    Index(
+        "role_grants_once",
+        text("COALESCE(principal_id::text, ''::text)"),
+        text("COALESCE(group_name, ''::text)"),
+        "role",
+        text("COALESCE(team_id::text, ''::text)"),
+        unique=True,
+    ),
+    CheckConstraint("(principal_id IS NULL) <> (group_name IS NULL)", name="role_grants_one_receiver"),
+)
+
+# Tokens of service accounts, and sessions of people, by SHA-256 of the token, which is shown once.
+admin_tokens = Table(
+    "admin_tokens",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("hash", LargeBinary, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),  # service_account | browser | cli
+    Column("principal_id", UUID(as_uuid=False), ForeignKey("principals.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False, server_default=""),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("expires_at", DateTime(timezone=True)),
+    Column("used_at", DateTime(timezone=True)),
+    Column("revoked_at", DateTime(timezone=True)),
+    Column("ip", Text),
+    Column("user_agent", Text),
+    Index(None, "principal_id"),
+)
+
+# Sign-ins that have begun: what the gateway must remember until the issuer answers, encrypted by the vault.
+sign_in_attempts = Table(
+    "sign_in_attempts",
+    metadata,
+    Column("hash", LargeBinary, primary_key=True),  # SHA-256 of the state, or of the handle of a device sign-in
+    Column("kind", Text, nullable=False),  # browser | device
+    Column("encrypted", Text, nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    Index(None, "expires_at"),
+)
+
+# Responses of admin requests with an Idempotency-Key, for a repetition of the request.
+admin_idempotency = Table(
+    "admin_idempotency",
+    metadata,
+    Column("author", Text, primary_key=True),  # the kind and id of the principal
+    Column("key", Text, primary_key=True),
+    Column("request_hash", LargeBinary, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("headers", JSONB, nullable=False),
+    Column("encrypted", Text),  # the body, encrypted by the vault; null: it held a secret, and there was no key to encrypt it with
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Index(None, "created_at"),
 )
