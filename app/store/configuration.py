@@ -1,41 +1,134 @@
-"""Configuration files and Postgres: `apply` stores a file's content, `export` writes a file from what is stored."""
+"""The configuration in Postgres: `apply` stores a file's content, `export` writes a file, `roll_back` restores an earlier version.
+
+Whatever changes what a file can set goes through change_configuration(), so that it is validated, published, and in the history.
+"""
 
 import asyncio
-import difflib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ARRAY, Column, ColumnElement, Table, Text, and_, bindparam, cast, delete, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app import uuid7
-from app.domain import Limit, Price, Snapshot, TeamConfig
-from app.store import keys, snapshots, tables
+from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
+from app.store import snapshots, tables
+from app.store.audit_log import SYSTEM, Author
 from app.store.config_file import ConfigFile, parse_config_file, write_file
 from app.store.config_validation import check_drop, find_warnings, validate
-from app.store.database import create_database_engine, transaction
-from app.store.droppable_fields import drop_column, from_drop_column
+from app.store.configuration_difference import EntryChange, find_changes, format_difference, price_key_of
+from app.store.configuration_history import EarlierEntries, count_other_changes, publish_changes, read_entries_at
+from app.store.configuration_rows import (
+    State,
+    by_name,
+    by_price_key,
+    lock_configuration,
+    one_of,
+    read_limit_positions,
+    read_state,
+    store_limits,
+    store_prices,
+    store_table,
+    store_teams,
+)
+from app.store.database import Database, create_database_engine, transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
+from app.store.key_rows import lock_changes
 from app.store.key_validation import check_priority, check_team
-from app.store.limit_validation import KnownNames, counted_subject
-from app.store.snapshots import price_key
+from app.store.limit_validation import KnownNames
+from app.thread_steps import in_steps, run_in_steps
 
 T = TypeVar("T")
 K = TypeVar("K")
 
 _KEY_PREFIX_CHARACTERS = 12
-_IDENTIFYING_LINES = ("name = ", "provider = ", "model = ", "since = ")
 
 
-class State(Struct, frozen=True):
-    """Everything that a file can set. Teams are not in the snapshot: there may be many, and a Caller carries its team's settings."""
+class Changed(Struct, frozen=True):
+    """The result of a change. `version`: the one that has it; None: nothing differs. `warnings`: about probable mistakes that it adds."""
 
-    snapshot: Snapshot
-    teams: Mapping[str, TeamConfig]
+    version: int | None
+    before: State
+    after: State
+    changes: Sequence[EntryChange]
+    warnings: Sequence[str]
+
+
+class RolledBack(Struct, frozen=True):
+    """`left`: what a rollback does not restore, a sentence each."""
+
+    changed: Changed
+    left: Sequence[str]
+
+
+async def change_configuration(
+    connection: AsyncConnection,
+    author: Author,
+    edit: Callable[[State], State],
+    *,
+    output_tokens: int | None = None,
+    restores: int | None = None,
+) -> Changed:
+    """Change what a file can set, in the caller's transaction, under a lock that others who change it wait for.
+
+    `edit` gets the state in force and returns the wanted one; it runs in a thread. `output_tokens`: the setting for models without one of
+    their own, for warnings. Raises BadConfiguration, as does `edit`; then nothing was changed.
+    """
+    await lock_configuration(connection)
+    current = await read_state(connection)
+
+    def compute() -> tuple[State, list[EntryChange]]:
+        wanted = edit(current)
+        _check_teams({name: team for name, team in wanted.teams.items() if current.teams.get(name) != team})
+        validate(wanted.snapshot)
+        return wanted, list(find_changes(current, wanted))
+
+    wanted, changes = await run_in_steps(compute)
+    known = await _read_known_names(connection, wanted, output_tokens)
+
+    def find_new_warnings() -> list[str]:
+        earlier = set(find_warnings(current.snapshot, known))
+        return [each for each in find_warnings(wanted.snapshot, known) if each not in earlier]
+
+    warnings = await run_in_steps(find_new_warnings)
+    if not changes and wanted.snapshot.hash == current.snapshot.hash:
+        return Changed(None, current, wanted, (), warnings)
+    changed_teams = {change.name: wanted.teams[change.name] for change in changes if change.section == "teams"}
+    if changed_teams:
+        await lock_changes(connection)
+        await store_teams(connection, changed_teams, current.teams)
+    await store_table(connection, tables.providers, current.snapshot.providers, wanted.snapshot.providers)
+    await store_table(connection, tables.models, current.snapshot.models, wanted.snapshot.models)
+    positions: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
+    if current.snapshot.limits != wanted.snapshot.limits:
+        positions = await store_limits(connection, current.snapshot.limits, wanted.snapshot.limits)
+    await store_prices(connection, current.snapshot.prices, wanted.snapshot.prices)
+    version = await publish_changes(connection, author, changes, positions, restores)
+    return Changed(version, current, wanted, changes, warnings)
+
+
+def edited(
+    state: State,
+    *,
+    teams: Mapping[str, TeamConfig] | None = None,
+    providers: Mapping[str, ProviderConfig] | None = None,
+    models: Mapping[str, ModelConfig] | None = None,
+    limits: Sequence[Limit] | None = None,
+    prices: Sequence[Price] | None = None,
+) -> State:
+    """The state with some sections replaced."""
+    old = state.snapshot
+    snapshot = snapshots.build_snapshot(
+        old.version,
+        dict(sorted((old.providers if providers is None else providers).items())),
+        dict(sorted((old.models if models is None else models).items())),
+        old.limits if limits is None else limits,
+        old.prices if prices is None else prices,
+        old.credentials,
+    )
+    return State(snapshot, state.teams if teams is None else dict(sorted(teams.items())))
 
 
 async def apply(
@@ -46,6 +139,7 @@ async def apply(
     confirm: Callable[[str], bool],
     wait_s: float = 30.0,
     output_tokens: int | None = None,
+    author: Author = SYSTEM,
 ) -> str:
     """Upsert the content of a file; with `prune` also remove what its sections lack, except teams.
 
@@ -54,105 +148,109 @@ async def apply(
     BadConfiguration, with nothing changed.
     """
     file = parse_config_file(content)
-    _check_teams(file)
+    _check_teams(file.teams or {})
     async with transaction(database_url) as connection:
-        current_state = await _read(connection)
-        known_names = await _read_known_names(connection, file, current_state, output_tokens)
-    wanted = _merge(current_state, file, prune=prune)
+        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+        shown = await read_state(connection)
+        wanted = merge_file(shown, file, prune=prune)
+        known_names = await _read_known_names(connection, wanted, output_tokens)
     validate(wanted.snapshot)
-    if wanted.snapshot.hash == current_state.snapshot.hash and wanted.teams == current_state.teams:
+    if wanted.snapshot.hash == shown.snapshot.hash and wanted.teams == shown.teams:
         return "Nothing to change."
     message_lines = [
-        _format_difference(current_state, wanted),
+        format_difference(shown, wanted),
         *(f"Warning: {each}" for each in find_warnings(wanted.snapshot, known_names)),
     ]
     # Outside of any transaction: a person may take their time, and nobody should wait for them behind a lock.
     if not confirm("\n".join(message_lines)):
         return "Nothing was changed."
-    async with transaction(database_url) as connection:
-        # The lock serialises two applies; changes of the first after this one's difference was shown must not be overwritten unseen.
-        await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('narthex directory'))"))
-        changed = {name: team for name, team in wanted.teams.items() if current_state.teams.get(name) != team}
-        if changed:
-            await keys.lock_changes(connection)
-        teams = await _read_teams(connection, changed)
-        if await snapshots.read_version(connection) != current_state.snapshot.version or teams != {
-            name: team for name, team in current_state.teams.items() if name in changed
-        }:
+
+    def edit(current: State) -> State:
+        if current.snapshot.hash != shown.snapshot.hash or current.teams != shown.teams:
             raise BadConfiguration("Somebody else changed the configuration in the meantime: run this again to see the new difference.")
-        await _store_teams(connection, changed, current_state.teams)
-        await _store_table(connection, tables.providers, current_state.snapshot.providers, wanted.snapshot.providers)
-        await _store_table(connection, tables.models, current_state.snapshot.models, wanted.snapshot.models)
-        await _store_limits(connection, current_state.snapshot.limits, wanted.snapshot.limits)
-        await _store_prices(connection, current_state.snapshot.prices, wanted.snapshot.prices)
-        # Also if only teams changed: by the version another apply knows that the difference it has shown is out of date.
-        version = await snapshots.publish_version(connection)
+        return merge_file(current, file, prune=prune)
+
+    async with transaction(database_url) as connection:
+        version = (await change_configuration(connection, author, edit, output_tokens=output_tokens)).version
+    if version is None:
+        return "Nothing to change."
     return f"Applied as version {version}; {await wait_for_workers(database_url, version, wait_s)}"
 
 
-async def read_current(database_url: str) -> Snapshot:
+async def read_current(database: Database) -> Snapshot:
     """The configuration in force, with stored credentials, encrypted."""
-    async with transaction(database_url) as connection:
-        return (await _read(connection)).snapshot
+    async with transaction(database) as connection:
+        return (await read_state(connection)).snapshot
 
 
-async def export(database_url: str) -> str:
-    async with transaction(database_url) as connection:
-        current_state = await _read(connection)
-    return write_file(current_state.snapshot, current_state.teams)
+async def export(database: Database) -> str:
+    async with transaction(database) as connection:
+        current_state = await read_state(connection)
+    return await run_in_steps(lambda: write_file(current_state.snapshot, current_state.teams))
 
 
-async def _read(connection: AsyncConnection) -> State:
-    await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-    try:
-        return State(await snapshots.read_snapshot(connection), await _read_teams(connection))
-    except msgspec.ValidationError as fault:
-        raise BadConfiguration(f"The configuration was written by a newer version of Narthex, so use that version: {fault}.") from None
+async def roll_back(connection: AsyncConnection, author: Author, version: int, *, output_tokens: int | None = None) -> RolledBack:
+    """Make a new version whose configuration is equal to that of an earlier one, in the caller's transaction.
 
-
-async def _read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
-    """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
-    query = select(tables.teams.c.name, tables.teams.c.content, tables.teams.c.drop, tables.teams.c.priority)
-    if names is not None:
-        query = query.where(_one_of(tables.teams.c.name, names)).with_for_update()
-    rows = await connection.execute(query)
-    teams = ((row.name, {"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority}) for row in rows)
-    return dict(sorted((name, msgspec.convert(team, TeamConfig)) for name, team in teams))
-
-
-def _one_of(column: Column[str], values: Iterable[str]) -> ColumnElement[bool]:
-    """As column.in_(), with one parameter: a statement has at most 32,767."""
-    return column == func.any(cast(list(values), ARRAY(Text)))
-
-
-def _check_teams(file: ConfigFile) -> None:
-    for name, team in (file.teams or {}).items():
-        try:
-            check_team(name)
-            check_priority(team.priority)
-        except InvalidKeyField as fault:
-            raise BadConfiguration(f"teams.{name!r:.60}: {fault}") from None
-        check_drop(f"teams.{name}.drop", team.drop)
-
-
-async def _read_known_names(connection: AsyncConnection, file: ConfigFile, current_state: State, output_tokens: int | None) -> KnownNames:
-    key_names = {limit.scope.get("key", "each") for limit in (*current_state.snapshot.limits, *(file.limits or ()))}
-    prefixes = {name.removeprefix("nx-") for name in key_names if len(name) == len("nx-") + _KEY_PREFIX_CHARACTERS}
-    existing = await connection.scalars(select(tables.keys.c.prefix).where(_one_of(tables.keys.c.prefix, prefixes)))
-    return KnownNames({*current_state.teams, *(file.teams or ())}, {f"nx-{prefix}" for prefix in existing}, output_tokens)
-
-
-def _merge(current_state: State, file: ConfigFile, *, prune: bool) -> State:
-    old = current_state.snapshot
-    wanted = snapshots.build_snapshot(
-        old.version,
-        dict(sorted(_merge_section(old.providers, file.providers, prune=prune).items())),
-        dict(sorted(_merge_section(old.models, file.models, prune=prune).items())),
-        list(_merge_section(_by_name(old.limits), None if file.limits is None else _by_name(file.limits), prune=prune).values()),
-        list(_merge_section(_by_key(old.prices), None if file.prices is None else _by_key(file.prices), prune=prune).values()),
-        old.credentials,
+    Keys, credentials, users, roles, registered nodes and drained endpoints stay as they are, and teams are never removed. Raises
+    BadConfiguration for a version that is not known.
+    """
+    await lock_configuration(connection)
+    earlier = await read_entries_at(connection, version)
+    positions = {**await read_limit_positions(connection), **earlier.positions}
+    changed = await change_configuration(
+        connection, author, lambda state: _restore(state, earlier, positions), output_tokens=output_tokens, restores=version
     )
-    return State(wanted, dict(sorted({**current_state.teams, **(file.teams or {})}.items())))
+    left = [
+        f"{count} change{'s' if count != 1 else ''} of kind {resource!r} since then: a rollback restores only what a file can set."
+        for resource, count in (await count_other_changes(connection, version)).items()
+    ]
+    kept_teams = sorted(name for (section, name), entry in earlier.entries.items() if section == "teams" and entry is None)
+    if kept_teams:
+        shown = ", ".join(kept_teams[:10]) + (f" and {len(kept_teams) - 10} more" if len(kept_teams) > 10 else "")
+        left.append(f"Teams that are newer than version {version} stay, with their keys and records: {shown}.")
+    return RolledBack(changed, left)
+
+
+def _restore(state: State, earlier: EarlierEntries, positions: Mapping[str, int]) -> State:
+    sections: dict[str, dict[Any, Any]] = {
+        "teams": dict(state.teams),
+        "providers": dict(state.snapshot.providers),
+        "models": dict(state.snapshot.models),
+        "limits": dict(by_name(state.snapshot.limits)),
+        "prices": dict(by_price_key(state.snapshot.prices)),
+    }
+    kinds = {"teams": TeamConfig, "providers": ProviderConfig, "models": ModelConfig, "limits": Limit, "prices": Price}
+    for (section, name), entry in in_steps(earlier.entries.items()):
+        key = price_key_of(name) if section == "prices" else name
+        if entry is not None:
+            sections[section][key] = msgspec.convert(entry, kinds[section])
+        elif section != "teams":
+            sections[section].pop(key, None)
+    limits = sorted(sections["limits"].values(), key=lambda limit: (positions.get(limit.name, len(positions)), limit.name))
+    return edited(
+        state,
+        teams=sections["teams"],
+        providers=sections["providers"],
+        models=sections["models"],
+        limits=limits,
+        prices=list(sections["prices"].values()),
+    )
+
+
+def merge_file(state: State, file: ConfigFile, *, prune: bool) -> State:
+    """The state with a file's entries; with `prune` without what the file's sections lack, except teams."""
+    old = state.snapshot
+    return edited(
+        state,
+        teams={**state.teams, **(file.teams or {})},
+        providers=_merge_section(old.providers, file.providers, prune=prune),
+        models=_merge_section(old.models, file.models, prune=prune),
+        limits=list(_merge_section(by_name(old.limits), None if file.limits is None else by_name(file.limits), prune=prune).values()),
+        prices=list(
+            _merge_section(by_price_key(old.prices), None if file.prices is None else by_price_key(file.prices), prune=prune).values()
+        ),
+    )
 
 
 def _merge_section(old: Mapping[K, T], new: Mapping[K, T] | None, *, prune: bool) -> dict[K, T]:
@@ -161,122 +259,21 @@ def _merge_section(old: Mapping[K, T], new: Mapping[K, T] | None, *, prune: bool
     return {**({} if prune else old), **new}
 
 
-def _by_name(limits: tuple[Limit, ...]) -> dict[str, Limit]:
-    return {limit.name: limit for limit in limits}
+def _check_teams(teams: Mapping[str, TeamConfig]) -> None:
+    for name, team in teams.items():
+        try:
+            check_team(name)
+            check_priority(team.priority)
+        except InvalidKeyField as fault:
+            raise BadConfiguration(f"teams.{name!r:.60}: {fault}") from None
+        check_drop(f"teams.{name}.drop", team.drop)
 
 
-def _by_key(prices: tuple[Price, ...]) -> dict[tuple[str, str, str], Price]:
-    return {price_key(price): price for price in prices}
-
-
-def _format_difference(current_state: State, wanted: State) -> str:
-    """A unified diff, table by table: each hunk shows a complete table. Only entries that change are written as text."""
-    old, new = (
-        {_heading(table): table for table in write_file(each.snapshot, each.teams).split("\n\n")}
-        for each in _changed_entries(current_state, wanted)
-    )
-    lines = ["--- now", "+++ then"]
-    for heading in dict.fromkeys([*old, *new]):
-        before, after = (tables.get(heading, "").splitlines() for tables in (old, new))
-        if before != after:
-            lines += ["", *list(difflib.unified_diff(before, after, lineterm="", n=len(before)))[3:]]
-    return "\n".join(lines) if len(lines) > 2 else "Only the order of limits changes."
-
-
-def _changed_entries(current_state: State, wanted: State) -> tuple[State, State]:
-    """Both states without the entries that are the same in both."""
-    old, new = current_state.snapshot, wanted.snapshot
-    teams = _differing(current_state.teams, wanted.teams)
-    providers = _differing(old.providers, new.providers)
-    models = _differing(old.models, new.models)
-    limits = _differing(_by_name(old.limits), _by_name(new.limits))
-    prices = _differing(_by_key(old.prices), _by_key(new.prices))
-    before, after = (
-        State(Snapshot(0, "", providers[at], models[at], tuple(limits[at].values()), tuple(prices[at].values())), teams[at])
-        for at in (0, 1)
-    )
-    return before, after
-
-
-def _differing(old: Mapping[K, T], new: Mapping[K, T]) -> tuple[dict[K, T], dict[K, T]]:
-    return (
-        {key: value for key, value in old.items() if key not in new or new[key] != value},
-        {key: value for key, value in new.items() if key not in old or old[key] != value},
-    )
-
-
-def _heading(table: str) -> tuple[str, ...]:
-    """What identifies a table: its heading, and for a table of a list its names."""
-    lines = table.splitlines()
-    return (*lines[:1], *(line for line in lines if line.startswith(_IDENTIFYING_LINES) and table.startswith("[[")))
-
-
-async def _store_table(connection: AsyncConnection, table: Table, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    await _delete(connection, table, [{"name": name} for name in old.keys() - new.keys()])
-    changed = [{"name": name, "config": msgspec.to_builtins(config)} for name, config in new.items() if old.get(name) != config]
-    await _upsert(connection, table, ["name"], ["config"], changed)
-
-
-async def _store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig], existing: Mapping[str, TeamConfig]) -> None:
-    if changed:
-        row = insert(tables.teams)
-        rows = [
-            {"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority}
-            for name, team in changed.items()
-        ]
-        updates = {name: row.excluded[name] for name in ("content", "drop", "priority")}
-        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
-    if changed.keys() & existing.keys():
-        await keys.notify_workers(connection)  # workers cache a team's settings with every key of it
-
-
-async def _store_limits(connection: AsyncConnection, old: tuple[Limit, ...], new: tuple[Limit, ...]) -> None:
-    before = {limit.name: (position, limit) for position, limit in enumerate(old)}
-    await _delete(connection, tables.limits, [{"name": name} for name in before.keys() - {limit.name for limit in new}])
-    changed = [
-        {"name": limit.name, "position": position, "config": msgspec.to_builtins(limit)}
-        for position, limit in enumerate(new)
-        if before.get(limit.name) != (position, limit)
-    ]
-    await _upsert(connection, tables.limits, ["name"], ["position", "config"], changed)
-    restarted = [
-        {"key_name": limit.name}
-        for limit in new
-        if limit.name not in before or counted_subject(before[limit.name][1]) != counted_subject(limit)
-    ]
-    if restarted:
-        # A moment before workers have it, as this transaction has yet to be committed: what is counted too much is nothing.
-        of_rule = update(tables.limits).where(tables.limits.c.name == bindparam("key_name"))
-        await connection.execute(of_rule.values(counted_since=func.clock_timestamp()), restarted)
-
-
-async def _store_prices(connection: AsyncConnection, old: tuple[Price, ...], new: tuple[Price, ...]) -> None:
-    names = ("provider", "model", "since")
-    before, after = _by_key(old), _by_key(new)
-    await _delete(connection, tables.prices, [dict(zip(names, key, strict=True)) for key in before.keys() - after.keys()])
-    changed = [
-        {**dict(zip(names, key, strict=True)), "config": msgspec.to_builtins(price)}
-        for key, price in after.items()
-        if before.get(key) != price
-    ]
-    await _upsert(connection, tables.prices, names, ["config"], changed)
-
-
-async def _upsert(
-    connection: AsyncConnection, table: Table, key: Sequence[str], changing: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> None:
-    """All rows in one batch: a statement for each would wait for Postgres each time."""
-    if rows:
-        row = insert(table)
-        updates = {**{name: row.excluded[name] for name in changing}, "updated_at": func.now()}
-        await connection.execute(row.on_conflict_do_update(index_elements=key, set_=updates), rows)
-
-
-async def _delete(connection: AsyncConnection, table: Table, keys: Sequence[Mapping[str, str]]) -> None:
-    """A batch, too: a list in one statement has at most 32,767 values."""
-    if keys:
-        condition = and_(*(table.c[name] == bindparam(f"key_{name}") for name in keys[0]))
-        await connection.execute(delete(table).where(condition), [{f"key_{name}": value for name, value in key.items()} for key in keys])
+async def _read_known_names(connection: AsyncConnection, state: State, output_tokens: int | None) -> KnownNames:
+    key_names = {limit.scope.get("key", "each") for limit in state.snapshot.limits}
+    prefixes = {name.removeprefix("nx-") for name in key_names if len(name) == len("nx-") + _KEY_PREFIX_CHARACTERS}
+    existing = await connection.scalars(select(tables.keys.c.prefix).where(one_of(tables.keys.c.prefix, prefixes))) if prefixes else ()
+    return KnownNames(state.teams.keys(), {f"nx-{prefix}" for prefix in existing}, output_tokens)
 
 
 async def wait_for_workers(database_url: str, version: int, wait_s: float) -> str:

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import ProviderConfig
 from app.store import snapshots, tables
-from app.store.database import transaction
+from app.store.audit_log import SYSTEM, AuditEvent, Author, record, record_all
+from app.store.database import Database, transaction
 from app.store.vault import Vault, encryption_key_id
 from providers.credentials.references import check_stored_name, check_usable
 
@@ -37,7 +38,7 @@ class Reencrypted(Struct, frozen=True):
     version: int | None
 
 
-async def list_credentials(database: str | AsyncEngine, vault: Vault) -> list[CredentialRow]:
+async def list_credentials(database: Database, vault: Vault) -> list[CredentialRow]:
     """Credentials by name, including those that a provider names and nobody has stored."""
     async with transaction(database) as connection:
         users = await _provider_names(connection)
@@ -55,27 +56,37 @@ async def list_credentials(database: str | AsyncEngine, vault: Vault) -> list[Cr
     return [each for _, each in sorted({**rows, **missing}.items())]
 
 
-async def set_credential(database: str | AsyncEngine, vault: Vault, name: str, secret: str) -> int:
+async def set_credential(database: Database, vault: Vault, name: str, secret: str, *, author: Author = SYSTEM) -> int:
     """Store a credential; returns the version of the configuration that has it.
 
     Raises CredentialError for an invalid name or secret, NoEncryptionKey.
     """
     encrypted = vault.encrypt(check_stored_name(name), check_usable(secret, "what was given"))
     async with transaction(database) as connection:
+        query = select(_credentials.c.encrypted).where(_credentials.c.name == name).with_for_update()
+        before = await connection.scalar(query)
         row = insert(_credentials).values(name=name, encrypted=encrypted)
         changed = {"encrypted": row.excluded.encrypted, "updated_at": func.now()}
         await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=changed))
-        return await snapshots.publish_version(connection)
+        version = await snapshots.publish_version(connection)
+        action, old = ("create", None) if before is None else ("update", _audited(before))
+        await record(connection, author, AuditEvent(action, "credential", name, old, _audited(encrypted), version=version))
+        return version
 
 
-async def delete_credential(database: str | AsyncEngine, name: str) -> int | None:
+async def delete_credential(database: Database, name: str, *, author: Author = SYSTEM) -> int | None:
     """Delete a credential; returns the version of the configuration without it. None: there was none."""
     async with transaction(database) as connection:
-        deleted = await connection.execute(delete(_credentials).where(_credentials.c.name == name.replace("\0", "")))
-        return await snapshots.publish_version(connection) if deleted.rowcount else None
+        is_named = _credentials.c.name == name.replace("\0", "")
+        before = await connection.scalar(delete(_credentials).where(is_named).returning(_credentials.c.encrypted))
+        if before is None:
+            return None
+        version = await snapshots.publish_version(connection)
+        await record(connection, author, AuditEvent("delete", "credential", name, _audited(before), None, version=version))
+        return version
 
 
-async def reencrypt(database: str | AsyncEngine, vault: Vault) -> Reencrypted:
+async def reencrypt(database: Database, vault: Vault, *, author: Author = SYSTEM) -> Reencrypted:
     """Encrypt with the newest key of `vault` what older keys encrypted. Raises NoEncryptionKey."""
     reencrypted: list[str] = []
     undecryptable: list[str] = []
@@ -90,7 +101,16 @@ async def reencrypt(database: str | AsyncEngine, vault: Vault) -> Reencrypted:
                 await connection.execute(update(_credentials).where(_credentials.c.name == row.name).values(encrypted=encrypted))
                 reencrypted.append(row.name)
         version = await snapshots.publish_version(connection) if reencrypted else None
+        after = {"key": vault.newest_key_id}
+        await record_all(
+            connection, author, (AuditEvent("reencrypt", "credential", name, None, after, version=version) for name in reencrypted)
+        )
     return Reencrypted(reencrypted, undecryptable, version)
+
+
+def _audited(encrypted: str) -> dict[str, str]:
+    """What the audit log has of a credential: which key encrypted it, and nothing of its value."""
+    return {"key": encryption_key_id(encrypted)}
 
 
 async def _provider_names(connection: AsyncConnection) -> Mapping[str, list[str]]:

@@ -1,4 +1,7 @@
-"""Keys: create, list, change, rotate and revoke them. A key itself is shown once and stored nowhere."""
+"""Keys: create, list, change, rotate and revoke them. A key itself is shown once and stored nowhere.
+
+Changes are audited in their transactions. `database`: an address, an engine, or the connection of a transaction to take part in.
+"""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -7,15 +10,16 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from sqlalchemy import Row, func, or_, select, text, update
-from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Row, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
 from app.domain import ContentPolicy, DroppableFields
 from app.store import tables
-from app.store.database import transaction
+from app.store.audit_log import SYSTEM, AuditEvent, Author, record
+from app.store.database import Database, transaction
 from app.store.droppable_fields import drop_column, from_drop_column
+from app.store.key_rows import lock_changes, notify_workers, valid_key_conditions
 from app.store.key_validation import (
     check_expiry,
     check_models,
@@ -28,8 +32,7 @@ from app.store.key_validation import (
     hash_key,
     parse_prefix,
 )
-
-CHANNEL = "narthex_keys"
+from app.store.teams import upsert_team
 
 _keys, _teams = tables.keys, tables.teams
 
@@ -69,7 +72,7 @@ class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def create_key(
-    database: str | AsyncEngine,
+    database: Database,
     team: str,
     *,
     name: str = "",
@@ -81,6 +84,7 @@ async def create_key(
     expires_at: datetime | None = None,
     drop: DroppableFields = (),
     priority: int | None = None,
+    author: Author = SYSTEM,
 ) -> str:
     """Create a key, which is returned to be shown once, and its team if that is new. Raises InvalidKeyField.
 
@@ -98,19 +102,16 @@ async def create_key(
     }
     check_team(team)
     async with transaction(database) as connection:
+        team_id = await _find_or_create_team(connection, author, team, content)
         await lock_changes(connection)
-        team_insert = insert(_teams).values(id=uuid7.mint(), name=team, content=content or "full").on_conflict_do_nothing()
-        await connection.execute(team_insert)
-        if content is not None:
-            await connection.execute(update(_teams).where(_teams.c.name == team, _teams.c.content != content).values(content=content))
-        team_id = await connection.scalar(select(_teams.c.id).where(_teams.c.name == team))
         key = await _store(connection, {**terms, "team_id": team_id})
         await notify_workers(connection)
+        await _record(connection, author, "create", key)
     return key
 
 
 async def list_keys(
-    database: str | AsyncEngine,
+    database: Database,
     *,
     team: str | None = None,
     after: str | None = None,
@@ -137,19 +138,19 @@ async def list_keys(
         return [_to_key_row(row) for row in await connection.execute(query)]
 
 
-async def show_key(database: str | AsyncEngine, prefix: str) -> KeyRow | None:
+async def show_key(database: Database, prefix: str) -> KeyRow | None:
     query = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
     async with transaction(database) as connection:
         row = (await connection.execute(query.where(_keys.c.prefix == parse_prefix(prefix)))).one_or_none()
     return None if row is None else _to_key_row(row)
 
 
-async def revoke_key(database: str | AsyncEngine, prefix: str) -> bool:
+async def revoke_key(database: Database, prefix: str, *, author: Author = SYSTEM) -> bool:
     """Revoke a key; returns whether there was one to revoke. `prefix`: as parse_prefix() takes it."""
-    return await _update_key(database, prefix, {"revoked_at": func.now()})
+    return await _update_key(database, prefix, {"revoked_at": func.now()}, author, "revoke")
 
 
-async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChanges) -> bool:
+async def change_key(database: Database, prefix: str, changes: KeyChanges, *, author: Author = SYSTEM) -> bool:
     """Change a key; returns False if it is unknown or revoked. Raises InvalidKeyField."""
     checks: dict[str, Callable[[Any], Any]] = {
         "name": check_name,
@@ -161,10 +162,11 @@ async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChang
         "priority": lambda priority: None if priority is None else check_priority(priority),
     }
     changed_fields = {field: value for field, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
-    return await _update_key(database, prefix, {field: checks[field](value) for field, value in changed_fields.items()})
+    values = {field: checks[field](value) for field, value in changed_fields.items()}
+    return await _update_key(database, prefix, values, author, "update")
 
 
-async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: float) -> str | None:
+async def rotate_key(database: Database, prefix: str, *, overlap_s: float, author: Author = SYSTEM) -> str | None:
     """Create a key with the old one's restrictions and expiry; the old one expires after the overlap, if not before.
 
     Returns the new key; None: there is no valid key with this prefix. Raises InvalidKeyField.
@@ -178,25 +180,23 @@ async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: flo
             return None
         copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "drop", "priority", "team_id")
         key = await _store(connection, {field: old[field] for field in copied_fields})
+        before = await show_key(connection, prefix)
         expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() ignores null
         await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=expires_at, replaced_by=parse_prefix(key)))
         await notify_workers(connection)
+        await _record(connection, author, "rotate", prefix, before)
+        await _record(connection, author, "create", key)
     return key
 
 
-def valid_key_conditions() -> tuple[Any, ...]:
-    """The conditions on keys that are neither revoked nor expired."""
-    return _keys.c.revoked_at.is_(None), or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > func.now())
-
-
-async def lock_changes(connection: AsyncConnection) -> None:
-    """Lock the row that every change to keys or teams must lock first, so that two changes cannot deadlock."""
-    await connection.execute(select(tables.keys_version.c.version).with_for_update())
-
-
-async def notify_workers(connection: AsyncConnection, payload: str = "") -> None:
-    """Notify every worker, at the commit, that keys or teams have changed; without it they notice within a second."""
-    await connection.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": CHANNEL, "payload": payload})
+async def _find_or_create_team(connection: AsyncConnection, author: Author, name: str, content: ContentPolicy | None) -> str:
+    """The id of a team, which is created, or gets the content policy, if it must."""
+    query = select(_teams.c.id, _teams.c.content).where(_teams.c.name == name)
+    row = (await connection.execute(query)).one_or_none()
+    if row is None or (content is not None and content != row.content):
+        await upsert_team(connection, author, name, {} if content is None else {"content": content})
+        row = (await connection.execute(query)).one()
+    return row.id
 
 
 async def _store(connection: AsyncConnection, terms: dict[str, Any]) -> str:
@@ -206,14 +206,30 @@ async def _store(connection: AsyncConnection, terms: dict[str, Any]) -> str:
     return key
 
 
-async def _update_key(database: str | AsyncEngine, prefix: str, values: dict[str, Any]) -> bool:
+async def _update_key(database: Database, prefix: str, values: dict[str, Any], author: Author, action: str) -> bool:
     async with transaction(database) as connection:
         await lock_changes(connection)
-        statement = update(_keys).where(_keys.c.prefix == parse_prefix(prefix), _keys.c.revoked_at.is_(None))
-        # Without changes, the statement still finds out whether there is such a key.
-        changed_id = await connection.scalar(statement.values(values or {"name": _keys.c.name}).returning(_keys.c.id))
-        await notify_workers(connection)
-    return changed_id is not None
+        before = await show_key(connection, prefix)
+        if before is None or before.revoked_at is not None:
+            return False
+        if values:
+            await connection.execute(update(_keys).where(_keys.c.prefix == before.prefix).values(values))
+            await notify_workers(connection)
+            await _record(connection, author, action, prefix, before)
+    return True
+
+
+async def _record(connection: AsyncConnection, author: Author, action: str, prefix: str, before: KeyRow | None = None) -> None:
+    """Audit a change to a key that is as `before`, or is new, unless it is as it was."""
+    after = await show_key(connection, prefix)
+    assert after is not None, "it was stored in this transaction"
+    if after != before:
+        name = f"nx-{after.prefix}"
+        await record(connection, author, AuditEvent(action, "key", name, before and _audited(before), _audited(after), after.team))
+
+
+def _audited(row: KeyRow) -> dict[str, Any]:
+    return {**msgspec.to_builtins(row), "prefix": f"nx-{row.prefix}"}
 
 
 def _to_key_row(row: Row[Any]) -> KeyRow:

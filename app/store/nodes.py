@@ -8,7 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import Node
 from app.store import snapshots, tables
-from app.store.database import transaction
+from app.store.audit_log import SYSTEM, AuditEvent, Author, record
+from app.store.database import Database, transaction
 
 _nodes = tables.nodes
 _drained = tables.drained_endpoints
@@ -67,7 +68,7 @@ async def remove_expired_nodes(database: AsyncEngine, nodes: Collection[tuple[st
         return removed.rowcount
 
 
-async def set_drained(database: AsyncEngine, provider: str, address: str, *, drained: bool) -> None:
+async def set_drained(database: Database, provider: str, address: str, *, drained: bool, author: Author = SYSTEM) -> None:
     """Take an endpoint out of rotation, or put it back. It may be any address, as an endpoint may come back later."""
     async with transaction(database) as connection:
         if drained:
@@ -77,4 +78,9 @@ async def set_drained(database: AsyncEngine, provider: str, address: str, *, dra
             is_one = (_drained.c.provider == provider) & (_drained.c.address == address)
             changed = (await connection.execute(delete(_drained).where(is_one))).rowcount
         if changed:
-            await snapshots.publish_version(connection)
+            version = await snapshots.publish_version(connection)
+            before, after = {"drained": not drained}, {"drained": drained}
+            name = f"{provider} {address}"
+            await record(
+                connection, author, AuditEvent("drain" if drained else "undrain", "endpoint", name, before, after, version=version)
+            )

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.settings import Settings
-from app.store import keys, snapshots
+from app.store import key_rows, snapshots
 from app.store.callers import count_workers
 from app.store.change_watch import ChangeWatch
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, QUERY_TIMEOUT_S
@@ -58,7 +58,7 @@ class SnapshotCache:
         self._prepare = prepare
         self._check_requested = asyncio.Event()
         self._refresh_requested = asyncio.Event()
-        self._change_watch = ChangeWatch(settings.database_url, (snapshots.CHANNEL, keys.CHANNEL), self._on_change)
+        self._change_watch = ChangeWatch(settings.database_url, (snapshots.CHANNEL, key_rows.CHANNEL), self._on_change)
         self._revalidated_connections = 0
         self._clock_offset_s = 0.0
         self._last_read_version: int | None = None  # of the configuration last read, whether or not it could be served

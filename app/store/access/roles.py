@@ -1,0 +1,101 @@
+"""Roles, and what each permits: for the whole company, or within one team."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+Role = Literal["owner", "admin", "editor", "viewer", "auditor"]
+ROLES: tuple[Role, ...] = ("owner", "admin", "editor", "viewer", "auditor")
+
+Permission = Literal[
+    "config:read",  # providers, models, limits, prices, settings in force, endpoints, the history of the configuration
+    "config:write",
+    "credentials:write",  # also their names are for config:read only; values can be read by nobody
+    "engines:operate",  # operations on engines, draining endpoints
+    "teams:read",
+    "teams:write",
+    "keys:read",
+    "keys:write",
+    "admin_keys:write",  # keys that may do everything
+    "records:read",  # inferences and episodes, without what was written
+    "records:content",
+    "access:read",  # users, service accounts, groups and their roles
+    "access:write",
+    "owners:write",  # giving and taking the role of an owner
+    "audit:read",
+]
+
+_EVERYTHING: frozenset[Permission] = frozenset(
+    (
+        *("config:read", "config:write", "credentials:write", "engines:operate", "teams:read", "teams:write", "keys:read", "keys:write"),
+        *("admin_keys:write", "records:read", "records:content", "access:read", "access:write", "owners:write", "audit:read"),
+    )
+)
+_READ: frozenset[Permission] = frozenset(("config:read", "teams:read", "keys:read", "records:read"))
+
+# Of a role for the whole company.
+COMPANY_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    "owner": _EVERYTHING,
+    "admin": _EVERYTHING - {"admin_keys:write", "owners:write"},
+    "editor": _READ | {"config:write", "teams:write", "keys:write", "records:content"},
+    "viewer": _READ,
+    "auditor": _READ | {"records:content", "access:read", "audit:read"},
+}
+
+# Of a role within a team: never anything about what teams share, or about the weight that the team has against others.
+_IN_TEAM: frozenset[Permission] = frozenset(
+    ("teams:read", "keys:read", "keys:write", "records:read", "records:content", "access:read", "access:write", "audit:read")
+)
+TEAM_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
+    "owner": _IN_TEAM | {"owners:write"},
+    **{role: COMPANY_PERMISSIONS[role] & _IN_TEAM for role in ("admin", "editor", "viewer", "auditor")},
+}
+
+
+class Grant(Struct, frozen=True):
+    """A role, within a team or (`team` None) for the whole company."""
+
+    role: Role
+    team: str | None = None
+
+
+class Principal(Struct, frozen=True):
+    """Who uses the admin API: an admin key, a user or a service account, with the roles in force now.
+
+    `id`: a key's public part, else the id of the user or service account. `session_id`: of the token or session that was used; None: a key.
+    """
+
+    kind: Literal["key", "user", "service_account"]
+    id: str
+    name: str
+    grants: Sequence[Grant]
+    session_id: str | None = None
+
+    def may(self, permission: Permission, team: str | None = None) -> bool:
+        """Whether it has a permission for the whole company or, with `team`, at least within that team."""
+        return any(_permits(grant, permission) and grant.team in (None, team) for grant in self.grants)
+
+    def teams_with(self, permission: Permission) -> frozenset[str] | None:
+        """The teams within which it has a permission. None: everywhere."""
+        if self.may(permission):
+            return None
+        return frozenset(grant.team for grant in self.grants if grant.team is not None and _permits(grant, permission))
+
+    def may_anywhere(self, permission: Permission) -> bool:
+        return self.teams_with(permission) != frozenset()
+
+
+def roles_with(permission: Permission, *, in_team: bool = False) -> list[Role]:
+    """The roles that have a permission, for messages."""
+    permissions = TEAM_PERMISSIONS if in_team else COMPANY_PERMISSIONS
+    return [role for role in ROLES if permission in permissions[role]]
+
+
+def strongest_first(grants: Iterable[Grant]) -> list[Grant]:
+    """Sorted for showing: by role, the company's before those of teams."""
+    return sorted(grants, key=lambda grant: (ROLES.index(grant.role), grant.team is not None, grant.team or ""))
+
+
+def _permits(grant: Grant, permission: Permission) -> bool:
+    return permission in (COMPANY_PERMISSIONS if grant.team is None else TEAM_PERMISSIONS)[grant.role]

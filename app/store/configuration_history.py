@@ -1,0 +1,163 @@
+"""The history of the configuration: what each version changed, by whom, and the state after any of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store import snapshots, tables
+from app.store.audit_log import AuditEvent, Author, record_all
+from app.store.configuration_difference import EntryChange, display_name
+from app.store.database import Database, transaction
+from app.store.errors import BadConfiguration
+
+_versions, _changes = tables.configuration_versions, tables.configuration_changes
+
+_RESOURCES = {"teams": "team", "providers": "provider", "models": "model", "limits": "limit", "prices": "price"}
+
+
+class VersionRow(Struct, frozen=True):
+    """A version that changed what a file can set. `at` as ISO 8601. `restores`: the version that it is equal to, after a rollback.
+
+    `changed`: how many entries of each section it changed.
+    """
+
+    version: int
+    at: str
+    author_kind: str
+    author_id: str | None
+    author: str
+    via: str
+    restores: int | None
+    changed: dict[str, int]
+
+
+async def publish_changes(
+    connection: AsyncConnection,
+    author: Author,
+    changes: Sequence[EntryChange],
+    positions: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {}),
+    restores: int | None = None,
+) -> int:
+    """Publish a new version of the configuration, in the transaction that stores `changes`, with its history and audit events.
+
+    `positions`: of all limits before and after, if limits were stored. Returns the version.
+    """
+    version = await snapshots.publish_version(connection)
+    values = {"author_kind": author.kind, "author_id": author.id, "author_name": author.name, "via": author.via, "restores": restores}
+    await connection.execute(insert(_versions).values(version=version, **values))
+    rows = [{"version": version, **row} for row in _history_rows(changes, *positions)]
+    if rows:
+        await connection.execute(_changes.insert(), rows)
+    action = None if restores is None else f"roll back to version {restores}"
+    await record_all(connection, author, (_audit_event(change, version, action) for change in changes))
+    return version
+
+
+def _history_rows(changes: Sequence[EntryChange], before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[str, Any]]:
+    """A limit has its position beside its content; one whose position alone changes has a row, too, without content."""
+    rows: list[dict[str, Any]] = []
+    for change in changes:
+        old, new = change.before, change.after
+        if change.section == "limits":
+            old = old and {"position": before.get(change.name), "config": old}
+            new = new and {"position": after.get(change.name), "config": new}
+        rows.append({"section": change.section, "name": change.name, "before": old, "after": new})
+    changed = {change.name for change in changes if change.section == "limits"}
+    for name in before.keys() & after.keys() - changed:
+        if before[name] != after[name]:
+            rows.append({"section": "limits", "name": name, "before": {"position": before[name]}, "after": {"position": after[name]}})
+    return rows
+
+
+def _audit_event(change: EntryChange, version: int, action: str | None) -> AuditEvent:
+    team = change.name if change.section == "teams" else None
+    if change.section == "limits":
+        scope: dict[str, str] = (change.after or change.before or {}).get("scope", {})
+        team = scope.get("team") if scope.get("team") != "each" else None
+    usual_action = "create" if change.before is None else "delete" if change.after is None else "update"
+    return AuditEvent(action or usual_action, _RESOURCES[change.section], display_name(change), change.before, change.after, team, version)
+
+
+async def list_versions(database: Database, *, before: int | None = None, limit: int | None = None) -> list[VersionRow]:
+    """Versions, newest first; `before`: only older ones."""
+    query = select(_versions).order_by(_versions.c.version.desc()).limit(limit)
+    if before is not None:
+        query = query.where(_versions.c.version < before)
+    async with transaction(database) as connection:
+        rows = (await connection.execute(query)).all()
+        counts = select(_changes.c.version, _changes.c.section, func.count()).group_by(_changes.c.version, _changes.c.section)
+        changed: dict[int, dict[str, int]] = {}
+        if rows:
+            counts = counts.where(_changes.c.version.between(rows[-1].version, rows[0].version))
+            for version, section, count in await connection.execute(counts):
+                changed.setdefault(version, {})[section] = count
+    return [
+        VersionRow(
+            row.version,
+            row.at.isoformat(),
+            row.author_kind,
+            row.author_id,
+            row.author_name,
+            row.via,
+            row.restores,
+            changed.get(row.version, {}),
+        )
+        for row in rows
+    ]
+
+
+async def list_changes(connection: AsyncConnection, version: int, *, after: tuple[str, str], limit: int) -> list[EntryChange]:
+    """What a version changed, by section and name, beginning after an entry. The content of limits is without their positions."""
+    entry = (_changes.c.section, _changes.c.name)
+    query = select(_changes).where(_changes.c.version == version, func.row(*entry) > func.row(*after)).order_by(*entry).limit(limit)
+    return [
+        EntryChange(row.section, row.name, _without_position(row.section, row.before), _without_position(row.section, row.after))
+        for row in await connection.execute(query)
+    ]
+
+
+def _without_position(section: str, content: dict[str, Any] | None) -> dict[str, Any] | None:
+    return content.get("config") if section == "limits" and content is not None else content
+
+
+class EarlierEntries(Struct, frozen=True):
+    """What changed since a version, as it was then: by section and name, None for what did not exist. `positions`: of limits."""
+
+    entries: Mapping[tuple[str, str], dict[str, Any] | None]
+    positions: Mapping[str, int]
+
+
+async def read_entries_at(connection: AsyncConnection, version: int) -> EarlierEntries:
+    """Raises BadConfiguration for a version that is not known: one in the future, or from before the history was kept."""
+    first = await connection.scalar(select(func.min(_versions.c.version)))
+    current = await snapshots.read_version(connection)
+    earliest = current if first is None else first - 1
+    if not earliest <= version <= current:
+        raise BadConfiguration(
+            f"The configuration of version {version} is not known: the history has versions {earliest} to {current}."
+            " `narthex history` lists them."
+        )
+    query = select(_changes.c.section, _changes.c.name, _changes.c.before).where(_changes.c.version > version)
+    rows = await connection.execute(
+        query.distinct(_changes.c.section, _changes.c.name).order_by(_changes.c.section, _changes.c.name, _changes.c.version)
+    )
+    entries: dict[tuple[str, str], dict[str, Any] | None] = {}
+    positions: dict[str, int] = {}
+    for section, name, before in rows:
+        if section == "limits" and before is not None:
+            positions[name] = before["position"]
+        if section != "limits" or before is None or "config" in before:
+            entries[section, name] = _without_position(section, before)
+    return EarlierEntries(entries, positions)
+
+
+async def count_other_changes(connection: AsyncConnection, version: int) -> dict[str, int]:
+    """How many changes after a version a rollback leaves as they are, by kind of resource: those of keys, credentials and the like."""
+    audit = tables.audit_log
+    since = select(func.min(_versions.c.at)).where(_versions.c.version > version).scalar_subquery()
+    query = select(audit.c.resource, func.count()).where(audit.c.at >= since, audit.c.resource.not_in(list(_RESOURCES.values())))
+    return dict((await connection.execute(query.group_by(audit.c.resource).order_by(audit.c.resource))).tuples().all())
