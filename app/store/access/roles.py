@@ -1,7 +1,7 @@
 """Roles, and what each permits: for the whole company, or within one team."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -26,13 +26,8 @@ Permission = Literal[
     "audit:read",
 ]
 
-_EVERYTHING: frozenset[Permission] = frozenset(
-    (
-        *("config:read", "config:write", "credentials:write", "engines:operate", "teams:read", "teams:write", "keys:read", "keys:write"),
-        *("admin_keys:write", "records:read", "records:content", "access:read", "access:write", "owners:write", "audit:read"),
-    )
-)
-_READ: frozenset[Permission] = frozenset(("config:read", "teams:read", "keys:read", "records:read"))
+_EVERYTHING: frozenset[Permission] = frozenset(get_args(Permission))
+_READ: frozenset[Permission] = frozenset({"config:read", "teams:read", "keys:read", "records:read"})
 
 # Of a role for the whole company.
 COMPANY_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
@@ -45,7 +40,7 @@ COMPANY_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 
 # Of a role within a team: never anything about what teams share, or about the weight that the team has against others.
 _IN_TEAM: frozenset[Permission] = frozenset(
-    ("teams:read", "keys:read", "keys:write", "records:read", "records:content", "access:read", "access:write", "audit:read")
+    {"teams:read", "keys:read", "keys:write", "records:read", "records:content", "access:read", "access:write", "audit:read"}
 )
 TEAM_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     "owner": _IN_TEAM | {"owners:write"},
