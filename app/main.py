@@ -48,6 +48,7 @@ from providers.transport.write_batcher import WriteBatcher
 log = logging.getLogger(__name__)
 
 _DB_CLOSE_TIMEOUT_S = 2.0
+_ADMIN_POOL_WAIT_S = 5.0
 
 
 class GatewayServer(uvicorn.Server):
@@ -65,6 +66,8 @@ class GatewayServer(uvicorn.Server):
 def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> tuple[Litestar, Gateway]:
     """The application and its parts; the application's lifespan starts and stops them."""
     database = create_database_engine(settings.database_url, pool_size=4, max_overflow=4)
+    # A pool of its own: neither the writer nor callers wait for an admin's slow question.
+    admin_database = create_database_engine(settings.database_url, pool_size=1, max_overflow=5, pool_timeout=_ADMIN_POOL_WAIT_S)
     telemetry = Telemetry()
     transport = Transport(
         connections_per_origin=max(settings.endpoint_connections, 1),
@@ -151,11 +154,11 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: Loop
             await snapshot_cache.stop()
             with contextlib.suppress(TimeoutError):  # a dead connection never answers the goodbye
                 async with asyncio.timeout(_DB_CLOSE_TIMEOUT_S):
-                    await database.dispose()
+                    await asyncio.gather(database.dispose(), admin_database.dispose())
             spool.close()
 
     litestar = Litestar(
-        route_handlers=[*routes(gateway, database), admin_router(gateway, database)],
+        route_handlers=[*routes(gateway, database), admin_router(gateway, admin_database)],
         lifespan=[lifespan],
         exception_handlers=HANDLERS,
         openapi_config=None,

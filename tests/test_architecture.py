@@ -338,7 +338,7 @@ def test_only_the_transport_opens_upstream_connections() -> None:
 
 
 def imports_sql(path: Path) -> bool:
-    """Whether a file imports a library that runs SQL. AsyncEngine alone is a handle, which may be passed along."""
+    """Whether a file imports a library that runs SQL. AsyncEngine and AsyncConnection are handles, which may be passed along."""
     return any(
         name.partition(".")[0] in SQL_LIBRARIES
         for node in ast.walk(syntax_tree(path))
@@ -346,7 +346,7 @@ def imports_sql(path: Path) -> bool:
             [each.name for each in node.names]
             if isinstance(node, ast.Import)
             else [str(node.module)]
-            if isinstance(node, ast.ImportFrom) and {each.name for each in node.names} != {"AsyncEngine"}
+            if isinstance(node, ast.ImportFrom) and not {each.name for each in node.names} <= {"AsyncEngine", "AsyncConnection"}
             else []
         )
     )

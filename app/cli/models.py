@@ -16,7 +16,7 @@ from app.gateway.permissions import matches
 from app.store import configuration, keys, teams
 from app.store.config_file import ConfigFile, parse_config_file
 from app.store.keys import KeyRow
-from app.store.teams import TeamRow
+from app.store.teams import Team
 from app.supervisor.errors import OperatorError
 
 _MAX_CALLERS_SHOWN = 1000  # of teams, and of keys
@@ -112,7 +112,7 @@ def _drops_of_targets(name: str, model: ModelConfig, file: ConfigFile) -> Iterat
             yield _Drop("provider", provider, drop)
 
 
-def _drops_of_callers(model: str, dropping_teams: list[TeamRow], dropping_keys: list[KeyRow]) -> Iterator[_Drop]:
+def _drops_of_callers(model: str, dropping_teams: list[Team], dropping_keys: list[KeyRow]) -> Iterator[_Drop]:
     for team in dropping_teams:
         yield _Drop("team", team.name, team.drop)
     for key in dropping_keys:

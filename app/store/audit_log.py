@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
@@ -28,6 +29,17 @@ class Author(Struct, frozen=True):
     ip: str | None = None
     user_agent: str | None = None
     request_id: str | None = None
+
+
+class Change(Struct, frozen=True):
+    """A change as the audit log has it. `before` null: the resource was new; `after` null: it is gone."""
+
+    action: str
+    resource: str
+    name: str
+    team: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
 
 
 SYSTEM = Author("system", None, "narthex", "system")
@@ -75,6 +87,16 @@ async def record_all(connection: AsyncConnection, author: Author, events: Iterab
     rows = [{"id": uuid7.mint(), **by, **_event_values(event)} for event in events]
     if rows:
         await connection.execute(tables.audit_log.insert(), rows)
+
+
+async def read_changes(connection: AsyncConnection, author: Author) -> list[Change]:
+    """What the request of an author has changed so far."""
+    audit = tables.audit_log.c
+    columns = (audit.action, audit.resource, audit.name, audit.team, audit.before, audit.after)
+    rows = await connection.execute(
+        select(*columns).where(audit.request_id == author.request_id, audit.at == func.now()).order_by(audit.id)
+    )
+    return [Change(*row) for row in rows]
 
 
 def _event_values(event: AuditEvent) -> dict[str, Any]:

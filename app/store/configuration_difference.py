@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from app.domain import Snapshot
+from app.domain import Snapshot, TeamConfig
 from app.store.config_file import write_file
 from app.store.configuration_rows import State, by_name, by_price_key
 
@@ -55,7 +55,12 @@ def find_changes(old: State, new: State) -> Iterator[EntryChange]:
         for key in dict.fromkeys([*before, *after]):
             if before.get(key) != after.get(key):
                 name = entry_of_price(key) if section == "prices" else key
-                yield EntryChange(section, name, msgspec.to_builtins(before.get(key)), msgspec.to_builtins(after.get(key)))
+                yield EntryChange(section, name, to_entry(before.get(key)), to_entry(after.get(key)))
+
+
+def to_entry(config: Struct | None) -> dict[str, Any] | None:
+    """An entry as EntryChange has it. Of a team it is complete: Struct encoding omits some defaults, not those read from Postgres."""
+    return msgspec.to_builtins(msgspec.structs.asdict(config) if isinstance(config, TeamConfig) else config)
 
 
 def _entries(section: str, state: State) -> Mapping[Any, Any]:

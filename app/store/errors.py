@@ -6,7 +6,7 @@ class BadConfiguration(ValueError):
 
 
 class InvalidKeyField(ValueError):
-    """An invalid field of a key or a team; `field` names it, the message is a sentence."""
+    """An invalid field of a key, a team, or a query; `field` names it, the message is a sentence."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)

@@ -295,13 +295,14 @@ audit_log = Table(
     Column("resource", Text, nullable=False),  # key | team | provider | model | limit | price | credential | endpoint | user | ...
     Column("name", Text, nullable=False),
     Column("team", Text),  # the team that the resource belongs to; null: the whole company's
-    Column("before", JSONB),
-    Column("after", JSONB),
+    Column("before", JSONB(none_as_null=True)),
+    Column("after", JSONB(none_as_null=True)),
     Column("request_id", Text),
     Column("version", BigInteger),  # the version of the configuration that has the change; null: it changed none
     Index(None, "resource", "name", "id"),
     Index(None, "team", "id"),
     Index(None, "author_id", "id"),
+    Index(None, "at"),
 )
 
 # The versions of the configuration that changed what a file can set, and what each changed: `narthex history` and `narthex rollback`.
@@ -323,8 +324,8 @@ configuration_changes = Table(
     Column("version", BigInteger, ForeignKey("configuration_versions.version"), primary_key=True, autoincrement=False),
     Column("section", Text, primary_key=True),  # teams | providers | models | limits | prices
     Column("name", Text, primary_key=True),  # of a price: a JSON list of provider, model and since
-    Column("before", JSONB),
-    Column("after", JSONB),
+    Column("before", JSONB(none_as_null=True)),
+    Column("after", JSONB(none_as_null=True)),
     Index(None, "section", "name", "version"),
 )
 
@@ -408,7 +409,7 @@ admin_idempotency = Table(
     Column("request_hash", LargeBinary, nullable=False),
     Column("status", SmallInteger, nullable=False),
     Column("headers", JSONB, nullable=False),
-    Column("encrypted", Text),  # the body, encrypted by the vault; null: it held a secret, and there was no key to encrypt it with
+    Column("body", Text),  # encrypted by the vault if it holds a secret; null: then there was no key to encrypt it with
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Index(None, "created_at"),
 )

@@ -1,11 +1,11 @@
 """Teams: list them with their number of valid keys; set how much of their content is recorded, what may be dropped, their priority."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any, get_args
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from sqlalchemy import func, select
+from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,21 +13,23 @@ from app import uuid7
 from app.domain import ContentPolicy, DroppableFields, TeamConfig
 from app.store import tables
 from app.store.audit_log import SYSTEM, Author
-from app.store.configuration_difference import EntryChange
+from app.store.configuration_difference import EntryChange, to_entry
 from app.store.configuration_history import publish_changes
-from app.store.configuration_rows import lock_configuration
+from app.store.configuration_rows import lock_configuration, one_of
 from app.store.database import Database, transaction
 from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import InvalidKeyField
 from app.store.key_rows import lock_changes, notify_workers, valid_key_conditions
 from app.store.key_validation import check_priority, check_team
+from app.store.paging import Keyset, Page, PageQuery, SortColumn
 
 _keys, _teams = tables.keys, tables.teams
 
 
-class TeamRow(Struct, frozen=True):
-    """`keys`: how many of its keys are valid. `created_at` as ISO 8601."""
+class Team(Struct, frozen=True):
+    """A team. `id`: the `team_id` of its inferences. `keys`: how many of its keys are valid."""
 
+    id: str
     name: str
     content: ContentPolicy
     drop: DroppableFields
@@ -36,19 +38,59 @@ class TeamRow(Struct, frozen=True):
     keys: int
 
 
-async def list_teams(database: Database, *, after: str | None = None, limit: int | None = None, with_drop: bool = False) -> list[TeamRow]:
-    """Teams by name, after the team `after`. `with_drop`: only those with the option `drop`."""
-    valid_keys = select(func.count()).where(_keys.c.team_id == _teams.c.id, *valid_key_conditions()).scalar_subquery()
-    query = select(_teams, valid_keys.label("keys")).order_by(_teams.c.name).limit(limit)
-    if after is not None:
-        query = query.where(_teams.c.name > after.replace("\0", ""))
+_KEYSET = Keyset({"name": SortColumn(_teams.c.name), "created_at": SortColumn(_teams.c.created_at, datetime)}, SortColumn(_teams.c.name))
+
+
+async def list_teams(database: Database, *, limit: int | None = None, with_drop: bool = False) -> list[Team]:
+    """All teams by name. `with_drop`: only those with the option `drop`."""
+    query = _select_rows().order_by(_teams.c.name).limit(limit)
     if with_drop:
         query = query.where(_teams.c.drop.is_not(None))
     async with transaction(database) as connection:
-        return [
-            TeamRow(row.name, row.content, from_drop_column(row.drop), row.priority, row.created_at.isoformat(), row.keys)
-            for row in await connection.execute(query)
-        ]
+        return [_to_row(row) for row in await connection.execute(query)]
+
+
+async def page_teams(connection: AsyncConnection, query: PageQuery, *, only: Collection[str] | None, search: str | None) -> Page[Team]:
+    """A page of teams. `only`: of these names; None: of all. `search`: with this text in their names, in any case."""
+    selected = _select_rows()
+    if only is not None:
+        selected = selected.where(one_of(_teams.c.name, only))
+    if search is not None:
+        selected = selected.where(_teams.c.name.icontains(search, autoescape=True))
+    rows = (await connection.execute(_KEYSET.page_query(selected, query))).all()
+    return _KEYSET.page(rows, query, _to_row)
+
+
+async def find_team(connection: AsyncConnection, name: str, *, lock: bool = False) -> Team | None:
+    """`lock`: nobody else changes the team until the end of the transaction."""
+    if lock:
+        await lock_configuration(connection)
+        await lock_changes(connection)
+    row = (await connection.execute(_select_rows().where(_teams.c.name == name))).one_or_none()
+    return None if row is None else _to_row(row)
+
+
+async def delete_team(connection: AsyncConnection, name: str, *, author: Author = SYSTEM) -> bool:
+    """Delete a team that never had a key. Returns False if it had: its records and costs would belong to nobody."""
+    await lock_configuration(connection)
+    await lock_changes(connection)
+    old = await show_team(connection, name)
+    of_team = _teams.c.name == name
+    has_keys = select(_keys.c.id).join(_teams, _teams.c.id == _keys.c.team_id).where(of_team).limit(1)
+    if old is None or await connection.scalar(has_keys) is not None:
+        return False
+    await connection.execute(delete(_teams).where(of_team))
+    await publish_changes(connection, author, [EntryChange("teams", name, to_entry(old), None)])
+    return True
+
+
+def _select_rows() -> Select[Any]:
+    valid_keys = select(func.count()).where(_keys.c.team_id == _teams.c.id, *valid_key_conditions()).scalar_subquery()
+    return select(_teams, valid_keys.label("keys"))
+
+
+def _to_row(row: Row[Any]) -> Team:
+    return Team(row.id, row.name, row.content, from_drop_column(row.drop), row.priority, row.created_at.isoformat(), row.keys)
 
 
 async def set_team(
@@ -87,7 +129,7 @@ async def upsert_team(connection: AsyncConnection, author: Author, name: str, va
     assert after is not None, "it was stored in this transaction"
     if old != after:
         await notify_workers(connection)
-        await publish_changes(connection, author, [EntryChange("teams", name, msgspec.to_builtins(old), msgspec.to_builtins(after))])
+        await publish_changes(connection, author, [EntryChange("teams", name, to_entry(old), to_entry(after))])
     return after
 
 

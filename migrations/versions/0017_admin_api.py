@@ -20,7 +20,8 @@ _REFUSE_CHANGES = """
 def upgrade() -> None:
     for table in ("providers", "models", "limits", "prices"):
         op.add_column(table, _time("created_at"))
-        op.execute(f"UPDATE {table} SET created_at = updated_at")
+        rows = sa.table(table, sa.column("created_at"), sa.column("updated_at"))
+        op.execute(rows.update().values(created_at=rows.c.updated_at))
     op.create_table(
         "audit_log",
         _id(),
@@ -43,6 +44,7 @@ def upgrade() -> None:
     op.create_index("audit_log_resource_name_id_idx", "audit_log", ["resource", "name", "id"])
     op.create_index("audit_log_team_id_idx", "audit_log", ["team", "id"])
     op.create_index("audit_log_author_id_id_idx", "audit_log", ["author_id", "id"])
+    op.create_index("audit_log_at_idx", "audit_log", ["at"])
     op.execute(_REFUSE_CHANGES)
     op.execute(
         "CREATE TRIGGER audit_log_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log"
@@ -128,7 +130,7 @@ def upgrade() -> None:
         sa.Column("request_hash", sa.LargeBinary, nullable=False),
         sa.Column("status", sa.SmallInteger, nullable=False),
         sa.Column("headers", JSONB, nullable=False),
-        _text("encrypted", nullable=True),
+        _text("body", nullable=True),
         _time("created_at"),
     )
     op.create_index("admin_idempotency_created_at_idx", "admin_idempotency", ["created_at"])

@@ -11,9 +11,11 @@ NarthexError                          500
 │   ├── UnknownRecord                 404 no such inference or episode is recorded
 │   ├── MethodNotAllowed              405
 │   ├── Conflict                      409 the same request is in progress
+│   ├── PreconditionFailed            412 If-Match names another state of the resource than the current one
 │   ├── BodyTooLarge                  413
 │   ├── Unsupported                   422 a field that no target of the model can honour
 │   ├── IdempotencyKeyReused          422 the Idempotency-Key belongs to another request
+│   ├── PreconditionRequired          428 a change of an existing resource without If-Match
 │   ├── LimitExceeded                 429 a limit has no room for the request now
 │   │   └── LimitUnsatisfiable        400 a limit never has room for it
 │   ├── BodyMemoryExceeded            429 the requests in progress of the key or team hold as many bytes as they may
@@ -146,6 +148,16 @@ class MethodNotAllowed(RequestError):
 class Conflict(RequestError):
     status = 409
     kind = "conflict"
+
+
+class PreconditionFailed(RequestError):
+    status = 412
+    kind = "precondition_failed"
+
+
+class PreconditionRequired(RequestError):
+    status = 428
+    kind = "precondition_required"
 
 
 class BodyTooLarge(RequestError):

@@ -219,12 +219,11 @@ async def test_invalid_key_creation_is_refused(admin: httpx.AsyncClient, body: b
 async def test_teams_are_listed_and_changed_by_admins_only(service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient):
     assert (await client.get("/admin/v1/teams")).status_code == (await client.post("/admin/v1/keys", json={})).status_code == 403
     changed = await admin.put("/admin/v1/teams/a%2Fb", json={"content": "none"})
-    assert changed.json() == {"name": "a/b", "content": "none", "drop": [], "priority": 0}
+    assert (changed.status_code, changed.json()["name"], changed.json()["content"]) == (201, "a/b", "none")
     await keys.create_key(database_url(service), "a/b")
     revoked = await keys.create_key(database_url(service), "a/b")
     await keys.revoke_key(database_url(service), revoked)
-    (row,) = (await admin.get("/admin/v1/teams", params={"after": "a/a", "limit": 1})).json()["data"]
-    assert row["name"] == "a/b"
+    (row,) = (await admin.get("/admin/v1/teams", params={"search": "a/b"})).json()["data"]
     assert (row["content"], row["keys"]) == ("none", 1)
     assert (await admin.put("/admin/v1/teams/a%2Fb", json={"content": "some"})).status_code == 400
 

@@ -131,7 +131,7 @@ def test_priorities_are_shown_and_changed(service: Service):
 async def test_priorities_over_http(service: Service):
     async with service.admin_client() as admin:
         team = await admin.put("/admin/v1/teams/web", json={"priority": 10})
-        assert team.status_code == 200 and team.json()["priority"] == 10
+        assert team.status_code == 201 and team.json()["priority"] == 10
         created = await admin.post("/admin/v1/keys", json={"team": "web", "priority": -5})
         assert created.status_code == 201 and created.json()["priority"] == -5
         changed = await admin.patch(f"/admin/v1/keys/{created.json()['prefix']}", json={"priority": None})

@@ -7,7 +7,7 @@ from litestar import Request, Response, Router, delete, get, put
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
+from app.api.rest.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.store import credentials
 from app.store.credentials import CredentialRow
 from app.store.vault import NoEncryptionKey, Vault

@@ -8,7 +8,7 @@ from litestar import Request, Router, get
 from litestar.params import Parameter
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.request_parsing import reject_unknown_parameters
+from app.api.rest.request_parsing import reject_unknown_parameters
 from app.store import drop_summary
 from app.store.inference_queries import timed_connection
 from app.store.key_validation import parse_prefix

@@ -13,10 +13,10 @@ import httpx
 import msgspec
 from litestar import HttpMethod, Request, Response, Router, get, route
 
-from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.api.authentication import authenticate_scope
 from app.api.path_segments import decode_slashes
 from app.api.response_headers import new_request_headers
+from app.api.rest.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.domain import Snapshot
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.fleet.endpoint import Endpoint

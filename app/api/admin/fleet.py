@@ -9,7 +9,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.admin.engines import describe_endpoints
-from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
+from app.api.rest.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.gateway.serve import Gateway
 from app.store import nodes
 from providers.canonical.errors import UnknownRecord

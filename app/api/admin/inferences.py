@@ -8,7 +8,7 @@ from litestar.params import Parameter
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
-from app.api.admin.request_parsing import reject_unknown_parameters
+from app.api.rest.request_parsing import reject_unknown_parameters
 from app.domain import Outcome
 from app.store import inference_queries
 from providers.canonical.errors import InvalidRequest, UnknownRecord

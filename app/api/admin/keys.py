@@ -10,7 +10,7 @@ from litestar.params import Parameter
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
+from app.api.rest.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.domain import ContentPolicy, DroppableFields
 from app.store import keys
 from app.store.errors import InvalidKeyField

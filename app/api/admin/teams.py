@@ -1,54 +1,215 @@
-"""Teams over HTTP, for admin keys: GET /admin/v1/teams and PUT /admin/v1/teams/{name}."""
+"""Teams: /admin/v1/teams and /admin/v1/teams/{name}."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import msgspec
-from litestar import Request, Router, get, put
-from litestar.params import Parameter
-from msgspec import UNSET, Struct, UnsetType
-from sqlalchemy.ext.asyncio import AsyncEngine
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
-from app.api.path_segments import decode_slashes
+from app.api.path_segments import encode_segment
+from app.api.rest.etags import etag_of
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import ContentPolicy, DroppableFields
 from app.store import teams
-from app.store.errors import InvalidKeyField
-from providers.canonical.errors import InvalidRequest
+from app.store.key_validation import MAX_NAME_CHARACTERS, MAX_PRIORITY
+from app.store.paging import After, Limit, Page
+from app.store.teams import Team
+from providers.canonical.errors import Conflict, UnknownRecord
+
+TeamName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="Where requests wait, the highest go first.")]
+Content = Annotated[
+    ContentPolicy,
+    Meta(description="What is recorded of requests and responses: everything, what does not look private, or only the numbers."),
+]
 
 
-class TeamBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of PUT: how much of the team's requests and responses is recorded, which fields may be dropped, its priority.
+class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set of a team; what is left out gets its default."""
 
-    UNSET: unchanged.
-    """
+    content: Content = "full"
+    drop: DroppableFields = ()
+    priority: Priority = 0
 
-    content: ContentPolicy | UnsetType = UNSET
+
+class NewTeam(TeamSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A team to create."""
+
+    name: TeamName
+
+
+class TeamChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """A merge patch: what is left out stays, null is the default."""
+
+    content: Content | UnsetType | None = UNSET
     drop: DroppableFields | UnsetType | None = UNSET
-    priority: int | UnsetType = UNSET
+    priority: Priority | UnsetType | None = UNSET
 
 
-def routes(database: AsyncEngine) -> Router:
-    @get("/teams")
-    async def list_teams(
-        request: Request[Any, Any, Any],
-        limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
-        after: str | None = None,
-    ) -> dict[str, Any]:
-        reject_unknown_parameters(request, ("limit", "after"))
-        rows = await teams.list_teams(database, after=after, limit=limit)
-        return {"data": [msgspec.structs.asdict(row) for row in rows], "next": rows[-1].name if len(rows) == limit else None}
+class TeamQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 100
+    after: After | None = None
+    sort: Literal["name", "-name", "created_at", "-created_at"] = "name"
+    search: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description="Text in the name, in any case.")] | None = None
 
-    @put("/teams/{name:path}")
-    async def set_team(request: Request[Any, Any, Any], name: str) -> dict[str, Any]:
-        """Create or change a team. Its name may contain slashes."""
-        team = decode_slashes(name.removeprefix("/"))
-        body = parse_admin_body(await request.body(), TeamBody)
-        if body.content is UNSET and body.drop is UNSET and body.priority is UNSET:
-            raise InvalidRequest("Nothing to set: the body has none of `content`, `drop` and `priority`.")
-        try:
-            config = await teams.set_team(database, team, body.content, () if body.drop is None else body.drop, body.priority)
-        except InvalidKeyField as fault:
-            raise InvalidRequest(str(fault), param=fault.field) from None
-        return {"name": team, "content": config.content, "drop": config.drop, "priority": config.priority}
 
-    return Router("/", route_handlers=[list_teams, set_team])
+class Deleted(Struct, frozen=True):
+    """What was deleted."""
+
+    name: str
+    deleted: Literal[True] = True
+
+
+async def _list(call: Call[TeamQuery, NoBody]) -> Answer:
+    return Answer(await teams.page_teams(call.connection, call.query, only=call.visible_teams(), search=call.query.search))
+
+
+async def _show(call: Call[NoQuery, NoBody]) -> Answer:
+    return _answer(await _find(call))
+
+
+async def _create(call: Call[NoQuery, NewTeam]) -> Answer:
+    body = call.body
+    if await teams.find_team(call.connection, body.name, lock=True) is not None:
+        raise Conflict(f"There is a team {body.name!r} already. PATCH /admin/v1/teams/{encode_segment(body.name)} changes it.")
+    await teams.set_team(call.connection, body.name, body.content, body.drop, body.priority, author=call.author)
+    return _answer(await _reload(call, body.name), status=201)
+
+
+async def _put(call: Call[NoQuery, TeamSettings]) -> Answer:
+    name, body = call.path["name"], call.body
+    before = await teams.find_team(call.connection, name, lock=True)
+    call.check_match(before and _etag(before))
+    await teams.set_team(call.connection, name, body.content, body.drop, body.priority, author=call.author)
+    return _answer(await _reload(call, name), status=201 if before is None else 200)
+
+
+async def _patch(call: Call[NoQuery, TeamChanges]) -> Answer:
+    before = await _find(call, lock=True)
+    call.check_match(_etag(before))
+    defaults = TeamSettings()
+    values = {
+        field: getattr(defaults, field) if value is None else value
+        for field in ("content", "drop", "priority")
+        if (value := getattr(call.body, field)) is not UNSET
+    }
+    await teams.set_team(call.connection, before.name, **values, author=call.author)
+    return _answer(await _reload(call, before.name))
+
+
+async def _delete(call: Call[NoQuery, NoBody]) -> Answer:
+    before = await _find(call, lock=True)
+    call.check_match(_etag(before))
+    if not await teams.delete_team(call.connection, before.name, author=call.author):
+        raise Conflict("The team has or had keys, to which records and costs belong, so it stays. Revoke its keys instead.")
+    return Answer(Deleted(before.name))
+
+
+async def _find(call: Call[Any, Any], *, lock: bool = False) -> Team:
+    """A team that the caller cannot see does not exist for them."""
+    name = call.path["name"]
+    row = await teams.find_team(call.connection, name, lock=lock)
+    if row is None or not call.is_visible(row.name):
+        raise UnknownRecord(f"There is no team {name!r:.200}. GET /admin/v1/teams lists them.")
+    return row
+
+
+async def _reload(call: Call[Any, Any], name: str) -> Team:
+    row = await teams.find_team(call.connection, name)
+    assert row is not None, "it was stored in this transaction"
+    return row
+
+
+def _answer(row: Team, status: int = 200) -> Answer:
+    return Answer(row, etag=_etag(row), status=status)
+
+
+def _etag(row: Team) -> str:
+    return etag_of([row.content, row.drop, row.priority])
+
+
+def operations() -> list[Operation[Any, Any]]:
+    tag = "Teams"
+    name_missing = {404: "There is no such team, or it is not one of yours."}
+    return [
+        Operation(
+            method="GET",
+            path="/teams",
+            id="list_teams",
+            tag=tag,
+            summary="List teams",
+            permission="teams:read",
+            scope="team",
+            query=TeamQuery,
+            response=Page[Team],
+            handler=_list,
+        ),
+        Operation(
+            method="POST",
+            path="/teams",
+            id="create_team",
+            tag=tag,
+            summary="Create a team",
+            permission="teams:write",
+            access="write",
+            body=NewTeam,
+            response=Team,
+            status=201,
+            errors={409: "There is a team of that name already."},
+            example={"name": "search", "content": "redacted"},
+            handler=_create,
+        ),
+        Operation(
+            method="GET",
+            path="/teams/{name}",
+            id="get_team",
+            tag=tag,
+            summary="Show a team",
+            permission="teams:read",
+            scope="team",
+            response=Team,
+            errors=name_missing,
+            handler=_show,
+        ),
+        Operation(
+            method="PUT",
+            path="/teams/{name}",
+            id="put_team",
+            tag=tag,
+            summary="Create a team, or replace all of its settings",
+            permission="teams:write",
+            access="write",
+            body=TeamSettings,
+            response=Team,
+            conditional=True,
+            errors={201: "The team was created."},
+            example={"content": "none", "priority": -50},
+            handler=_put,
+        ),
+        Operation(
+            method="PATCH",
+            path="/teams/{name}",
+            id="patch_team",
+            tag=tag,
+            summary="Change settings of a team",
+            permission="teams:write",
+            access="write",
+            body=TeamChanges,
+            response=Team,
+            conditional=True,
+            errors=name_missing,
+            example={"priority": 10},
+            handler=_patch,
+        ),
+        Operation(
+            method="DELETE",
+            path="/teams/{name}",
+            id="delete_team",
+            tag=tag,
+            summary="Delete a team that never had a key",
+            permission="teams:write",
+            access="write",
+            response=Deleted,
+            conditional=True,
+            errors={**name_missing, 409: "The team has or had keys."},
+            handler=_delete,
+        ),
+    ]

@@ -26,25 +26,33 @@ Permission = Literal[
     "audit:read",
 ]
 
-_EVERYTHING: frozenset[Permission] = frozenset(get_args(Permission))
-_READ: frozenset[Permission] = frozenset({"config:read", "teams:read", "keys:read", "records:read"})
+
+def _permissions(*names: Permission) -> frozenset[Permission]:
+    return frozenset(names)
+
+
+_EVERYTHING = _permissions(*get_args(Permission))
+_READ = _permissions("config:read", "teams:read", "keys:read", "records:read")
 
 # Of a role for the whole company.
 COMPANY_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
     "owner": _EVERYTHING,
-    "admin": _EVERYTHING - {"admin_keys:write", "owners:write"},
-    "editor": _READ | {"config:write", "teams:write", "keys:write", "records:content"},
+    "admin": _EVERYTHING - _permissions("admin_keys:write", "owners:write"),
+    "editor": _READ | _permissions("config:write", "teams:write", "keys:write", "records:content"),
     "viewer": _READ,
-    "auditor": _READ | {"records:content", "access:read", "audit:read"},
+    "auditor": _READ | _permissions("records:content", "access:read", "audit:read"),
 }
 
 # Of a role within a team: never anything about what teams share, or about the weight that the team has against others.
-_IN_TEAM: frozenset[Permission] = frozenset(
-    {"teams:read", "keys:read", "keys:write", "records:read", "records:content", "access:read", "access:write", "audit:read"}
+_IN_TEAM = _permissions(
+    *("teams:read", "keys:read", "keys:write", "records:read", "records:content", "access:read", "access:write", "audit:read")
 )
 TEAM_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
-    "owner": _IN_TEAM | {"owners:write"},
-    **{role: COMPANY_PERMISSIONS[role] & _IN_TEAM for role in ("admin", "editor", "viewer", "auditor")},
+    "owner": _IN_TEAM | _permissions("owners:write"),
+    "admin": COMPANY_PERMISSIONS["admin"] & _IN_TEAM,
+    "editor": COMPANY_PERMISSIONS["editor"] & _IN_TEAM,
+    "viewer": COMPANY_PERMISSIONS["viewer"] & _IN_TEAM,
+    "auditor": COMPANY_PERMISSIONS["auditor"] & _IN_TEAM,
 }
 
 

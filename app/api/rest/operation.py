@@ -1,0 +1,129 @@
+"""Operations of the admin API, as declared: the routes and the OpenAPI document are both made from these declarations."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.api.rest.etags import check_match
+from app.store.access.roles import Permission, Principal
+from app.store.audit_log import Author
+from providers.canonical.errors import NotAllowed
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+# memory: the operation needs no Postgres, unless it opens a connection itself. read: a read-only transaction. write: one transaction with
+# the change, its audit events and the response to repeat for an Idempotency-Key; it takes `dry_run`.
+Access = Literal["memory", "read", "write"]
+# company: the permission must be for the whole company. team: the handler checks the teams by Call.require() or Call.visible_teams().
+Scope = Literal["company", "team"]
+
+MAX_BODY_BYTES = 1024 * 1024
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """No query parameters."""
+
+
+class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """No request body."""
+
+
+class Answer(Struct, frozen=True):
+    """What a handler returns. `etag`: of the resource, as etag_of() makes it. `status` None: the operation's own.
+
+    `warnings`: about probable mistakes, which a dry run reports.
+    """
+
+    body: Any
+    etag: str | None = None
+    status: int | None = None
+    headers: Mapping[str, str] = {}
+    warnings: Sequence[str] = ()
+
+
+class NotConsulted(AssertionError):
+    """A handler of a team's resources that did not check whose they are: a bug, found before it answers."""
+
+
+@dataclass(slots=True)
+class Call(Generic[Q, B]):
+    """One request of an operation, checked and decoded. `path`: the segments in braces, decoded."""
+
+    principal: Principal
+    author: Author
+    permission: Permission
+    path: Mapping[str, str]
+    query: Q
+    body: B
+    if_match: str | None
+    raw_connection: AsyncConnection | None
+    teams_checked: bool = field(default=False)
+
+    @property
+    def connection(self) -> AsyncConnection:
+        """The connection of the operation's transaction."""
+        assert self.raw_connection is not None, "an operation on memory has no transaction"
+        return self.raw_connection
+
+    def visible_teams(self, permission: Permission | None = None) -> frozenset[str] | None:
+        """The teams whose resources the principal may see or change; None: all, and what belongs to no team."""
+        self.teams_checked = True
+        return self.principal.teams_with(permission or self.permission)
+
+    def is_visible(self, team: str | None, permission: Permission | None = None) -> bool:
+        teams = self.visible_teams(permission)
+        return teams is None or team in teams
+
+    def require(self, permission: Permission, team: str | None = None) -> None:
+        """Raises NotAllowed without the permission for the company or, with `team`, at least for that team."""
+        self.teams_checked = True
+        if not self.principal.may(permission, team):
+            of_team = "" if team is None else f" in team {team!r:.100}"
+            raise NotAllowed(f"Your role does not include {permission!r}{of_team}. GET /admin/v1/session shows your roles.")
+
+    def check_match(self, current_etag: str | None) -> None:
+        """Compare If-Match with the state in force, which must be locked. `current_etag` None: the resource does not exist.
+
+        Raises PreconditionRequired without the header, PreconditionFailed if it names another state.
+        """
+        check_match(self.if_match, current_etag)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[Q, B]):
+    """A method of a path below /admin/v1.
+
+    `id`: the OpenAPI operationId, in snake_case, from which generated clients name their functions. `query`, `body`: Structs that are
+    decoded from the request; a `body` of bytes is passed as it came, in `body_media_type`. `response`: what the handler's Answer has.
+    `conditional`: it calls check_match(), so it takes If-Match. `secret_response`: the response shows a secret once. `errors`: statuses
+    beyond the usual ones, with what they mean. `example`: a body. `timeout_s`: of its statements.
+    """
+
+    method: Method
+    path: str
+    id: str
+    tag: str
+    summary: str
+    permission: Permission
+    handler: Callable[[Call[Q, B]], Awaitable[Answer]]
+    description: str = ""
+    scope: Scope = "company"
+    access: Access = "read"
+    query: type[Q] = NoQuery  # pyright: ignore[reportAssignmentType]
+    body: type[B] = NoBody  # pyright: ignore[reportAssignmentType]
+    body_is_optional: bool = False
+    body_media_type: str = "application/json"
+    max_body_bytes: int = MAX_BODY_BYTES
+    response: Any = None
+    response_media_type: str = "application/json"
+    status: int = 200
+    conditional: bool = False
+    secret_response: bool = False
+    errors: Mapping[int, str] = field(default_factory=dict[int, str])
+    example: Mapping[str, Any] | None = None
+    timeout_s: float = 10.0

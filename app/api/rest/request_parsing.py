@@ -1,0 +1,120 @@
+"""Bodies and query parameters of admin routes; an unknown name is an error that names it."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar, cast
+from urllib.parse import parse_qsl
+
+import msgspec
+from litestar import Request
+from msgspec import Meta, inspect
+
+from app.api.rest.enum_choices import choices_at
+from providers.canonical.errors import InvalidRequest
+
+T = TypeVar("T")
+
+# A time in a query: parse_time() reads it.
+TimeText = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601; without a zone it is UTC.")]
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+_PLAIN_TYPES = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+    "datetime": "a time in ISO 8601, such as 2026-11-27T09:30:00Z",
+}
+_TYPE_LIST = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
+
+
+def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
+    """Decode a JSON body. Raises InvalidRequest, which names the field at fault."""
+    try:
+        body = msgspec.json.decode(raw, type=body_type)
+        if b"\\u0000" in raw and _has_nul(msgspec.json.decode(raw)):
+            raise InvalidRequest("The body holds a NUL character (\\u0000), which cannot be stored.")
+    except msgspec.ValidationError as fault:
+        raise _invalid(fault, body_type) from None
+    except msgspec.DecodeError as fault:
+        raise InvalidRequest(f"The body is not JSON: {fault}.") from None
+    except RecursionError:
+        raise InvalidRequest("The body is nested too deeply: no field of this route needs more than a few levels.") from None
+    return body
+
+
+def parse_query(raw: bytes, query_type: type[T]) -> T:
+    """Decode a query string into a Struct, whose fields are the parameters.
+
+    Raises InvalidRequest for unknown, empty, repeated or invalid ones: a filter with a mistyped name must not show everything.
+    """
+    info = inspect.type_info(query_type)
+    known = [field.encode_name for field in info.fields] if isinstance(info, inspect.StructType) else []
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="strict"):
+        check_parameter(name, value, known)
+        if name in values:
+            raise InvalidRequest(f"`{name}` appears several times; give it once.", param=name)
+        values[name] = value
+    try:
+        return msgspec.convert(values, query_type, strict=False)
+    except msgspec.ValidationError as fault:
+        raise _invalid(fault, query_type) from None
+
+
+def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...]) -> None:
+    if name not in known:
+        names = f"The parameters are: {', '.join(known)}." if known else "There are no parameters here."
+        raise InvalidRequest(f"Unknown parameter {name!r:.60}. {names}", param=name[:60])
+    if not value:
+        raise InvalidRequest(f"`{name}` is empty: give it a value, or leave it out.", param=name)
+    if "\0" in value:
+        raise InvalidRequest(f"`{name}` must not contain a NUL character.", param=name)
+
+
+def reject_unknown_parameters(request: Request[Any, Any, Any], known: tuple[str, ...]) -> None:
+    """As parse_query() does, for routes whose parameters Litestar reads."""
+    for name, value in request.query_params.items():
+        check_parameter(name, value, known)
+
+
+def parse_time(text: str, name: str) -> datetime:
+    """A time of a query or body, with its zone; without one it is UTC. Raises InvalidRequest."""
+    try:
+        moment = datetime.fromisoformat(text.replace(" ", "+"))  # a plus that was not percent-encoded
+    except ValueError:
+        raise InvalidRequest(f"`{name}` must be a time in ISO 8601, such as 2026-11-27T09:30:00Z.", param=name) from None
+    if not _FIRST_YEAR < moment.year < _LAST_YEAR:  # beyond, zones and periods would leave the calendar
+        raise InvalidRequest(f"`{name}` must be after {_FIRST_YEAR} and before {_LAST_YEAR}.", param=name)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _invalid(fault: msgspec.ValidationError, body_type: type[Any]) -> InvalidRequest:
+    problem, _, path = str(fault).partition(" - at `$")
+    field_path = path.rstrip("`").removeprefix(".")
+    choices = choices_at(body_type, f"${path.rstrip('`')}") if problem.startswith("Invalid enum value") else ()
+    if choices:
+        return InvalidRequest(f"`{field_path}` may be {', '.join(choices)}.", param=field_path)
+    words = _TYPE_LIST.sub(_in_plain_words, problem)
+    return InvalidRequest(f"{words} at `{field_path}`." if field_path else f"{words}.", param=field_path or None)
+
+
+def _in_plain_words(match: re.Match[str]) -> str:
+    """Types as JSON's users call them; a name of a field stays as it is."""
+    names = match[1].split(" | ")
+    return " or ".join(_PLAIN_TYPES[name] for name in names) if all(name in _PLAIN_TYPES for name in names) else match[0]
+
+
+def _has_nul(value: Any) -> bool:
+    match value:
+        case str():
+            return "\0" in value
+        case dict():
+            return any(_has_nul(each) for pair in cast("dict[str, Any]", value).items() for each in pair)
+        case list():
+            return any(_has_nul(each) for each in cast("list[Any]", value))
+        case _:
+            return False
