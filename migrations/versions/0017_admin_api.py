@@ -1,5 +1,7 @@
 """The admin API: an audit log, the history of the configuration, users and service accounts with roles, their tokens and sign-ins."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
@@ -144,5 +146,5 @@ def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
     return sa.Column(name, sa.Text, nullable=nullable)
 
 
-def _time(name: str) -> sa.Column[sa.DateTime]:
+def _time(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now())
