@@ -13,7 +13,8 @@ from app.gateway.serve import Gateway
 from app.store.access.roles import Grant, Principal
 
 
-def operations() -> list[Operation[Any, Any]]:
+def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    """Every declared operation, in the order in which the documentation shows them."""
     return [*teams.operations()]
 
 
@@ -39,7 +40,7 @@ def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:
     return Router(
         "/admin/v1",
         route_handlers=[
-            *(dispatcher.route(operation) for operation in operations()),
+            *(dispatcher.route(operation) for operation in operations(gateway)),
             Router("/", route_handlers=handlers, before_request=admins_only),
         ],
     )
