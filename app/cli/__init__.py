@@ -18,6 +18,7 @@ _SECTIONS = {
     "Access": {"keys": "keys", "teams": "teams"},
     "Usage and diagnostics": {
         "chat": "chat",
+        "audit": "audit",
         "dropped": "dropped",
         "engines": "engines",
         "status": "diagnostics",

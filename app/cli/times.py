@@ -39,6 +39,15 @@ def parse_moment(text: str, now: datetime) -> datetime:
     return moment
 
 
+def parse_past_moment(text: str, now: datetime) -> datetime:
+    """A duration ago (7d), the beginning of a day in UTC (2026-11-01), or a time; without a zone it is UTC. Raises ValueError."""
+    stripped = text.strip()
+    if _DURATION.match(stripped.lower()):
+        return now - timedelta(seconds=parse_duration_s(stripped))
+    moment = _parse_iso_moment(stripped)
+    return moment - timedelta(days=1) if len(stripped) == len("2026-12-31") else moment
+
+
 def _parse_iso_moment(text: str) -> datetime:
     try:
         if len(text) == len("2026-12-31"):
@@ -82,5 +91,17 @@ class MomentParam(click.ParamType[datetime]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         try:
             return value if isinstance(value, datetime) else parse_moment(str(value), datetime.now(UTC))
+        except ValueError as fault:
+            self.fail(str(fault), param, ctx)
+
+
+class PastMomentParam(click.ParamType[datetime]):
+    """A time in the past; the command gets a datetime with a zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return value if isinstance(value, datetime) else parse_past_moment(str(value), datetime.now(UTC))
         except ValueError as fault:
             self.fail(str(fault), param, ctx)

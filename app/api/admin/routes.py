@@ -6,7 +6,7 @@ from litestar import Request, Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import authentication
-from app.api.admin import credentials, dropped, engines, fleet, inferences, keys, teams
+from app.api.admin import audit, credentials, dropped, engines, fleet, inferences, keys, teams
 from app.api.rest.dispatch import Dispatcher
 from app.api.rest.operation import Operation
 from app.gateway.serve import Gateway
@@ -15,7 +15,7 @@ from app.store.access.roles import Grant, Principal
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     """Every declared operation, in the order in which the documentation shows them."""
-    return [*teams.operations()]
+    return [*teams.operations(), *audit.operations()]
 
 
 def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:

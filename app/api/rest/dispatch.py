@@ -1,12 +1,14 @@
 """Serves declared operations: authentication, roles, decoding, one transaction for each change, If-Match, dry runs, repetitions."""
 
+import functools
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, cast
 
 import msgspec
 from litestar import HttpMethod, Request, Response
 from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -68,6 +70,7 @@ class Dispatcher:
             body[1],
             request.headers.get("if-match"),
             None,
+            functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=True),
         )
         try:
             if operation.access == "memory":
@@ -84,8 +87,13 @@ class Dispatcher:
         if isinstance(answer, StoredAnswer):
             return _respond(answer.status, answer.body, answer.headers, id)
         headers = {**answer.headers, **({} if answer.etag is None else {"etag": answer.etag})}
+        media_type, status = answer.media_type or operation.response_media_type, answer.status or operation.status
+        body: object = answer.body
+        if isinstance(body, AsyncGenerator):
+            pages = cast("AsyncGenerator[bytes]", body)
+            return Stream(pages, status_code=status, media_type=media_type, headers=_headers(headers, id))
         content = answer.body if isinstance(answer.body, bytes) else msgspec.json.encode(answer.body)
-        return _respond(answer.status or operation.status, content, headers, id, operation.response_media_type)
+        return _respond(status, content, headers, id, media_type)
 
     async def _run(self, operation: Operation[Any, Any], call: Call[Any, Any]) -> Answer:
         answer = await operation.handler(call)
@@ -180,5 +188,8 @@ def _not_allowed(operation: Operation[Any, Any]) -> NotAllowed:
 
 
 def _respond(status: int, content: bytes, headers: Mapping[str, str], id: str, media_type: str = "application/json") -> Response[bytes]:
-    all_headers = {**to_litestar_headers(request_headers(id)), "cache-control": "no-store", **headers}
-    return Response(content, status_code=status, media_type=media_type, headers=all_headers)
+    return Response(content, status_code=status, media_type=media_type, headers=_headers(headers, id))
+
+
+def _headers(headers: Mapping[str, str], id: str) -> dict[str, str]:
+    return {**to_litestar_headers(request_headers(id)), "cache-control": "no-store", **headers}

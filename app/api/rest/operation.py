@@ -1,6 +1,7 @@
 """Operations of the admin API, as declared: the routes and the OpenAPI document are both made from these declarations."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -34,9 +35,10 @@ class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a handler returns. `etag`: of the resource, as etag_of() makes it. `status` None: the operation's own.
+    """What a handler returns. `etag`: of the resource, as etag_of() makes it. `status`, `media_type` None: the operation's own.
 
-    `warnings`: about probable mistakes, which a dry run reports.
+    `body`: what msgspec encodes, bytes as they are, or an async generator of bytes, which is streamed; if it raises, the connection is
+    closed, so that nobody takes the part for the whole. `warnings`: about probable mistakes, which a dry run reports.
     """
 
     body: Any
@@ -44,6 +46,7 @@ class Answer(Struct, frozen=True):
     status: int | None = None
     headers: Mapping[str, str] = {}
     warnings: Sequence[str] = ()
+    media_type: str | None = None
 
 
 class NotConsulted(AssertionError):
@@ -52,7 +55,10 @@ class NotConsulted(AssertionError):
 
 @dataclass(slots=True)
 class Call(Generic[Q, B]):
-    """One request of an operation, checked and decoded. `path`: the segments in braces, decoded."""
+    """One request of an operation, checked and decoded. `path`: the segments in braces, decoded.
+
+    `read_transaction`: opens a read-only transaction, for an operation on memory.
+    """
 
     principal: Principal
     author: Author
@@ -62,6 +68,7 @@ class Call(Generic[Q, B]):
     body: B
     if_match: str | None
     raw_connection: AsyncConnection | None
+    read_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
     teams_checked: bool = field(default=False)
 
     @property
@@ -101,7 +108,8 @@ class Operation(Generic[Q, B]):
     `id`: the OpenAPI operationId, in snake_case, from which generated clients name their functions. `query`, `body`: Structs that are
     decoded from the request; a `body` of bytes is passed as it came, in `body_media_type`. `response`: what the handler's Answer has.
     `conditional`: it calls check_match(), so it takes If-Match. `secret_response`: the response shows a secret once. `errors`: statuses
-    beyond the usual ones, with what they mean. `example`: a body. `timeout_s`: of its statements.
+    beyond the usual ones, with what they mean. `other_media_types`: of responses, by the query. `example`: a body. `timeout_s`: of its
+    statements.
     """
 
     method: Method
@@ -121,6 +129,7 @@ class Operation(Generic[Q, B]):
     max_body_bytes: int = MAX_BODY_BYTES
     response: Any = None
     response_media_type: str = "application/json"
+    other_media_types: Sequence[str] = ()
     status: int = 200
     conditional: bool = False
     secret_response: bool = False
