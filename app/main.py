@@ -6,20 +6,26 @@ import gc
 import logging
 import resource
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import uvicorn
 import uvloop
 from litestar import Litestar
+from litestar.types import ASGIApp, ControllerRouterHandler
 
 from app import logs
 from app.api.admin.routes import admin_router
+from app.api.cors import Cors, CorsApp
 from app.api.exception_handlers import HANDLERS
+from app.api.http_call import CallHandler
 from app.api.http_protocol import http_protocol_class
 from app.api.metrics import keep_metrics_current
 from app.api.path_segments import SegmentedPaths
-from app.api.routes import inference_routes, routes
+from app.api.routes import INFERENCE_PATHS, admin_pages, caller_routes, inference_routes, shared_routes
+from app.api.security_headers import SecurityHeaders
 from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
@@ -52,19 +58,49 @@ _ADMIN_POOL_WAIT_S = 5.0
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn's server, which marks the gateway as draining first: new requests get 503 until the socket is closed."""
+    """uvicorn's server, which marks the gateway as draining first: new requests get 503 until the socket is closed.
 
-    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+    With `admin_config`, the second socket has an application and a protocol of its own: which one a connection came to decides what
+    there is, and neither its address nor a header can be mistaken for the other.
+    """
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway, admin_config: uvicorn.Config | None) -> None:
         super().__init__(config)
         self._gateway = gateway
+        self._admin_config = admin_config
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets is not None
+        await super().startup(sockets[:1])
+        config = self._admin_config
+        if config is None:
+            return
+        config.load()
+
+        def create_protocol() -> asyncio.Protocol:
+            protocol_class = cast(Any, config).http_protocol_class
+            return protocol_class(config=config, server_state=self.server_state, app_state=self.lifespan.state)
+
+        loop = asyncio.get_running_loop()
+        self.servers += [await loop.create_server(create_protocol, sock=each, backlog=config.backlog) for each in sockets[1:]]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._gateway.draining = self._gateway.idempotency.draining = True
         await super().shutdown(sockets)
 
 
-def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> tuple[Litestar, Gateway]:
-    """The application and its parts; the application's lifespan starts and stops them."""
+@dataclass(frozen=True, slots=True)
+class Applications:
+    """`callers`: the application on the callers' address, whose lifespan starts and stops the gateway. `admin`: on that of the admin API;
+    None: it has none of its own, and `callers` has its routes, too.
+    """
+
+    callers: Litestar
+    admin: Litestar | None
+    gateway: Gateway
+
+
+def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> Applications:
     database = create_database_engine(settings.database_url, pool_size=4, max_overflow=4)
     # A pool of its own: neither the writer nor callers wait for an admin's slow question.
     admin_database = create_database_engine(settings.database_url, pool_size=1, max_overflow=5, pool_timeout=_ADMIN_POOL_WAIT_S)
@@ -157,19 +193,35 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: Loop
                     await asyncio.gather(database.dispose(), admin_database.dispose())
             spool.close()
 
-    litestar = Litestar(
-        route_handlers=[*routes(gateway, database), admin_router(gateway, admin_database)],
-        lifespan=[lifespan],
+    shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
+    for_admins = [admin_router(gateway, admin_database), *admin_pages(gateway)]
+    if not settings.admin_port:
+        return Applications(_application(settings, [*shared, *for_callers, *for_admins], INFERENCE_PATHS, lifespan), None, gateway)
+    callers = _application(settings, [*shared, *for_callers], INFERENCE_PATHS, lifespan)
+    return Applications(callers, _application(settings, [*shared_routes(gateway), *for_admins], ()), gateway)
+
+
+def _application(
+    settings: Settings,
+    handlers: list[ControllerRouterHandler],
+    other_paths: Iterable[str],
+    *lifespans: Callable[[Litestar], AbstractAsyncContextManager[None]],
+) -> Litestar:
+    """`other_paths`: what is served on the same address without going through Litestar."""
+    application = Litestar(
+        route_handlers=handlers,
+        lifespan=lifespans,
         exception_handlers=HANDLERS,
         openapi_config=None,
         logging_config=None,
         request_max_body_size=settings.max_body_bytes,
     )
-    return litestar, gateway
+    application.state["paths"] = frozenset((*other_paths, *(route.path for route in application.routes)))
+    return application
 
 
 def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -> None:
-    """Run one gateway process on sockets that listen already, until SIGTERM; then it drains."""
+    """Run one gateway process on sockets that listen already, until SIGTERM; then it drains. A second one is the admin API's own."""
     logs.configure(settings.log_level)
     raise_open_file_limit()
     map_large_blocks()
@@ -184,26 +236,38 @@ def raise_open_file_limit() -> None:
 
 async def _serve(settings: Settings, sockets: list[socket.socket], name: str) -> None:
     write_batcher, loop_turns = WriteBatcher(), LoopTurns()
-    app, gateway = create_app(settings, write_batcher, loop_turns, name=name)
-    config = uvicorn.Config(
-        cast(Any, SegmentedPaths(app)),
-        http=http_protocol_class(
-            write_batcher, loop_turns, settings.silence_timeout_s, inference_routes(gateway), head_timeout_s=settings.head_timeout_s
-        ),
-        ws="none",
-        loop="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=int(settings.keep_alive_s),
-        timeout_graceful_shutdown=int(settings.drain_timeout_s),
-    )
+    applications = create_applications(settings, write_batcher, loop_turns, name=name)
+    gateway = applications.gateway
+
+    def config(application: Litestar, handlers: Mapping[str, CallHandler]) -> uvicorn.Config:
+        protocol_class = http_protocol_class(
+            write_batcher, loop_turns, settings.silence_timeout_s, handlers, head_timeout_s=settings.head_timeout_s
+        )
+        return uvicorn.Config(
+            cast(Any, _with_layers(application, settings)),
+            http=protocol_class,
+            ws="none",
+            loop="none",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=int(settings.keep_alive_s),
+            timeout_graceful_shutdown=int(settings.drain_timeout_s),
+        )
+
+    callers_config = config(applications.callers, inference_routes(gateway))
+    admin_config = None if applications.admin is None else config(applications.admin, {})
     # Objects made at the start live for ever: the collector skips them from now on, and does not run after every 700 new ones.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     log.info("gateway process starts", extra={"worker": name})
-    await GatewayServer(config, gateway).serve(sockets)
+    await GatewayServer(callers_config, gateway, admin_config).serve(sockets)
+
+
+def _with_layers(application: Litestar, settings: Settings) -> ASGIApp:
+    secured = SecurityHeaders(cast(ASGIApp, application))
+    return SegmentedPaths(CorsApp(secured, Cors(settings.cors_origins)) if settings.cors_origins else secured)

@@ -1,6 +1,7 @@
 """Every setting: its environment variable, default and meaning. Read once at the start, then passed down."""
 
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -47,6 +48,28 @@ class Folders(str):
         return folders
 
 
+# As browsers write it: in lower case, and without a port that is the scheme's own (RFC 6454, section 6).
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?P<port>:[1-9][0-9]{0,4})?")
+
+
+class Origins(str):
+    """Origins of web pages (https://app.example.com), separated by commas, or * for any. Raises ValueError for one that is invalid."""
+
+    parsed: frozenset[str]
+
+    def __new__(cls, text: str = "") -> "Origins":
+        origins = super().__new__(cls, text)
+        origins.parsed = frozenset(each.strip() for each in text.split(",") if each.strip())
+        if "*" in origins.parsed and len(origins.parsed) > 1:
+            raise ValueError("* stands for any origin, so it stands alone")
+        for each in origins.parsed - {"*"}:
+            if not (match := _ORIGIN.fullmatch(each)):
+                raise ValueError(f"{each!r:.200} is not an origin: scheme, host and port only, in lower case, without a slash at the end")
+            if each.partition(":")[0] + (match["port"] or "") in ("http:80", "https:443"):
+                raise ValueError(f"browsers write {each!r} without the port")
+        return origins
+
+
 class Secrets:
     """Secrets, separated by commas or lines; never shown."""
 
@@ -88,6 +111,12 @@ class Settings:
     home: Path = setting(Path(".narthex"), "Folder for data, keys and the pid files of this machine's processes.")
     host: str = setting("127.0.0.1", "Address on which the gateway listens.")
     port: int = setting(8787, "Port on which the gateway listens.")
+    admin_port: int = setting(
+        0,
+        "Port on which the admin API, its documentation and /health are served, and only there; /metrics, too. 0: on the port above, with"
+        " everything else.",
+    )
+    admin_host: str = setting("", "Address on which that port listens. Empty: that of NARTHEX_HOST.")
     workers: int = setting(1, "Gateway processes on this machine; more than one for each core does not help.")
     database_url: str = setting(
         "", "PostgreSQL server (postgresql://...). Empty: `narthex up` starts its own.", "DATABASE_URL", shown=False
@@ -246,9 +275,15 @@ class Settings:
     trusted_proxies: Networks = setting(
         Networks(), "Networks of the proxies in front of the gateway (10.0.0.0/8, ...), whose X-Forwarded-For is trusted."
     )
-    metrics: Literal["open", "key", "off"] = setting(
+    cors_origins: Origins = setting(
+        Origins(),
+        "Origins of web pages (https://app.example.com, ...), separated by commas, whose scripts may use this gateway from a browser; * for"
+        " all. Empty: none.",
+    )
+    metrics: Literal["open", "key", "admin", "off"] = setting(
         "open",
-        "Who may read /metrics: everybody; keys (admin keys, and keys whose routes name /metrics); or nobody, and there is no such route.",
+        "Who may read /metrics: everybody; keys (admin keys, and keys whose routes name /metrics); everybody, but only on"
+        " NARTHEX_ADMIN_PORT (admin); or nobody, and there is no such route (off).",
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe level that is logged.")
 
@@ -294,6 +329,13 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             return Folders(text)
         except ValueError as fault:
             raise BadSetting(f"{name}={text!r}: it must be absolute paths, separated by commas ({fault}).") from None
+    if kind is Origins:
+        try:
+            return Origins(text)
+        except ValueError as fault:
+            raise BadSetting(
+                f"{name}={text!r:.500}: it must be origins such as https://app.example.com, separated by commas, or * ({fault})."
+            ) from None
     if kind is ProxyUrl or kind is CaBundle:
         try:
             return kind(text)

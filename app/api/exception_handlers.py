@@ -37,9 +37,10 @@ def _handle_narthex_error(request: Request[Any, Any, Any], error: NarthexError) 
 
 def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException) -> Response[bytes]:
     raw_path: bytes = request.scope["raw_path"]  # Litestar has taken a slash at the end off the other one
-    meant = meant_path(raw_path.decode("latin-1"))
-    advice = f"The path is {meant}." if meant else "/docs lists the routes."
-    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}. {advice}"))
+    served: frozenset[str] = request.app.state.get("paths", frozenset())
+    meant = meant_path(raw_path.decode("latin-1"), served)
+    advice = f" The path is {meant}." if meant else " /docs lists the routes." if "/docs" in served else ""
+    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}.{advice}"))
 
 
 def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:

@@ -57,6 +57,7 @@ class HttpCall:
 
     `headers`: names in lower case, in the order sent. `peer`: the caller's address, None on a Unix socket. `disconnected`: the caller
     closed the connection before the response ended. `is_chunked_stream`: its response has begun, in chunks of its own lengths.
+    `added_fields`: header lines of its response, whatever that is.
     """
 
     __slots__ = (
@@ -70,6 +71,7 @@ class HttpCall:
         "_queued",
         "_task",
         "_waiter",
+        "added_fields",
         "disconnected",
         "headers",
         "is_chunked_stream",
@@ -99,6 +101,7 @@ class HttpCall:
         self.path = path
         self.headers = headers
         self.peer = peer
+        self.added_fields = b""
         self._connection = connection
         self._handler = handler
         self._task: asyncio.Task[None] | None = None
@@ -158,7 +161,7 @@ class HttpCall:
         self.response_started = True
         if self._expects_100 and self.more_body:
             self.keep_alive = False  # a client that never got the 100 may send another request in place of the body
-        head = b"%b%bcontent-length: %d\r\n%b\r\n" % (STATUS_LINE[status], fields, len(body), self._connection_header())
+        head = b"%b%bcontent-length: %d\r\n%b\r\n" % (STATUS_LINE[status], fields, len(body), self._last_fields())
         if self.method == "HEAD":
             body = b""
         if len(body) > _MAX_WRITE_BYTES:
@@ -181,7 +184,7 @@ class HttpCall:
         if not self._chunked:
             self.keep_alive = False
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
-        head = b"%b%b%b%b\r\n" % (STATUS_LINE[status], fields, framing, self._connection_header())
+        head = b"%b%b%b%b\r\n" % (STATUS_LINE[status], fields, framing, self._last_fields())
         if len(first) > _MAX_WRITE_BYTES:
             self._connection.transport.write(head)
             await self._write_in_turns(first, self._chunk)
@@ -228,8 +231,8 @@ class HttpCall:
     def _chunk(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if data and self._chunked else data
 
-    def _connection_header(self) -> bytes:
-        return b"" if self.keep_alive else b"connection: close\r\n"
+    def _last_fields(self) -> bytes:
+        return self.added_fields if self.keep_alive else self.added_fields + b"connection: close\r\n"
 
     def _finish(self) -> None:
         self.response_complete = True

@@ -1,4 +1,4 @@
-"""Every route but those of admins, which are in app/api/admin/routes.py."""
+"""Every route, and on which of the addresses it is: the callers', the admin API's (app/api/admin/routes.py has that API), or both."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,8 @@ from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import health, limits, metrics, models, nodes, reference, responses, usage
+from app.api.cors import Cors, CorsRoute
+from app.api.http_call import CallHandler
 from app.api.inference_route import InferenceRoute
 from app.gateway.serve import Gateway
 from providers.catalogue import DIALECTS
@@ -23,19 +25,31 @@ INFERENCE_PATHS = {
 }
 
 
-def inference_routes(gateway: Gateway) -> Mapping[str, InferenceRoute]:
+def inference_routes(gateway: Gateway) -> Mapping[str, CallHandler]:
     """The inference routes, which bypass Litestar: its layers would cost each inference a tenth of its processor time for nothing."""
-    return {path: InferenceRoute(gateway, DIALECTS[dialect]) for path, dialect in INFERENCE_PATHS.items()}
+    found = {path: InferenceRoute(gateway, DIALECTS[dialect]) for path, dialect in INFERENCE_PATHS.items()}
+    if not gateway.settings.cors_origins:
+        return found
+    cors = Cors(gateway.settings.cors_origins)
+    return {path: CorsRoute(route, cors) for path, route in found.items()}
 
 
-def routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
+def shared_routes(gateway: Gateway) -> list[ControllerRouterHandler]:
+    """On both addresses: health, and the metrics unless these are for the admin API's only."""
+    return [health.routes(gateway), *([] if gateway.settings.metrics == "admin" else [metrics.routes(gateway)])]
+
+
+def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
+    """On the callers' address."""
     return [
         models.routes(gateway.snapshot_cache),
         responses.routes(gateway.snapshot_cache, gateway.conversations),
         limits.routes(gateway),
         usage.routes(gateway.snapshot_cache, database),
-        health.routes(gateway),
-        metrics.routes(gateway),
         nodes.routes(gateway, database),
-        reference.routes(),
     ]
+
+
+def admin_pages(gateway: Gateway) -> list[ControllerRouterHandler]:
+    """Beside the admin API, on its address: the callers', unless the setting `admin_port` gives it one of its own."""
+    return [reference.routes(), *([metrics.routes(gateway)] if gateway.settings.metrics == "admin" else [])]

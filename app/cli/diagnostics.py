@@ -30,12 +30,12 @@ def status(as_json: bool) -> None:
       narthex status
       narthex status --json | jq .spool.oldest_s
 
-    With --json: {"ready", "healthy", "version", "home", "address", "processes": [{"name", "pid", "running", "uptime_s"}], "gateway":
-    {"url", "state", "configuration", "postgres", "records_lost", "failing_tasks", "tasks_failing", "revocation_lag_s",
-    "limits_refusing": {"rules", "since", "until", "waiting_for"} or null}, "configuration": {"version", "hash", "providers", "models",
-    "limits"} or null, "workers": [{"id", "version", "last_seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable",
-    "version", "error"}, "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected", "rows", "last_error"} or
-    null}.
+    With --json: {"ready", "healthy", "version", "home", "address", "admin_address", "processes": [{"name", "pid", "running",
+    "uptime_s"}], "gateway": {"url", "state", "configuration", "postgres", "records_lost", "failing_tasks", "tasks_failing",
+    "revocation_lag_s", "limits_refusing": {"rules", "since", "until", "waiting_for"} or null}, "configuration": {"version", "hash",
+    "providers", "models", "limits"} or null, "workers": [{"id", "version", "last_seen_s"}] or null, "postgres" and "redis": {"name",
+    "address", "reachable", "version", "error"}, "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected",
+    "rows", "last_error"} or null}.
     """
     settings = Settings.read()
     with progress("Collecting"):
@@ -100,7 +100,8 @@ def _print_status(machine_status: Status) -> None:
         "other home": f"The gateway of another home answers on {machine_status.gateway.url}: set NARTHEX_PORT or NARTHEX_HOME.",
         "unknown": f"What answers on {machine_status.gateway.url} is not Narthex.",
     }.get(machine_status.gateway.state, f"The gateway on {machine_status.gateway.url} is {machine_status.gateway.state}.")
-    click.echo(f"{gateway} Narthex {machine_status.version}, home {machine_status.home}.\n")
+    admin = "" if machine_status.admin_address == machine_status.address else f" The admin API is on {machine_status.admin_address}."
+    click.echo(f"{gateway}{admin} Narthex {machine_status.version}, home {machine_status.home}.\n")
     if machine_status.processes:
         rows = [(each.name, str(each.pid or ""), _process_state(each)) for each in machine_status.processes]
         print_table(("PROCESS", "PID", "STATE"), rows)

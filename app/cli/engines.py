@@ -13,7 +13,7 @@ from app.cli.output import json_option, print_json, print_table, printable, prog
 from app.cli.times import format_duration
 from app.settings import Settings
 from app.supervisor.errors import OperatorError
-from app.supervisor.gateway_url import reachable_url
+from app.supervisor.gateway_url import reachable_admin_url
 from providers.canonical.raw_json import DECODE_ERRORS
 
 _CONNECT_S = 5.0
@@ -114,7 +114,7 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
 def _request(method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
     """The gateway's response, results of failed endpoints included. Raises CommandError if the gateway refuses the request."""
     settings = Settings.read()
-    url = reachable_url(settings)
+    url = reachable_admin_url(settings)
     timeout = httpx.Timeout(settings.total_timeout_s + 30, connect=_CONNECT_S)
     try:
         with httpx.Client(headers={"authorization": f"Bearer {_read_admin_key(settings)}"}, timeout=timeout, trust_env=False) as client:

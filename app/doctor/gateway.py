@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.doctor.findings import Finding, Findings
 from app.home_id import identify_home
 from app.settings import Settings
-from app.supervisor.gateway_url import reachable_url
+from app.supervisor.gateway_url import reachable_admin_url, reachable_url
 
 _TIMEOUT_S = 3.0
 _MAX_RESPONSE_S = 0.5
@@ -48,7 +48,8 @@ class GatewayFacts(Struct, frozen=True):
     """`health` None: what answers is not Narthex; `is_own` False: it is the gateway of another home.
 
     `fault`: why there was no response; `hangs`: it accepts connections nevertheless. Losses are those of all
-    processes since their start; `tasks_failing` and the lag (the longest) are of all processes, too.
+    processes since their start; `tasks_failing` and the lag (the longest) are of all processes, too. `admin_fault`: why the admin API's
+    own address did not answer; None: it did, or there is none.
     """
 
     url: str
@@ -62,20 +63,23 @@ class GatewayFacts(Struct, frozen=True):
     is_own: bool = True
     tasks_failing: int = 0
     revocation_lag_s: float = 0.0
+    admin_url: str = ""
+    admin_fault: str | None = None
 
 
 async def collect_facts(settings: Settings) -> GatewayFacts:
-    url = reachable_url(settings)
-    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
+    url, admin_url = reachable_url(settings), reachable_admin_url(settings)
+    async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False) as client:
         started_at = time.monotonic()
         try:
-            response = await client.get("/health/ready")
+            response = await client.get(f"{url}/health/ready")
             answered_s = time.monotonic() - started_at
         except (httpx.ReadTimeout, httpx.WriteTimeout):
             return GatewayFacts(url, fault=f"no response within {_TIMEOUT_S:.0f} s", hangs=True)
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             return GatewayFacts(url, fault=str(fault) or type(fault).__name__)
-        metrics = await _scrape(client, settings)
+        admin_fault = await _find_fault(client, admin_url) if settings.admin_port else None
+        metrics = await _scrape(client, admin_url, settings)
     try:
         health = msgspec.json.decode(response.content, type=Health)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -92,6 +96,8 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         is_own=health is None or health.home is None or health.home == identify_home(settings.home),
         tasks_failing=max(int(metrics.get("narthex_background_tasks_failing", 0)), len(health.failing_tasks) if health else 0),
         revocation_lag_s=max(metrics.get("narthex_revocation_lag_seconds", 0.0), health.revocation_lag_s if health else 0.0),
+        admin_url=admin_url,
+        admin_fault=admin_fault,
     )
 
 
@@ -148,6 +154,11 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
             findings.add_warning(
                 f"The gateway took {facts.answered_s:.1f} s to report its health.", "Check whether the machine has too much to do."
             )
+    if facts.admin_fault is not None:
+        findings.add_error(
+            f"The admin API does not answer on {facts.admin_url} ({facts.admin_fault}).",
+            "Check NARTHEX_ADMIN_HOST and NARTHEX_ADMIN_PORT: the gateway must have been started with the same.",
+        )
     if facts.records_lost:
         findings.add_error(
             f"{facts.records_lost} records were lost since the start: the spool could not be written.",
@@ -178,10 +189,19 @@ def _admin_header(settings: Settings) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-async def _scrape(client: httpx.AsyncClient, settings: Settings) -> dict[str, float]:
+async def _find_fault(client: httpx.AsyncClient, url: str) -> str | None:
+    """Why there is no response from there; None: there is one."""
+    try:
+        status = (await client.get(f"{url}/health/live")).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as fault:
+        return str(fault) or type(fault).__name__
+    return None if status == 200 else f"status {status}"
+
+
+async def _scrape(client: httpx.AsyncClient, url: str, settings: Settings) -> dict[str, float]:
     """The sum of each metric's samples; empty where there is no such page."""
     try:
-        page = await client.get("/metrics", headers=_admin_header(settings))
+        page = await client.get(f"{url}/metrics", headers=_admin_header(settings))
     except httpx.HTTPError:
         return {}
     return _read_metrics(page.text) if page.status_code == 200 else {}

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
 from app.settings import BadSetting, Settings, environment_name
+from app.supervisor.ports import listener_settings, settings_problem
 
 _MIN_PYTHON_VERSION = (3, 11)
 _MIN_FREE_BYTES = 1_000_000_000
@@ -144,8 +145,11 @@ def read_settings(environ: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
         similar = difflib.get_close_matches(name, names, 1, 0.85) if name.startswith("NARTHEX_") else []
         if similar:
             findings.add_warning(f"{name} is set, but there is no such setting.", f"Did you mean {similar[0]}?")
-    if settings.port > 65535:
-        findings.add_error(f"NARTHEX_PORT={settings.port}: there is no such port.", "Ports go up to 65535.")
+    for address in listener_settings(settings):
+        if address.port > 65535:
+            findings.add_error(f"{address.port_name}={address.port}: there is no such port.", "Ports go up to 65535.")
+    if (problem := settings_problem(settings)) is not None:
+        findings.add_error(*problem)
     if settings.spool_max_bytes < settings.spool_reserve_bytes:
         findings.add_warning("NARTHEX_SPOOL_MAX_BYTES is less than NARTHEX_SPOOL_RESERVE_BYTES.", "Make it many times the reserve.")
     if 0 < settings.keep_inferences_days < settings.keep_content_days:

@@ -12,7 +12,7 @@ from app.doctor.gateway import RefusingLimits
 from app.doctor.processes import ProcessStatus
 from app.settings import Settings
 from app.store.postgres_status import WorkerRow
-from app.supervisor.gateway_url import reachable_url
+from app.supervisor.gateway_url import reachable_admin_url, reachable_url
 
 
 class GatewayStatus(Struct, frozen=True):
@@ -75,13 +75,16 @@ class Status(Struct, frozen=True):
     """`ready`: the gateway takes requests. `healthy`: so it does, PostgreSQL, Redis and the writer work, and no limit refuses as Redis
     lost its memory.
 
-    `configuration`, `workers` None: Postgres is not reachable. `writer` None: it never ran here."""
+    `configuration`, `workers` None: Postgres is not reachable. `writer` None: it never ran here. `admin_address` is `address`, unless the
+    admin API has one of its own.
+    """
 
     ready: bool
     healthy: bool
     version: str
     home: str
     address: str
+    admin_address: str
     processes: tuple[ProcessStatus, ...]
     gateway: GatewayStatus
     configuration: ConfigurationStatus | None
@@ -112,6 +115,7 @@ async def collect_status(settings: Settings) -> Status:
         version=version("narthex"),
         home=str(settings.home.absolute()),
         address=reachable_url(settings),
+        admin_address=reachable_admin_url(settings),
         processes=processes.collect_facts(settings.home),
         gateway=GatewayStatus(
             gateway_facts.url,

@@ -4,7 +4,7 @@ import shlex
 import sys
 
 from app.settings import Settings
-from app.supervisor.gateway_url import reachable_url
+from app.supervisor.gateway_url import reachable_admin_url, reachable_url
 
 _TEXT = """\
 
@@ -12,7 +12,8 @@ Narthex is up.
 
   Base URL    {url}/v1
   API key     {key}
-  Reference   {url}/docs
+  Reference   {admin_url}/docs
+  Admin API   {admin_url}/admin/v1
   Admin key   in {home}/admin-key
   Logs        in {home}/logs
 
@@ -39,4 +40,5 @@ Ctrl-C stops everything; the data stays in {home}.
 
 def banner_text(settings: Settings, key: str) -> str:
     """The text for this gateway, with `key` as the caller's key."""
-    return _TEXT.format(url=reachable_url(settings), key=key, home=settings.home, python=shlex.quote(sys.executable))
+    url, admin_url = reachable_url(settings), reachable_admin_url(settings)
+    return _TEXT.format(url=url, admin_url=admin_url, key=key, home=settings.home, python=shlex.quote(sys.executable))

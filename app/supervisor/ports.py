@@ -1,11 +1,12 @@
-"""Ports: the listening socket that all gateway processes share, and the search for a free port.
+"""Ports: the listening sockets that all gateway processes share, and the search for a free port.
 
-The supervisor binds the socket once, so the port accepts connections even while a gateway process restarts.
+The supervisor binds each socket once, so the port accepts connections even while a gateway process restarts.
 """
 
 import errno
 import os
 import socket
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -15,20 +16,68 @@ from app.supervisor.errors import OperatorError
 _BACKLOG = 2048
 
 
-def open_listener(host: str, port: int) -> socket.socket:
-    """A bound, listening, non-blocking socket. Raises OperatorError if the address is not free, with its holder where that is visible."""
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    """An address to listen on, and the environment variables that set it, for messages."""
+
+    host: str
+    port: int
+    host_name: str = "NARTHEX_HOST"
+    port_name: str = "NARTHEX_PORT"
+
+
+def listener_settings(settings: Settings) -> list[ListenerSettings]:
+    """The callers' address, then that of the admin API if it has one of its own."""
+    callers = ListenerSettings(settings.host, settings.port)
+    if not settings.admin_port:
+        return [callers]
+    admin_host = settings.admin_host or settings.host
+    return [callers, ListenerSettings(admin_host, settings.admin_port, "NARTHEX_ADMIN_HOST", "NARTHEX_ADMIN_PORT")]
+
+
+def settings_problem(settings: Settings) -> tuple[str, str] | None:
+    """What contradicts itself about where the gateway listens, and what to do; None: nothing."""
+    if settings.metrics == "admin" and not settings.admin_port:
+        return "NARTHEX_METRICS=admin, but the admin API has no port of its own.", "Set NARTHEX_ADMIN_PORT, or NARTHEX_METRICS=key."
+    if settings.admin_host and not settings.admin_port:
+        return f"NARTHEX_ADMIN_HOST={settings.admin_host!r} is set without NARTHEX_ADMIN_PORT.", "Set both, or neither."
+    if settings.admin_port == settings.port and settings.admin_host in ("", settings.host):
+        return (
+            f"NARTHEX_ADMIN_PORT={settings.admin_port} is NARTHEX_PORT as well.",
+            "Choose another port for the admin API, or leave it unset.",
+        )
+    return None
+
+
+def open_listeners(settings: Settings) -> list[socket.socket]:
+    """A socket for each of listener_settings(). Raises OperatorError."""
+    if (problem := settings_problem(settings)) is not None:
+        raise OperatorError(" ".join(problem))
+    listeners: list[socket.socket] = []
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listeners += (open_listener(each) for each in listener_settings(settings))
+    except OperatorError:
+        for each in listeners:
+            each.close()
+        raise
+    return listeners
+
+
+def open_listener(address: ListenerSettings) -> socket.socket:
+    """A bound, listening, non-blocking socket. Raises OperatorError if the address is not free, with its holder where that is visible."""
+    host, port = address.host, address.port
+    try:
+        family, kind, protocol, _, socket_address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise OperatorError(f"NARTHEX_HOST={host!r} is not an address to listen on: {error.strerror}.") from None
+        raise OperatorError(f"{address.host_name}={host!r} is not an address to listen on: {error.strerror}.") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        listener.bind(socket_address)
         listener.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise OperatorError(_listen_error(host, port, error)) from None
+        raise OperatorError(_listen_error(address, error)) from None
     listener.setblocking(False)
     return listener
 
@@ -46,28 +95,29 @@ def find_free_port(preferred: int) -> int:
     raise OperatorError("This machine has no free port left.")
 
 
-def exposure_warning(listener: socket.socket, settings: Settings) -> str | None:
+def exposure_warning(listener: socket.socket, address: ListenerSettings, settings: Settings) -> str | None:
     """A line for an operator whose callers reach the gateway over a network, without a TLS proxy that is known. None: there is no need."""
     host = str(listener.getsockname()[0]).partition("%")[0]
     if settings.trusted_proxies or ip_address(host).is_loopback:
         return None
     return (
-        f"Warning: Narthex listens on {settings.host}:{settings.port} without TLS, so keys and prompts can be read on the network."
-        " Put a TLS proxy in front and name it in NARTHEX_TRUSTED_PROXIES, or listen on 127.0.0.1 only (NARTHEX_HOST)."
+        f"Warning: Narthex listens on {address.host}:{address.port} without TLS, so keys and prompts can be read on the network."
+        f" Put a TLS proxy in front and name it in NARTHEX_TRUSTED_PROXIES, or listen on 127.0.0.1 only ({address.host_name})."
     )
 
 
-def _listen_error(host: str, port: int, error: OSError | OverflowError) -> str:
+def _listen_error(address: ListenerSettings, error: OSError | OverflowError) -> str:
+    host, port = address.host, address.port
     error_number = error.errno if isinstance(error, OSError) else None
     if error_number == errno.EADDRINUSE:
         holder = _port_holder(port)
         holder_text = f" by {holder}" if holder else " by a process that this user cannot see"
-        return f"Port {port} of {host} is taken{holder_text}. End it, or choose another port: NARTHEX_PORT={find_free_port(8787)}"
+        return f"Port {port} of {host} is taken{holder_text}. End it, or choose another port: {address.port_name}={find_free_port(8787)}"
     if error_number == errno.EACCES:
-        return f"Port {port} may not be opened by this user. Choose one above 1023: NARTHEX_PORT=8787"
+        return f"Port {port} may not be opened by this user. Choose one above 1023: {address.port_name}=8787"
     if error_number == errno.EADDRNOTAVAIL:
-        return f"{host} is not an address of this machine. Set NARTHEX_HOST to one that is; 127.0.0.1 always is."
-    return f"Cannot listen on {host}, port {port}: {error}. NARTHEX_HOST and NARTHEX_PORT choose another address."
+        return f"{host} is not an address of this machine. Set {address.host_name} to one that is; 127.0.0.1 always is."
+    return f"Cannot listen on {host}, port {port}: {error}. {address.host_name} and {address.port_name} choose another address."
 
 
 def _port_holder(port: int) -> str:

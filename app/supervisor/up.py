@@ -17,7 +17,7 @@ from app.supervisor import banner, bootstrap, local_engines, orphans, ports, sec
 from app.supervisor.child_process import ChildProcess
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
-from app.supervisor.gateway_url import reachable_url
+from app.supervisor.gateway_url import reachable_admin_url, reachable_url
 from app.supervisor.home import make_home
 from app.supervisor.http_processes import GatewayProcess, SandboxProcess
 from app.supervisor.paths import remove_socket_folder
@@ -36,7 +36,7 @@ def up(settings: Settings, report: Callable[[str], None]) -> None:
 
     Raises OperatorError if something is in the way; nothing runs then.
     """
-    with _supervised(settings, report) as (settings, supervisor, listener):
+    with _supervised(settings, report) as (settings, supervisor, listeners):
         secret_key.create_if_missing(settings)
         settings = _start_servers(settings, supervisor)
         query_database(settings.database_url, migrate)
@@ -45,40 +45,45 @@ def up(settings: Settings, report: Callable[[str], None]) -> None:
         supervisor.start(
             [SupervisedProcess(_module_process(settings, "writer", "app.supervisor.run_writer"))], stop_timeout_s=_WRITER_STOP_TIMEOUT_S
         )
-        _start_gateways(settings, supervisor, listener)
+        _start_gateways(settings, supervisor, listeners)
         supervisor.wait_until_ready()
         report(banner.banner_text(settings, key))
         configured = query_database(settings.database_url, bootstrap.provider_addresses)
-        for suggestion in local_engines.find_engines(local_engines.USUAL_PORTS, own_ports={settings.port}, configured=configured):
+        own_ports = {each.port for each in ports.listener_settings(settings)}
+        for suggestion in local_engines.find_engines(local_engines.USUAL_PORTS, own_ports=own_ports, configured=configured):
             report(suggestion)
         supervisor.run()
 
 
 def serve(settings: Settings, report: Callable[[str], None]) -> None:
     """Runs the gateway alone, on servers that run elsewhere. Returns and raises as up() does."""
-    with _supervised(settings, report) as (settings, supervisor, listener):
+    with _supervised(settings, report) as (settings, supervisor, listeners):
         secret_key.open_vault(secret_key.resolve(settings))
-        _start_gateways(settings, supervisor, listener)
+        _start_gateways(settings, supervisor, listeners)
         supervisor.wait_until_ready()
         report(f"Narthex listens on {reachable_url(settings)}")
+        if settings.admin_port:
+            report(f"The admin API is on {reachable_admin_url(settings)}")
         supervisor.run()
 
 
 @contextlib.contextmanager
-def _supervised(settings: Settings, report: Callable[[str], None]) -> Generator[tuple[Settings, Supervisor, socket.socket]]:
+def _supervised(settings: Settings, report: Callable[[str], None]) -> Generator[tuple[Settings, Supervisor, list[socket.socket]]]:
     home = make_home(settings.home)
     with _lock_home(home):
         _end_orphans(home)
-        listener = ports.open_listener(settings.host, settings.port)
+        listeners = ports.open_listeners(settings)
         supervisor = Supervisor(report)
-        if (warning := ports.exposure_warning(listener, settings)) is not None:
-            report(warning)
+        for listener, address in zip(listeners, ports.listener_settings(settings), strict=True):
+            if (warning := ports.exposure_warning(listener, address, settings)) is not None:
+                report(warning)
         try:
             with contextlib.suppress(KeyboardInterrupt):  # a signal before everything had started
-                yield replace(settings, home=home), supervisor, listener
+                yield replace(settings, home=home), supervisor, listeners
             report(f"Stopping: requests in progress have {settings.drain_timeout_s:g} s to finish. Ctrl-C once more to stop at once.")
         finally:
-            listener.close()
+            for listener in listeners:
+                listener.close()
             supervisor.stop()
             server_addresses.withdraw(home)
             remove_socket_folder(home)
@@ -140,7 +145,8 @@ def _start_sandbox(settings: Settings, supervisor: Supervisor) -> None:
     query_database(settings.database_url, lambda url: bootstrap.configure_sandbox(url, sandbox_port))
 
 
-def _start_gateways(settings: Settings, supervisor: Supervisor, listener: socket.socket) -> None:
+def _start_gateways(settings: Settings, supervisor: Supervisor, listeners: Sequence[socket.socket]) -> None:
+    descriptors = [listener.fileno() for listener in listeners]
     metrics_folder = settings.home / "run" / "metrics"  # shared by the processes, so that a scrape of any one reports all
     shutil.rmtree(metrics_folder, ignore_errors=True)  # counts of earlier processes
     metrics_folder.mkdir(mode=0o700, parents=True)
@@ -152,8 +158,8 @@ def _start_gateways(settings: Settings, supervisor: Supervisor, listener: socket
                     name,
                     "app.supervisor.run_gateway",
                     name,
-                    str(listener.fileno()),
-                    files=[listener.fileno()],
+                    *map(str, descriptors),
+                    files=descriptors,
                     PROMETHEUS_MULTIPROC_DIR=str(metrics_folder),
                 ),
                 settings,

@@ -14,7 +14,7 @@ import pytest
 from app.domain import Limit
 from app.gateway.limits.rules import RuleTable
 from app.gateway.serve import Gateway
-from app.main import create_app
+from app.main import create_applications
 from app.settings import Settings
 from app.store import snapshots
 from app.store.database import connect
@@ -51,8 +51,9 @@ async def watched_worker(database: str, home: Path) -> AsyncGenerator[tuple[Gate
     """A worker with a configuration and without callers; without Redis, too, which it does not need until one comes."""
     (home / "spool").mkdir(parents=True)
     settings = Settings(home=home, database_url=database, redis_url="redis://127.0.0.1:1")
-    application, gateway = create_app(settings, WriteBatcher(), LoopTurns(), name="gateway-0")
-    async with application.lifespan():
+    applications = create_applications(settings, WriteBatcher(), LoopTurns(), name="gateway-0")
+    gateway = applications.gateway
+    async with applications.callers.lifespan():
         watch = LoopWatch(gateway)
         watching = asyncio.create_task(watch.run())
         try:

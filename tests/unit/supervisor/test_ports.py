@@ -3,7 +3,7 @@
 import pytest
 
 from app.settings import Networks, Settings
-from app.supervisor.ports import exposure_warning, open_listener
+from app.supervisor.ports import exposure_warning, listener_settings, open_listener
 
 
 @pytest.mark.parametrize(
@@ -12,8 +12,9 @@ from app.supervisor.ports import exposure_warning, open_listener
 )
 def test_listening_beyond_loopback_without_tls_is_warned_of_in_one_line(host: str, proxies: str, warns: bool):
     settings = Settings(host=host, port=0, trusted_proxies=Networks(proxies))
-    with open_listener(host, 0) as listener:
-        warning = exposure_warning(listener, settings)
+    [address] = listener_settings(settings)
+    with open_listener(address) as listener:
+        warning = exposure_warning(listener, address, settings)
     assert (warning is not None) == warns
     if warning is not None:
         assert "\n" not in warning and "without TLS" in warning and "NARTHEX_TRUSTED_PROXIES" in warning
