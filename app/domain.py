@@ -128,13 +128,20 @@ class HedgeConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     budget: float = 0.05
 
 
+# What callers may choose a model by. The gateway does not know it of the models of others, so operators say it.
+Capability = Literal[
+    "chat", "tools", "vision", "audio_input", "audio_output", "reasoning", "structured_output", "embeddings", "reranking", "classification"
+]
+
+
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
     `output_tokens`: what limits reserve for a response whose length the caller does not bound; None: the setting for all models.
     `drop`: what may be left out of a request for it, also at the targets of its fallbacks. `fallback_on`: why a fallback is used;
     without an entry for USUAL_REASONS. `retries`: how often a target whose endpoints have all failed is tried again; None: the setting.
-    `hedge`: None: no request has two attempts at once.
+    `hedge`: None: no request has two attempts at once. `context_length` (prompt and response, in tokens) and `capabilities`: shown to
+    callers who list models; without them what probing has found.
     """
 
     targets: tuple[Target, ...]
@@ -145,6 +152,8 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     hedge: HedgeConfig | None = None
     output_tokens: int | None = None
     drop: DroppableFields = ()
+    context_length: int | None = None
+    capabilities: tuple[Capability, ...] = ()
 
 
 Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]
@@ -213,7 +222,8 @@ class Snapshot(Struct, frozen=True):
 
     `nodes`, and `drained` (endpoints without new requests, by provider and address), are what operations made of it, and not in the hash.
     `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
-    what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known.
+    what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model was first
+    configured, in Unix time.
     """
 
     version: int
@@ -226,6 +236,7 @@ class Snapshot(Struct, frozen=True):
     limits_since: Mapping[str, int] = {}
     nodes: tuple[Node, ...] = ()
     drained: frozenset[tuple[str, str]] = frozenset()
+    models_created: Mapping[str, int] = {}
 
 
 class Plan(Struct, frozen=True):

@@ -1,7 +1,11 @@
 """GET /v1/models and /v1/models/{id}: the models that a key may use, in OpenAI's shape, or in Anthropic's for its clients."""
 
+import asyncio
+import datetime
+import time
 from typing import Any
 
+import msgspec
 from litestar import Request, Response, Router, get
 
 from app.api.authentication import authenticate_scope
@@ -9,19 +13,34 @@ from app.api.exception_handlers import is_anthropic_client
 from app.api.path_segments import decode_slashes
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
+from app.gateway.fleet.fleet import Fleet
+from app.gateway.model_facts import ModelFacts, model_facts
 from app.gateway.permissions import may_use, usable_models
 from app.store.snapshot_cache import SnapshotCache
 from providers.canonical.errors import UnknownModel
 
+_AT_ONCE = 200  # models, in one turn of the event loop
 
-def routes(snapshot_cache: SnapshotCache) -> Router:
+
+def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
+    async def describe(names: list[str], request: Request[Any, Any, Any]) -> list[dict[str, Any]]:
+        snapshot, table, now_s = snapshot_cache.snapshot, fleet.table, time.time()
+        write = anthropic_model if is_anthropic_client(request) else openai_model
+        described: list[dict[str, Any]] = []
+        for start in range(0, len(names), _AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            described += (write(name, model_facts(snapshot, table, name, now_s)) for name in names[start : start + _AT_ONCE])
+        return described
+
     @get("/")
     async def list_models(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         names = _usable_models(snapshot_cache, await authenticate_scope(snapshot_cache, request.scope))
+        data = await describe(names, request)
         if is_anthropic_client(request):
             page_ids = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
-            return _respond({"data": [anthropic_model(name) for name in names], "has_more": False, **page_ids})
-        return _respond({"object": "list", "data": [openai_model(name) for name in names]})
+            return _respond({"data": data, "has_more": False, **page_ids})
+        return _respond({"object": "list", "data": data})
 
     @get("/{name:path}")
     async def show_model(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
@@ -30,7 +49,8 @@ def routes(snapshot_cache: SnapshotCache) -> Router:
         if wanted not in snapshot_cache.snapshot.models or not may_use(caller, wanted):
             known = ", ".join(_usable_models(snapshot_cache, caller)) or "none yet"
             raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")
-        return _respond(anthropic_model(wanted) if is_anthropic_client(request) else openai_model(wanted))
+        [described] = await describe([wanted], request)
+        return _respond(described)
 
     return Router("/v1/models", route_handlers=[list_models, show_model])
 
@@ -39,14 +59,16 @@ def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
     return sorted(usable_models(snapshot_cache.snapshot, caller))
 
 
-def openai_model(name: str) -> dict[str, Any]:
-    # OpenAI's SDKs require `created`; a configured name has no creation time.
-    return {"id": name, "object": "model", "created": 0, "owned_by": "narthex"}
+def openai_model(name: str, facts: ModelFacts) -> dict[str, Any]:
+    """OpenAI's fields, which its SDKs require, then what is known beyond them."""
+    known = {field: value for field, value in msgspec.to_builtins(facts).items() if value is not None}
+    return {"id": name, "object": "model", "owned_by": "narthex", **known}
 
 
-def anthropic_model(name: str) -> dict[str, Any]:
+def anthropic_model(name: str, facts: ModelFacts) -> dict[str, Any]:
     """See https://docs.anthropic.com/en/api/models-list, read 2026-11."""
-    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
+    created_at = datetime.datetime.fromtimestamp(facts.created, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": "model", "id": name, "display_name": name, "created_at": created_at, "lifecycle": "active"}
 
 
 def _respond(body: dict[str, Any]) -> Response[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import health, limits, metrics, models, nodes, reference, responses, usage
+from app.api import health, inferences, limits, metrics, models, nodes, reference, responses, usage
 from app.api.cors import Cors, CorsRoute
 from app.api.http_call import CallHandler
 from app.api.inference_route import InferenceRoute
@@ -42,10 +42,11 @@ def shared_routes(gateway: Gateway) -> list[ControllerRouterHandler]:
 def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
     """On the callers' address."""
     return [
-        models.routes(gateway.snapshot_cache),
+        models.routes(gateway.snapshot_cache, gateway.fleet),
         responses.routes(gateway.snapshot_cache, gateway.conversations),
         limits.routes(gateway),
         usage.routes(gateway.snapshot_cache, database),
+        inferences.routes(gateway.snapshot_cache, database),
         nodes.routes(gateway, database),
     ]
 

@@ -19,6 +19,7 @@ from providers.credentials import check as check_credential
 from providers.dialects.catalogue import ENGINE_DIALECTS
 
 MAX_RETRIES = 5
+_MAX_CONTEXT_LENGTH = 1_000_000_000
 
 
 def validate(wanted: Snapshot) -> None:
@@ -122,6 +123,10 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
             raise BadConfiguration(f"models.{name}.fallback_on.{fallback} is empty: the fallback would never be used.")
     if model.output_tokens is not None and model.output_tokens < 1:
         raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
+    if model.context_length is not None and not 1 <= model.context_length <= _MAX_CONTEXT_LENGTH:
+        raise BadConfiguration(f"models.{name}.context_length must be a number of tokens, from 1 to {_MAX_CONTEXT_LENGTH}.")
+    if len(set(model.capabilities)) < len(model.capabilities):
+        raise BadConfiguration(f"models.{name}.capabilities names one twice.")
     check_drop(f"models.{name}.drop", model.drop)
 
 

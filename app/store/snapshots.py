@@ -38,7 +38,9 @@ _STORED_LINES = text("""
            (SELECT string_agg(jsonb_build_array(name, encrypted)::text, E'\\n') FROM credentials) AS credentials,
            (SELECT string_agg(jsonb_build_object('provider', provider, 'address', address, 'models', models, 'speed', speed)::text, E'\\n'
                               ORDER BY provider, registered_at, address) FROM nodes) AS nodes,
-           (SELECT string_agg(jsonb_build_array(provider, address)::text, E'\\n') FROM drained_endpoints) AS drained
+           (SELECT string_agg(jsonb_build_array(provider, address)::text, E'\\n') FROM drained_endpoints) AS drained,
+           (SELECT string_agg(jsonb_build_array(name, floor(extract(epoch FROM created_at))::bigint)::text, E'\\n') FROM models)
+               AS models_created
 """)
 
 
@@ -53,6 +55,7 @@ class StoredConfiguration(Struct, frozen=True):
     credentials: str
     nodes: str
     drained: str
+    models_created: str = ""
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -96,6 +99,7 @@ def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
         limits_since,
         tuple(_decode_lines(stored.nodes, Node)),
         frozenset(_decode_lines(stored.drained, cast(Any, tuple[str, str]))),
+        dict(cast("Iterator[tuple[str, int]]", _decode_lines(stored.models_created, cast(Any, tuple[str, int])))),
     )
 
 
@@ -129,9 +133,11 @@ def build_snapshot(
     limits_since: Mapping[str, int] = _NO_TIMES,
     nodes: tuple[Node, ...] = (),
     drained: frozenset[tuple[str, str]] = frozenset(),
+    models_created: Mapping[str, int] = _NO_TIMES,
 ) -> Snapshot:
     sorted_prices = tuple(sorted(prices, key=price_key))
-    unhashed = Snapshot(version, "", providers, models, tuple(limits), sorted_prices, credentials, limits_since, nodes, drained)
+    operations = (nodes, drained, models_created)
+    unhashed = Snapshot(version, "", providers, models, tuple(limits), sorted_prices, credentials, limits_since, *operations)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 
 

@@ -8,6 +8,7 @@ from anthropic.types import ErrorResponse
 from pydantic import TypeAdapter
 
 from app.api.models import anthropic_model, openai_model
+from app.gateway.model_facts import ModelFacts, Pricing
 from providers.canonical import errors
 from providers.canonical.errors import NarthexError
 from providers.canonical.events import response_events
@@ -19,6 +20,7 @@ from tests.conformance.strict_shapes import ANTHROPIC_MODEL, COMPLETE, OPENAI_MO
 from tests.support.case_tables import one_test_per_group
 
 META = ResponseMeta("01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, True)
+MODEL_FACTS = ModelFacts(1_790_000_000, 8192, ("chat", "tools"), Pricing("USD", 1_000_000, 0.5, 1.5))
 USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
@@ -169,8 +171,8 @@ def test_embeddings_and_counts_have_the_shape_that_typed_clients_accept() -> Non
 
 
 def test_models_have_the_shape_that_typed_clients_accept() -> None:
-    assert shape_errors(OPENAI_MODEL, openai_model("a name")) == []
-    assert shape_errors(ANTHROPIC_MODEL, anthropic_model("a name")) == []
+    assert shape_errors(OPENAI_MODEL, openai_model("a name", MODEL_FACTS)) == []
+    assert shape_errors(ANTHROPIC_MODEL, anthropic_model("a name", MODEL_FACTS)) == []
 
 
 def _all_errors() -> list[NarthexError]:
