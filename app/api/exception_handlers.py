@@ -40,12 +40,12 @@ def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException)
     served: frozenset[str] = request.app.state.get("paths", frozenset())
     meant = meant_path(raw_path.decode("latin-1"), served)
     advice = f" The path is {meant}." if meant else " /docs lists the routes." if "/docs" in served else ""
-    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}.{advice}"))
+    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {mask_credentials(request.url.path)}.{advice}"))
 
 
 def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:
     allowed = (fault.headers or {}).get("Allow", "") or (fault.headers or {}).get("allow", "")
-    return _respond(request, MethodNotAllowed(request.method, request.url.path, allowed))
+    return _respond(request, MethodNotAllowed(request.method, mask_credentials(request.url.path), allowed))
 
 
 def _handle_http_exception(request: Request[Any, Any, Any], fault: HTTPException) -> Response[bytes]:

@@ -12,6 +12,7 @@ from app.cli.times import format_time
 from app.settings import Settings
 from app.store import configuration
 from app.store import credentials as store
+from app.store.audit_log import command_author
 from app.store.vault import Vault
 from app.supervisor import secret_key, server_addresses
 from app.supervisor.database_query import query_database
@@ -50,7 +51,7 @@ def set_credential(name: str, as_json: bool) -> None:
     """
     settings, vault = _open_vault()
     secret = click.prompt(f"Secret for {name}", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read()
-    version = _query_credentials(settings, lambda url: store.set_credential(url, vault, name, secret))
+    version = _query_credentials(settings, lambda url: store.set_credential(url, vault, name, secret, author=command_author()))
     _report_applied(settings, name, version, f"{name} is stored", as_json)
 
 
@@ -109,7 +110,7 @@ def delete_credential(name: str, yes: bool, as_json: bool) -> None:
         rows = query_database(settings.database_url, lambda url: store.list_credentials(url, vault))
         used_by = next((row.providers for row in rows if row.name == name), ())
         click.confirm(f"Delete {name}" + (f", which {', '.join(used_by)} uses?" if used_by else "?"), abort=True, err=True)
-    version = query_database(settings.database_url, lambda url: store.delete_credential(url, name))
+    version = query_database(settings.database_url, lambda url: store.delete_credential(url, name, author=command_author()))
     if version is None:
         raise OperatorError(f"Nothing is stored under the name {name!r}.")
     _report_applied(settings, name, version, f"{name} is deleted", as_json)
@@ -130,7 +131,7 @@ def rotate(as_json: bool) -> None:
     With --json: {"reencrypted": [names], "undecryptable": [names], "version": number or null}.
     """
     settings, vault = _open_vault()
-    rotation = _query_credentials(settings, lambda url: store.reencrypt(url, vault))
+    rotation = _query_credentials(settings, lambda url: store.reencrypt(url, vault, author=command_author()))
     if as_json:
         print_json(rotation)
     else:

@@ -16,6 +16,7 @@ from app.cli.store_query import query_store
 from app.cli.times import DurationParam, MomentParam, format_duration
 from app.domain import ContentPolicy
 from app.store import keys as store
+from app.store.audit_log import command_author
 from app.store.key_validation import parse_prefix
 from app.store.keys import KeyChanges
 from app.supervisor.errors import OperatorError
@@ -116,6 +117,7 @@ def create(
             expires_at=expires,
             drop=droppable_fields or (),
             priority=priority,
+            author=command_author(),
         )
     )
     if as_json:
@@ -191,7 +193,7 @@ def revoke(prefix: str, as_json: bool) -> None:
 
     With --json: {"revoked": prefix}.
     """
-    if not query_store(lambda url: store.revoke_key(url, prefix)):
+    if not query_store(lambda url: store.revoke_key(url, prefix, author=command_author())):
         _raise_unknown_key(prefix)
     if as_json:
         print_json({"revoked": public_prefix(prefix)})
@@ -207,7 +209,7 @@ def revoke(prefix: str, as_json: bool) -> None:
 def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
     """Replace the key whose public part is PREFIX with a new one.
 
-    The new key has the same permissions. Both are valid during the overlap; then the old one expires.
+    The new key has the same permissions and limits. Both are valid during the overlap; then the old one expires.
 
     \b
     Examples:
@@ -216,7 +218,7 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
 
     With --json: {"key", "prefix", "replaces", "overlap_s"}.
     """
-    key = query_store(lambda url: store.rotate_key(url, prefix, overlap_s=overlap))
+    key = query_store(lambda url: store.rotate_key(url, prefix, overlap_s=overlap, author=command_author()))
     if key is None:
         _raise_unknown_key(prefix)
     if as_json:
@@ -281,7 +283,7 @@ def change(
     changed_fields = {field: value for field, value in changes.items() if value is not UNSET}
     if not changed_fields:
         raise click.UsageError("Nothing to change: give at least one of the options that `narthex keys change -h` lists.")
-    if not query_store(lambda url: store.change_key(url, prefix, KeyChanges(**changed_fields))):
+    if not query_store(lambda url: store.change_key(url, prefix, KeyChanges(**changed_fields), author=command_author())):
         _raise_unknown_key(prefix)
     if as_json:
         print_json({"changed": public_prefix(prefix), **changed_fields})

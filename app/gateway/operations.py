@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -47,6 +47,14 @@ class OperationResult(Struct, frozen=True):
     error: str | None = None
 
 
+class PlannedOperation(Struct, frozen=True):
+    """An operation that was checked: the calls to send, and the results of endpoints that cannot have one."""
+
+    name: str
+    calls: Sequence[EndpointCall]
+    refused: Sequence[OperationResult]
+
+
 class _UnrepeatableBody(httpx.AsyncByteStream):
     """A body that the transport cannot send again, so that no operation runs twice."""
 
@@ -66,10 +74,8 @@ class Operations:
         self._timeouts = {"GET": _timeout(min(_READ_TIMEOUT_S, timeout_s)), "POST": _timeout(timeout_s)}
         self._max_bytes = max_bytes
 
-    async def run(
-        self, snapshot: Snapshot, model: str, name: str, parameters: Mapping[str, Any], *, read_only: bool
-    ) -> list[OperationResult]:
-        """Runs an operation at the endpoint that `parameters` name, or at all of the model's. `read_only`: refuses those that change state.
+    def plan(self, snapshot: Snapshot, model: str, name: str, parameters: Mapping[str, Any], *, read_only: bool) -> PlannedOperation:
+        """An operation at the endpoint that `parameters` name, or at all of the model's. `read_only`: refuses those that change state.
 
         Raises UnknownModel; UnknownRoute for an operation that no engine has or an endpoint that is not the model's; InvalidRequest.
         """
@@ -109,11 +115,14 @@ class Operations:
                 raise
             except NarthexError as reason:
                 refused.setdefault(endpoint.base_url, _failed_result(endpoint, reason))
-        outcomes = await asyncio.gather(*(self._call_endpoint(*each) for each in endpoint_calls.values()))
-        if name in _STATE_CHANGING:
+        return PlannedOperation(name, list(endpoint_calls.values()), list(refused.values()))
+
+    async def run(self, planned: PlannedOperation) -> list[OperationResult]:
+        outcomes = await asyncio.gather(*(self._call_endpoint(*each) for each in planned.calls))
+        if planned.name in _STATE_CHANGING:
             # A call that failed may have had its effect all the same.
-            await asyncio.gather(*(self._fleet.reprobe(endpoint) for endpoint, _, _ in endpoint_calls.values()))
-        return [*outcomes, *refused.values()]
+            await asyncio.gather(*(self._fleet.reprobe(endpoint) for endpoint, _, _ in planned.calls))
+        return [*outcomes, *planned.refused]
 
     async def metrics(self, address: str) -> OperationResult:
         """An endpoint's own metrics, in its own format. Raises UnknownRoute."""

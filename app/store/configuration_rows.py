@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ARRAY, Column, ColumnElement, Table, Text, and_, bindparam, cast, delete, func, select, text, update
+from sqlalchemy import ARRAY, ColumnElement, Table, Text, and_, bindparam, cast, delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -55,7 +55,7 @@ async def read_teams(connection: AsyncConnection, names: Mapping[str, Any] | Non
     return dict(sorted((name, msgspec.convert(team, TeamConfig)) for name, team in teams))
 
 
-def one_of(column: Column[str], values: Iterable[str]) -> ColumnElement[bool]:
+def one_of(column: ColumnElement[str], values: Iterable[str]) -> ColumnElement[bool]:
     """As column.in_(), with one parameter: a statement has at most 32,767."""
     return column == func.any(cast(list(values), ARRAY(Text)))
 

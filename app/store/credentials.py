@@ -1,16 +1,20 @@
 """Stored credentials: set, delete, list and re-encrypt them. Their values are write-only here."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import Row, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import ProviderConfig
 from app.store import snapshots, tables
 from app.store.audit_log import SYSTEM, AuditEvent, Author, record, record_all
+from app.store.configuration_rows import one_of
 from app.store.database import Database, transaction
+from app.store.paging import PageQuery, cursor_scope, read_cursor, write_cursor
 from app.store.vault import Vault, encryption_key_id
 from providers.credentials.references import check_stored_name, check_usable
 
@@ -38,22 +42,50 @@ class Reencrypted(Struct, frozen=True):
     version: int | None
 
 
+class CredentialPage(Struct, frozen=True):
+    """A page of a list. `next`: give it as `after` for the next page; null: this is the last page.
+
+    `newest_key_id`: of the encryption key for new credentials; null: there is none, so nothing can be stored.
+    """
+
+    data: Sequence[CredentialRow]
+    next: str | None
+    newest_key_id: str | None
+
+
 async def list_credentials(database: Database, vault: Vault) -> list[CredentialRow]:
     """Credentials by name, including those that a provider names and nobody has stored."""
     async with transaction(database) as connection:
         users = await _provider_names(connection)
-        rows = {
-            row.name: CredentialRow(
-                row.name,
-                encryption_key_id(row.encrypted),
-                row.updated_at.isoformat(),
-                vault.can_decrypt(row.name, row.encrypted),
-                users.get(row.name, ()),
-            )
-            for row in await connection.execute(select(_credentials))
-        }
-    missing = {name: CredentialRow(name, None, None, False, providers) for name, providers in users.items() if name not in rows}
-    return [each for _, each in sorted({**rows, **missing}.items())]
+        stored = {row.name: row for row in await connection.execute(select(_credentials))}
+    return [_to_row(name, stored.get(name), users, vault) for name in sorted({*stored, *users})]
+
+
+async def page_credentials(connection: AsyncConnection, vault: Vault, query: PageQuery) -> CredentialPage:
+    """A page of what list_credentials() returns."""
+    users = await _provider_names(connection)
+    names = sorted({*await connection.scalars(select(_credentials.c.name)), *users})
+    start = 0 if query.after is None else bisect_right(names, read_cursor(query.after, cursor_scope(query), [str])[0])
+    shown, more = names[start : start + query.limit], len(names) > start + query.limit
+    of_page = select(_credentials).where(one_of(_credentials.c.name, shown))
+    stored = {row.name: row for row in await connection.execute(of_page)}
+    next_cursor = write_cursor(cursor_scope(query), [shown[-1]]) if more else None
+    return CredentialPage([_to_row(name, stored.get(name), users, vault) for name in shown], next_cursor, vault.newest_key_id)
+
+
+async def find_credential(connection: AsyncConnection, vault: Vault, name: str) -> CredentialRow | None:
+    """A credential, also one that a provider names and nobody has stored."""
+    users = await _provider_names(connection)
+    row = (await connection.execute(select(_credentials).where(_credentials.c.name == name))).one_or_none()
+    return None if row is None and name not in users else _to_row(name, row, users, vault)
+
+
+def _to_row(name: str, row: Row[Any] | None, users: Mapping[str, Sequence[str]], vault: Vault) -> CredentialRow:
+    providers = users.get(name, ())
+    if row is None:
+        return CredentialRow(name, None, None, False, providers)
+    key, decryptable = encryption_key_id(row.encrypted), vault.can_decrypt(name, row.encrypted)
+    return CredentialRow(name, key, row.updated_at.isoformat(), decryptable, providers)
 
 
 async def set_credential(database: Database, vault: Vault, name: str, secret: str, *, author: Author = SYSTEM) -> int:

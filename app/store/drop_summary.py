@@ -1,7 +1,7 @@
 """Which callers lose which fields: the dropped fields of recorded inferences, summed up by team, key and model."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
 from app.store import tables
+from app.store.configuration_rows import one_of
 from app.store.usage import named_model, scope_conditions
 
 DEFAULT_DAYS = 7
@@ -33,14 +34,20 @@ class DropRow(Struct, frozen=True):
 
 
 async def summarize_drops(
-    connection: AsyncConnection, since: datetime.datetime, until: datetime.datetime, scope: Mapping[str, str], limit: int
+    connection: AsyncConnection,
+    since: datetime.datetime,
+    until: datetime.datetime,
+    scope: Mapping[str, str],
+    limit: int,
+    *,
+    only_teams: Collection[str] | None = None,
 ) -> list[DropRow]:
     """The fields that were dropped from requests received since a moment and before another, those of most requests first.
 
-    `scope`: values of the dimensions team (its name), key (its public part) and model. The partitions of the days in between are read:
-    about a second for each million of their requests.
+    `scope`: values of the dimensions team (its name), key (its public part) and model. `only_teams`: of teams with these names; None: of
+    all. The partitions of the days in between are read: about a second for each million of their requests.
     """
-    rows = await connection.execute(drop_summary_query(since, until, scope, limit))
+    rows = await connection.execute(drop_summary_query(since, until, scope, limit, only_teams))
     return [
         DropRow(
             row.team,
@@ -55,8 +62,11 @@ async def summarize_drops(
     ]
 
 
-def drop_summary_query(since: datetime.datetime, until: datetime.datetime, scope: Mapping[str, str], limit: int) -> Select[Any]:
-    inferences, columns = tables.inferences, tables.inferences.c
+def drop_summary_query(
+    since: datetime.datetime, until: datetime.datetime, scope: Mapping[str, str], limit: int, only_teams: Collection[str] | None = None
+) -> Select[Any]:
+    inferences, columns, teams = tables.inferences, tables.inferences.c, tables.teams.c
+    of_teams = () if only_teams is None else (columns.team_id.in_(select(teams.id).where(one_of(teams.name, only_teams))),)
     path = func.unnest(columns.dropped).column_valued("path")
     # A request loses `messages[0].name` and `messages[2].name`: one field, once.
     fields = select(func.regexp_replace(path, r"\[\d+\]", "[]", "g").label("field")).distinct().lateral("fields")
@@ -76,6 +86,7 @@ def drop_summary_query(since: datetime.datetime, until: datetime.datetime, scope
             columns.id < uuid7.lowest_at(_to_ms(until)),
             columns.dropped.is_not(None),
             *scope_conditions(inferences, scope),
+            *of_teams,
         )
         .group_by(columns.team_id, columns.key_id, "requested_model", fields.c.field)
     )

@@ -1,31 +1,39 @@
 """Queries for recorded inferences: lists, one with its content, and episodes."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Row, Select, select
+from sqlalchemy import ColumnElement, Row, Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
 from app.store import tables
+from app.store.configuration_rows import one_of
 from app.store.content_packing import unpack_beside_loop
 
 # A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
 _QUERY_TIMEOUT_S = 30.0  # enough for a query without filters
 
+_team_name = select(tables.teams.c.name).where(tables.teams.c.id == tables.inferences.c.team_id).scalar_subquery().label("team")
+
 
 class InferenceFilter(Struct, frozen=True):
-    """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time."""
+    """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time. `team`: its name.
+
+    `only_teams`: of teams with these names.
+    """
 
     model: str | None = None
     team_id: str | None = None
     outcome: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    team: str | None = None
+    only_teams: Collection[str] | None = None
 
 
 @asynccontextmanager
@@ -38,7 +46,7 @@ async def timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnect
 async def list_inferences(connection: AsyncConnection, filters: InferenceFilter, *, before: str | None, limit: int) -> list[dict[str, Any]]:
     """A page of inferences, newest first. `before`: the last id of the previous page."""
     columns = tables.inferences.c
-    query = select(tables.inferences).order_by(columns.id.desc()).limit(limit)
+    query = select(tables.inferences, _team_name).order_by(columns.id.desc()).limit(limit)
     if before is not None:
         query = query.where(columns.id < before)
     if filters.model is not None:
@@ -51,12 +59,16 @@ async def list_inferences(connection: AsyncConnection, filters: InferenceFilter,
         query = query.where(columns.id >= uuid7.lowest_at(filters.since_ms))
     if filters.until_ms is not None:
         query = query.where(columns.id < uuid7.lowest_at(filters.until_ms))
+    if filters.team is not None:
+        query = query.where(_of_teams([filters.team]))
+    if filters.only_teams is not None:
+        query = query.where(_of_teams(filters.only_teams))
     return [_row_to_dict(row) for row in await connection.execute(query)]
 
 
 async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
     """One inference with its request and response as text; None if there is none (a new one is stored within moments)."""
-    row = (await connection.execute(select(tables.inferences).where(tables.inferences.c.id == id))).first()
+    row = (await connection.execute(select(tables.inferences, _team_name).where(tables.inferences.c.id == id))).first()
     if row is None:
         return None
     content = tables.inference_content
@@ -69,10 +81,12 @@ async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any]
     return fields
 
 
-async def list_episode_teams(connection: AsyncConnection, episode_id: str) -> list[str]:
-    """The teams that have an episode with this id: each its own. At most a hundred."""
+async def list_episode_teams(connection: AsyncConnection, episode_id: str, *, only_teams: Collection[str] | None = None) -> list[str]:
+    """The teams (their ids) that have an episode with this id: each its own. At most a hundred. `only_teams`: names; None: all."""
     columns = tables.inferences.c
     query = select(columns.team_id).where(columns.episode_id == episode_id, columns.id >= _earliest_id(episode_id))
+    if only_teams is not None:
+        query = query.where(_of_teams(only_teams))
     return list((await connection.execute(query.distinct().order_by(columns.team_id).limit(100))).scalars())
 
 
@@ -82,7 +96,7 @@ async def list_episode(
     """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
     columns = tables.inferences.c
     query: Select[Any] = (
-        select(tables.inferences)
+        select(tables.inferences, _team_name)
         .where(columns.episode_id == episode_id, columns.team_id == team_id, columns.id >= _earliest_id(episode_id))
         .order_by(columns.id)
         .limit(limit)
@@ -90,6 +104,10 @@ async def list_episode(
     if after is not None:
         query = query.where(columns.id > after)
     return [_row_to_dict(row) for row in await connection.execute(query)]
+
+
+def _of_teams(names: Collection[str]) -> ColumnElement[bool]:
+    return tables.inferences.c.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
 
 
 def _earliest_id(episode_id: str) -> str:

@@ -4,21 +4,23 @@ Changes are audited in their transactions. `database`: an address, an engine, or
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from sqlalchemy import Row, func, select, update
+from sqlalchemy import Row, Select, func, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
 from app.domain import ContentPolicy, DroppableFields
 from app.store import tables
 from app.store.audit_log import SYSTEM, AuditEvent, Author, record
+from app.store.configuration_rows import lock_configuration, one_of
 from app.store.database import Database, transaction
 from app.store.droppable_fields import drop_column, from_drop_column
+from app.store.key_limits import copy_key_limits
 from app.store.key_rows import lock_changes, notify_workers, valid_key_conditions
 from app.store.key_validation import (
     check_expiry,
@@ -32,9 +34,23 @@ from app.store.key_validation import (
     hash_key,
     parse_prefix,
 )
+from app.store.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.teams import upsert_team
 
 _keys, _teams = tables.keys, tables.teams
+
+
+KeyState = Literal["valid", "revoked", "expired"]
+
+_KEYSET = Keyset(
+    {
+        "created_at": SortColumn(_keys.c.created_at, datetime),
+        "name": SortColumn(_keys.c.name),
+        "team": SortColumn(_teams.c.name),
+        "prefix": SortColumn(_keys.c.prefix),
+    },
+    SortColumn(_keys.c.id),
+)
 
 
 class KeyRow(Struct, frozen=True):
@@ -59,10 +75,24 @@ class KeyRow(Struct, frozen=True):
     id: str
 
 
-class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """Changes to a key. UNSET: unchanged. None: the restriction, `drop` or `priority` is removed."""
+class KeyFilter(Struct, frozen=True):
+    """Which keys a list has; None: any. `only_teams`: of teams with these names. `expires_before`: valid or not.
 
-    name: str | UnsetType = UNSET
+    `search`: with this text in the name or public part, in any case; of a complete key only the public part counts.
+    """
+
+    team: str | None = None
+    only_teams: Collection[str] | None = None
+    admin: bool | None = None
+    state: KeyState | None = None
+    search: str | None = None
+    expires_before: datetime | None = None
+
+
+class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes to a key, as a merge patch: what is left out stays. null: the restriction, `drop` or `priority` is removed."""
+
+    name: str | UnsetType | None = UNSET
     models: Sequence[str] | UnsetType | None = UNSET
     routes: Sequence[str] | UnsetType | None = UNSET
     networks: Sequence[str] | UnsetType | None = UNSET
@@ -123,7 +153,7 @@ async def list_keys(
 
     `valid_only`: without those revoked or expired. `with_drop`: only those with the option `drop`.
     """
-    query = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id).order_by(_keys.c.id).limit(limit)
+    query = _select_rows().order_by(_keys.c.id).limit(limit)
     if team is not None:
         team_id = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
         query = query.where(_keys.c.team_id == team_id)
@@ -138,8 +168,43 @@ async def list_keys(
         return [_to_key_row(row) for row in await connection.execute(query)]
 
 
+async def page_keys(connection: AsyncConnection, query: PageQuery, filters: KeyFilter) -> Page[KeyRow]:
+    rows = (await connection.execute(_KEYSET.page_query(_select_rows().where(*_conditions(filters)), query))).all()
+    return _KEYSET.page(rows, query, _to_key_row)
+
+
+def _conditions(filters: KeyFilter) -> list[Any]:
+    conditions: list[Any] = []
+    if filters.team is not None:
+        conditions.append(_teams.c.name == filters.team)
+    if filters.only_teams is not None:
+        conditions.append(one_of(_teams.c.name, filters.only_teams))
+    if filters.admin is not None:
+        conditions.append(_keys.c.admin if filters.admin else not_(_keys.c.admin))
+    match filters.state:
+        case "valid":
+            conditions += valid_key_conditions()
+        case "revoked":
+            conditions.append(_keys.c.revoked_at.is_not(None))
+        case "expired":
+            conditions += [_keys.c.revoked_at.is_(None), _keys.c.expires_at <= func.now()]
+        case None:
+            pass
+    if filters.search is not None:
+        text = parse_prefix(filters.search) or filters.search
+        matches = (column.icontains(text, autoescape=True) for column in (_keys.c.name, _keys.c.prefix))
+        conditions.append(or_(*matches))
+    if filters.expires_before is not None:
+        conditions.append(_keys.c.expires_at < filters.expires_before)
+    return conditions
+
+
+def _select_rows() -> Select[Any]:
+    return select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
+
+
 async def show_key(database: Database, prefix: str) -> KeyRow | None:
-    query = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
+    query = _select_rows()
     async with transaction(database) as connection:
         row = (await connection.execute(query.where(_keys.c.prefix == parse_prefix(prefix)))).one_or_none()
     return None if row is None else _to_key_row(row)
@@ -153,7 +218,7 @@ async def revoke_key(database: Database, prefix: str, *, author: Author = SYSTEM
 async def change_key(database: Database, prefix: str, changes: KeyChanges, *, author: Author = SYSTEM) -> bool:
     """Change a key; returns False if it is unknown or revoked. Raises InvalidKeyField."""
     checks: dict[str, Callable[[Any], Any]] = {
-        "name": check_name,
+        "name": lambda name: check_name(name or ""),
         "models": check_models,
         "routes": check_routes,
         "networks": check_networks,
@@ -167,12 +232,13 @@ async def change_key(database: Database, prefix: str, changes: KeyChanges, *, au
 
 
 async def rotate_key(database: Database, prefix: str, *, overlap_s: float, author: Author = SYSTEM) -> str | None:
-    """Create a key with the old one's restrictions and expiry; the old one expires after the overlap, if not before.
+    """Create a key with the old one's restrictions, limits and expiry; the old one expires after the overlap, if not before.
 
     Returns the new key; None: there is no valid key with this prefix. Raises InvalidKeyField.
     """
     overlap = check_overlap(overlap_s)
     async with transaction(database) as connection:
+        await lock_configuration(connection)  # before the keys, as everywhere
         await lock_changes(connection)
         valid_key = select(_keys).where(_keys.c.prefix == parse_prefix(prefix), *valid_key_conditions())
         old = (await connection.execute(valid_key)).mappings().one_or_none()
@@ -186,6 +252,7 @@ async def rotate_key(database: Database, prefix: str, *, overlap_s: float, autho
         await notify_workers(connection)
         await _record(connection, author, "rotate", prefix, before)
         await _record(connection, author, "create", key)
+        await copy_key_limits(connection, author, old["prefix"], str(parse_prefix(key)))
     return key
 
 

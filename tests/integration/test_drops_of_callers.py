@@ -230,7 +230,7 @@ async def test_teams_and_keys_take_and_show_drop_over_http(admin: httpx.AsyncCli
     key = f"/admin/v1/keys/{made['prefix']}"
     assert made["drop"] == ["seed"] and (await admin.get(key)).json()["drop"] == ["seed"]
     for change, drop in (("all", "all"), (["stop"], ["stop"]), (None, [])):
-        assert (await admin.patch(key, json={"drop": change})).json()["drop"] == drop
+        assert (await admin.patch(key, json={"drop": change}, headers={"if-match": "*"})).json()["drop"] == drop
     row = (await admin.get(team)).json()
     assert (row["name"], row["drop"], row["keys"]) == ("over http", [], 1)
 

@@ -134,7 +134,7 @@ async def test_priorities_over_http(service: Service):
         assert team.status_code == 201 and team.json()["priority"] == 10
         created = await admin.post("/admin/v1/keys", json={"team": "web", "priority": -5})
         assert created.status_code == 201 and created.json()["priority"] == -5
-        changed = await admin.patch(f"/admin/v1/keys/{created.json()['prefix']}", json={"priority": None})
+        changed = await admin.patch(f"/admin/v1/keys/{created.json()['prefix']}", json={"priority": None}, headers={"if-match": "*"})
         assert changed.json()["priority"] is None
         refused = await admin.post("/admin/v1/keys", json={"team": "web", "priority": 1000})
         assert refused.status_code == 400 and refused.json()["error"]["param"] == "priority"

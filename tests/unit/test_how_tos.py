@@ -25,8 +25,12 @@ from litestar.testing import TestClient
 from msgspec import Struct, defstruct
 
 from app.api.exception_handlers import HANDLERS
+from app.api.rest.dispatch import Dispatcher
 from app.domain import Exchange, ModelConfig, Target
+from app.store.access.roles import Grant, Principal
+from app.store.database import create_database_engine
 from app.store.snapshots import EMPTY
+from app.store.vault import Vault
 from providers.canonical.errors import CallerCredentialRequired
 from providers.hosted.host_specs import read_host_specs
 from tests import test_architecture as architecture
@@ -162,14 +166,18 @@ def test_dialect_page_lists_the_files_of_the_scheme() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == architecture.DIALECT_FILES
 
 
-def test_admin_route_of_the_page_answers_admins_only(tree: Path) -> None:
+def test_admin_route_of_the_page_answers_as_declared(tree: Path) -> None:
     targets = load(tree, "app/api/admin/targets.py")
     model = ModelConfig((Target("gpu", "Qwen/Qwen3-4B"),), ("sandbox",))
     snapshot = msgspec.structs.replace(EMPTY, models={"chat": model})
-    router = Router("/admin/v1", route_handlers=[targets.routes(lambda: snapshot)], before_request=refuse_other_keys)
+    dispatcher = Dispatcher(create_database_engine("postgresql://nobody@127.0.0.1:9/none"), Vault(()), read_role, ())
+    routes = [dispatcher.route(operation) for operation in targets.operations(lambda: snapshot)]
+    router = Router("/admin/v1", route_handlers=routes)
     with TestClient(Litestar([router], exception_handlers=HANDLERS, openapi_config=None, logging_config=None)) as client:
         assert client.post("/admin/v1/targets", json={"model": "chat"}).status_code == 401
-        client.headers["authorization"] = "Bearer admin"
+        client.headers["authorization"] = "nobody"
+        assert client.post("/admin/v1/targets", json={"model": "chat"}).status_code == 403
+        client.headers["authorization"] = "viewer"
         found = client.post("/admin/v1/targets", json={"model": "chat"}).json()
         assert (found["data"][0]["provider"], found["fallbacks"]) == ("gpu", ["sandbox"])
         for body, param, status in (({"model": 1}, "model", 400), ({"model": "x"}, "model", 404), ({"modle": "chat"}, None, 400)):
@@ -177,10 +185,12 @@ def test_admin_route_of_the_page_answers_admins_only(tree: Path) -> None:
             assert (refused.status_code, refused.json()["error"]["param"]) == (status, param)
 
 
-async def refuse_other_keys(request: Request[Any, Any, Any]) -> None:
-    """Stands for admins_only, which needs a database."""
-    if request.headers.get("authorization") != "Bearer admin":
+async def read_role(request: Request[Any, Any, Any]) -> Principal:
+    """Stands for the authentication, which needs a database."""
+    role = request.headers.get("authorization")
+    if role is None:
         raise CallerCredentialRequired("This needs an admin key.")
+    return Principal("user", "id", role, [Grant("viewer")] if role == "viewer" else [])
 
 
 def test_recorded_field_of_the_page_is_read_from_records_without_it() -> None:

@@ -1,70 +1,141 @@
-"""Stored credentials over HTTP, for admin keys: /admin/v1/credentials and /admin/v1/credentials/{name}. Values are write-only."""
+"""Stored credentials: /admin/v1/credentials and /admin/v1/credentials/{name}. Values are write-only."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import msgspec
-from litestar import Request, Response, Router, delete, get, put
-from msgspec import Struct
-from sqlalchemy.ext.asyncio import AsyncEngine
+from msgspec import Meta, Struct
 
-from app.api.rest.request_parsing import parse_admin_body, reject_unknown_parameters
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.store import credentials
-from app.store.credentials import CredentialRow
+from app.store.credentials import CredentialPage, CredentialRow
+from app.store.paging import After, Limit
 from app.store.vault import NoEncryptionKey, Vault
-from providers.canonical.errors import InvalidRequest, UnknownRoute, Unsupported
+from providers.canonical.errors import InvalidRequest, UnknownRecord, Unsupported
 from providers.credentials import CredentialError
-
-_NO_STORE = {"cache-control": "no-store"}
 
 
 class Secret(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of PUT."""
+    """A secret to store."""
 
-    value: str
+    value: Annotated[str, Meta(description="The secret itself. It is encrypted before it is stored, and never shown again.")]
 
     def __repr__(self) -> str:
         return "Secret(...)"
 
 
-def routes(database: AsyncEngine, vault: Vault) -> Router:
-    @get("/credentials")
-    async def list_credentials(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        reject_unknown_parameters(request, ())
-        rows = await credentials.list_credentials(database, vault)
-        return {"data": [msgspec.structs.asdict(row) for row in rows], "newest_key_id": vault.newest_key_id}
+class CredentialQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 100
+    after: After | None = None
+    sort: Literal["name"] = "name"
 
-    @get("/credentials/{name:str}")
-    async def show_credential(name: str) -> dict[str, Any]:
-        return msgspec.structs.asdict(await _find_row(name))
 
-    @put("/credentials/{name:str}")
-    async def set_credential(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
-        body = parse_admin_body(await request.body(), Secret)
+class StoredCredential(CredentialRow, frozen=True):
+    """A credential that was stored. `version`: of the configuration that has it."""
+
+    version: int
+
+
+class DeletedCredential(Struct, frozen=True):
+    """A credential that was deleted. `version`: of the configuration without it."""
+
+    name: str
+    version: int
+    deleted: Literal[True] = True
+
+
+class CredentialOperations:
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    async def list(self, call: Call[CredentialQuery, NoBody]) -> Answer:
+        return Answer(await credentials.page_credentials(call.connection, self._vault, call.query))
+
+    async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
+        return Answer(await self._find(call))
+
+    async def put(self, call: Call[NoQuery, Secret]) -> Answer:
         try:
-            version = await credentials.set_credential(database, vault, name, body.value)
+            name = call.path["name"]
+            version = await credentials.set_credential(call.connection, self._vault, name, call.body.value, author=call.author)
         except NoEncryptionKey as fault:
             raise Unsupported(str(fault)) from None
         except CredentialError as fault:
-            raise InvalidRequest(str(fault), param="value") from None
-        return Response({**msgspec.structs.asdict(await _find_row(name)), "version": version}, headers=_NO_STORE)
+            raise InvalidRequest(str(fault)) from None
+        row = await self._find(call)
+        return Answer(StoredCredential(row.name, row.key, row.updated_at, row.decryptable, row.providers, version))
 
-    @delete("/credentials/{name:str}", status_code=200)
-    async def delete_credential(name: str) -> dict[str, Any]:
-        version = await credentials.delete_credential(database, name)
+    async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
+        version = await credentials.delete_credential(call.connection, call.path["name"], author=call.author)
         if version is None:
             raise _not_found()
-        return {"name": name, "deleted": True, "version": version}
+        return Answer(DeletedCredential(call.path["name"], version))
 
-    async def _find_row(name: str) -> CredentialRow:
-        rows = await credentials.list_credentials(database, vault)
-        matching = next((row for row in rows if row.name == name), None)
-        if matching is None:
+    async def _find(self, call: Call[Any, Any]) -> CredentialRow:
+        row = await credentials.find_credential(call.connection, self._vault, call.path["name"])
+        if row is None:
             raise _not_found()
-        return matching
-
-    return Router("/", route_handlers=[list_credentials, show_credential, set_credential, delete_credential])
+        return row
 
 
-def _not_found() -> UnknownRoute:
+def _not_found() -> UnknownRecord:
     # The name is not repeated: the caller may have put the secret there.
-    return UnknownRoute("No credential is stored under that name. GET /admin/v1/credentials lists the stored ones.")
+    return UnknownRecord("No credential is stored under that name. GET /admin/v1/credentials lists the stored ones.")
+
+
+def operations(vault: Vault) -> list[Operation[Any, Any]]:
+    tag = "Credentials"
+    handlers = CredentialOperations(vault)
+    name_missing = {404: "No credential is stored under that name."}
+    return [
+        Operation(
+            method="GET",
+            path="/credentials",
+            id="list_credentials",
+            tag=tag,
+            summary="List credentials, without their values",
+            description="Also those that a provider names and nobody has stored: their `key` is null.",
+            permission="config:read",
+            query=CredentialQuery,
+            response=CredentialPage,
+            handler=handlers.list,
+        ),
+        Operation(
+            method="GET",
+            path="/credentials/{name}",
+            id="get_credential",
+            tag=tag,
+            summary="Show a credential, without its value",
+            permission="config:read",
+            response=CredentialRow,
+            errors={404: "No credential is stored under that name, and no provider names it."},
+            handler=handlers.show,
+        ),
+        Operation(
+            method="PUT",
+            path="/credentials/{name}",
+            id="put_credential",
+            tag=tag,
+            summary="Store or replace a credential",
+            description="Providers use it as `store:NAME`, every worker within two seconds. It takes no If-Match: nobody can edit what"
+            " cannot be read.",
+            permission="credentials:write",
+            access="write",
+            body=Secret,
+            response=StoredCredential,
+            errors={422: "The gateway has no NARTHEX_SECRET_KEY to encrypt it with."},
+            example={"value": "sk-example"},
+            handler=handlers.put,
+        ),
+        Operation(
+            method="DELETE",
+            path="/credentials/{name}",
+            id="delete_credential",
+            tag=tag,
+            summary="Delete a credential",
+            description="Requests to providers that name it fail until another is stored.",
+            permission="credentials:write",
+            access="write",
+            response=DeletedCredential,
+            errors=name_missing,
+            handler=handlers.delete,
+        ),
+    ]

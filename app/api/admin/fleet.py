@@ -1,55 +1,105 @@
-"""The fleet over HTTP, for admin keys: GET /admin/v1/fleet, and POST /admin/v1/fleet/drain, which takes endpoints out of rotation."""
+"""The fleet: GET /admin/v1/fleet, and POST /admin/v1/fleet/drain, which takes endpoints out of rotation."""
 
-import logging
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-import msgspec
-from litestar import Request, Router, get, post
-from msgspec import Struct
-from sqlalchemy.ext.asyncio import AsyncEngine
+from msgspec import Meta, Struct
 
-from app.api.admin.engines import describe_endpoints
-from app.api.rest.request_parsing import parse_admin_body, reject_unknown_parameters
+from app.api.admin.endpoint_state import EndpointQuery, EndpointState, page_endpoints
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.domain import Node
 from app.gateway.serve import Gateway
 from app.store import nodes
 from providers.canonical.errors import UnknownRecord
 
-log = logging.getLogger(__name__)
-
 
 class Drain(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of POST /admin/v1/fleet/drain. `provider` None: the endpoint of every provider. `drained` False puts it back."""
+    """`provider` null: the endpoint of every provider. `drained` false puts it back."""
 
-    endpoint: str
+    endpoint: Annotated[str, Meta(description="An address, as GET /admin/v1/fleet lists it.")]
     provider: str | None = None
     drained: bool = True
 
 
-def routes(gateway: Gateway, database: AsyncEngine) -> Router:
-    @get("/fleet")
-    async def show_fleet(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        reject_unknown_parameters(request, ())
-        snapshot = gateway.fleet.table.snapshot
-        return {
-            "data": describe_endpoints(gateway),
-            "nodes": [msgspec.structs.asdict(node) for node in snapshot.nodes],
-            "waiting": gateway.target_queues.waiting_counts(),
-            "drained": [{"provider": provider, "endpoint": address} for provider, address in sorted(snapshot.drained)],
-        }
+class EndpointName(Struct, frozen=True, order=True):
+    provider: str
+    endpoint: str
 
-    @post("/fleet/drain", status_code=200)
-    async def drain_endpoint(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        """Every gateway process follows within two seconds; requests in flight go on to their end."""
-        body = parse_admin_body(await request.body(), Drain)
-        table = gateway.fleet.table
+
+class DrainedEndpoint(EndpointName, frozen=True):
+    drained: bool
+
+
+class Drained(Struct, frozen=True):
+    """The endpoints that were drained or put back."""
+
+    data: Sequence[DrainedEndpoint]
+
+
+class Fleet(Struct, frozen=True):
+    """A page of endpoints, with all registered nodes and drained endpoints, and how many requests wait, by target.
+
+    `next`: give it as `after` for the next page; null: this is the last page.
+    """
+
+    data: Sequence[EndpointState]
+    next: str | None
+    nodes: Sequence[Node]
+    waiting: Mapping[str, int]
+    drained: Sequence[EndpointName]
+
+
+class FleetHandlers:
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def show(self, call: Call[EndpointQuery, NoBody]) -> Answer:
+        snapshot = self._gateway.fleet.table.snapshot
+        page = page_endpoints(self._gateway, call.query)
+        drained = [EndpointName(provider, address) for provider, address in sorted(snapshot.drained)]
+        return Answer(Fleet(page.data, page.next, snapshot.nodes, self._gateway.target_queues.waiting_counts(), drained))
+
+    async def drain(self, call: Call[NoQuery, Drain]) -> Answer:
+        body, table = call.body, self._gateway.fleet.table
         known = {*table.endpoints, *table.snapshot.drained}
-        found = [key for key in known if key[1] == body.endpoint and body.provider in (None, key[0])]
+        found = sorted(key for key in known if key[1] == body.endpoint and body.provider in (None, key[0]))
         if not found:
             of_provider = "" if body.provider is None else f" of {body.provider!r:.100}"
             raise UnknownRecord(f"{body.endpoint!r:.200} is not an endpoint{of_provider}. GET /admin/v1/fleet lists all.")
         for provider, address in found:
-            await nodes.set_drained(database, provider, address, drained=body.drained)
-        log.info("an endpoint was drained" if body.drained else "an endpoint was put back", extra={"endpoint": body.endpoint})
-        return {"data": [{"provider": provider, "endpoint": address, "drained": body.drained} for provider, address in sorted(found)]}
+            await nodes.set_drained(call.connection, provider, address, drained=body.drained, author=call.author)
+        return Answer(Drained([DrainedEndpoint(provider, address, body.drained) for provider, address in found]))
 
-    return Router("/", route_handlers=[show_fleet, drain_endpoint])
+
+def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    tag = "Engines"
+    handlers = FleetHandlers(gateway)
+    return [
+        Operation(
+            method="GET",
+            path="/fleet",
+            id="get_fleet",
+            tag=tag,
+            summary="Show endpoints, registered nodes, what is drained and what waits",
+            permission="config:read",
+            access="memory",
+            query=EndpointQuery,
+            response=Fleet,
+            handler=handlers.show,
+        ),
+        Operation(
+            method="POST",
+            path="/fleet/drain",
+            id="drain_endpoint",
+            tag=tag,
+            summary="Take an endpoint out of rotation, or put it back",
+            description="Every gateway process follows within two seconds; requests in flight go on to their end.",
+            permission="engines:operate",
+            access="write",
+            body=Drain,
+            response=Drained,
+            errors={404: "There is no such endpoint."},
+            example={"endpoint": "http://10.0.0.5:8000", "drained": True},
+            handler=handlers.drain,
+        ),
+    ]

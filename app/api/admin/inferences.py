@@ -1,87 +1,170 @@
-"""Recorded inferences, for admin keys: GET /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}."""
+"""Recorded inferences: /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}."""
 
-from datetime import UTC, datetime
-from typing import Annotated, Any, get_args
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Annotated, Any
 
-from litestar import Request, Router, get
-from litestar.params import Parameter
-from sqlalchemy.ext.asyncio import AsyncEngine
+from msgspec import Meta, Struct
 
 from app import uuid7
-from app.api.rest.request_parsing import reject_unknown_parameters
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import Outcome
 from app.store import inference_queries
+from app.store.paging import Limit
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
-_Limit = Annotated[int, Parameter(ge=1, le=1000)]
-_PARAMETERS = ("limit", "before", "model", "team_id", "outcome", "since", "until")
+_TIMEOUT_S = 30.0  # enough for a list without filters
+_TeamId = Annotated[str, Meta(description="The UUID of a team, as `team_id` of its records.")]
 
 
-def routes(database: AsyncEngine) -> Router:
-    @get("/inferences")
-    async def list_inferences(
-        request: Request[Any, Any, Any],
-        limit: _Limit = 50,
-        before: str | None = None,
-        model: str | None = None,
-        team_id: str | None = None,
-        outcome: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-    ) -> dict[str, Any]:
-        reject_unknown_parameters(request, _PARAMETERS)
-        if model is not None and "\0" in model:
-            raise InvalidRequest("`model` must not contain a NUL character.", param="model")
-        if outcome is not None and outcome not in get_args(Outcome):
-            raise InvalidRequest(f"`outcome` may be {', '.join(get_args(Outcome))}.", param="outcome")
-        filters = inference_queries.InferenceFilter(model, team_id and _parse_id(team_id, "team_id"), outcome, _to_ms(since), _to_ms(until))
-        before_id = before and _parse_id(before, "before")
-        async with inference_queries.timed_connection(database) as connection:
-            data = await inference_queries.list_inferences(connection, filters, before=before_id, limit=limit)
-        return {"data": data, "next": data[-1]["id"] if len(data) == limit else None}
+class Inference(Struct, frozen=True, kw_only=True):
+    """A recorded request that reached a plan; the page at /docs describes each field. `team`: the name of the team `team_id`."""
 
-    @get("/inferences/{id:str}")
-    async def show_inference(id: str) -> dict[str, Any]:
-        inference_id = _parse_id(id, "id")
-        async with inference_queries.timed_connection(database) as connection:
-            inference = await inference_queries.show_inference(connection, inference_id)
-        if inference is None:
-            raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
-        return inference
+    id: str
+    episode_id: str
+    received_at: str
+    team_id: str
+    team: str | None
+    key_id: str
+    route: str
+    model: str
+    function: str | None
+    variant: str | None
+    served_provider: str | None
+    served_model: str | None
+    endpoint: str | None
+    streamed: bool
+    status: int
+    outcome: Outcome
+    finish_reason: str | None
+    error: str | None
+    message: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    reasoning_tokens: int | None
+    duration_us: int
+    first_token_us: int | None
+    attempts: Sequence[dict[str, Any]] | None
+    dropped: Sequence[str] | None
+    tags: dict[str, Any] | None
+    end_user: str | None
+    snapshot: str
+    charged_input: int | None
+    charged_output: int | None
+    cost_microusd: int | None
+    structured_output: str | None
+    usage_details: dict[str, Any] | None
+    charge_basis: str | None
+    reported_model: str | None
+    emulated: Sequence[str] | None
 
-    @get("/episodes/{id:str}")
-    async def show_episode(
-        request: Request[Any, Any, Any], id: str, team_id: str | None = None, limit: _Limit = 1000, after: str | None = None
-    ) -> dict[str, Any]:
-        reject_unknown_parameters(request, ("team_id", "limit", "after"))
-        episode_id, after_id = _parse_id(id, "id"), after and _parse_id(after, "after")
-        async with inference_queries.timed_connection(database) as connection:
-            if team_id is None:
-                team_id = _only_team(id, await inference_queries.list_episode_teams(connection, episode_id))
-            else:
-                team_id = _parse_id(team_id, "team_id")
-            inferences = await inference_queries.list_episode(connection, team_id, episode_id, after=after_id, limit=limit)
-        if not inferences and after_id is None:
-            raise UnknownRecord(f"There is no inference of an episode {id}.")
-        return {
-            "id": episode_id,
-            "team_id": team_id,
-            "inferences": inferences,
-            "next": inferences[-1]["id"] if len(inferences) == limit else None,
-        }
 
-    return Router("/", route_handlers=[list_inferences, show_inference, show_episode])
+class Content(Struct, frozen=True):
+    """Request and response as text. `policy`: what is kept of them."""
+
+    policy: str
+    request: str | None
+    response: str | None
+
+
+class InferenceWithContent(Inference, frozen=True, kw_only=True):
+    """`content` null: it is kept no longer, or `content_hidden`: your roles do not show what was written."""
+
+    content: Content | None
+    content_hidden: bool = False
+
+
+class InferencePage(Struct, frozen=True):
+    """`next`: give it as `before` for the next page; null: this is the last one."""
+
+    data: Sequence[Inference]
+    next: str | None
+
+
+class Episode(Struct, frozen=True):
+    """The inferences of an episode. `next`: give it as `after` for the next page; null: this is the last one."""
+
+    id: str
+    team_id: str
+    inferences: Sequence[Inference]
+    next: str | None
+
+
+class InferenceQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 50
+    before: Annotated[str, Meta(description="`next` of the page before.")] | None = None
+    model: Annotated[str, Meta(description="Only of requests for this model.")] | None = None
+    team: Annotated[str, Meta(description="Only of the team with this name.")] | None = None
+    team_id: _TeamId | None = None
+    outcome: Outcome | None = None
+    since: TimeText | None = None
+    until: TimeText | None = None
+
+
+class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 1000
+    after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
+    team_id: _TeamId | None = None
+
+
+async def _list(call: Call[InferenceQuery, NoBody]) -> Answer:
+    query = call.query
+    filters = inference_queries.InferenceFilter(
+        query.model,
+        query.team_id and _parse_id(query.team_id, "team_id"),
+        query.outcome,
+        _to_ms(query.since, "since"),
+        _to_ms(query.until, "until"),
+        query.team,
+        call.visible_teams(),
+    )
+    before = query.before and _parse_id(query.before, "before")
+    rows = await inference_queries.list_inferences(call.connection, filters, before=before, limit=query.limit + 1)
+    return Answer(InferencePage(*_page(rows, query.limit)))
+
+
+async def _show(call: Call[NoQuery, NoBody]) -> Answer:
+    id = _parse_id(call.path["id"], "id")
+    row = await inference_queries.show_inference(call.connection, id)
+    if row is None or not call.is_visible(row["team"]):
+        raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
+    hidden = not call.is_visible(row["team"], "records:content")
+    content = None if hidden or row["content"] is None else Content(**row["content"])
+    fields: dict[str, Any] = {**row, "content": content, "content_hidden": hidden}
+    return Answer(InferenceWithContent(**fields))
+
+
+async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
+    id, query = _parse_id(call.path["id"], "id"), call.query
+    after = query.after and _parse_id(query.after, "after")
+    team_ids = await inference_queries.list_episode_teams(call.connection, id, only_teams=call.visible_teams())
+    team_id = _only_team(id, team_ids) if query.team_id is None else _parse_id(query.team_id, "team_id")
+    if team_id not in team_ids:
+        raise _no_episode(id)
+    rows = await inference_queries.list_episode(call.connection, team_id, id, after=after, limit=query.limit + 1)
+    return Answer(Episode(id, team_id, *_page(rows, query.limit)))
+
+
+def _page(rows: Sequence[dict[str, Any]], limit: int) -> tuple[list[Inference], str | None]:
+    shown = [Inference(**row) for row in rows[:limit]]
+    return shown, shown[-1].id if len(rows) > limit else None
 
 
 def _only_team(episode_id: str, team_ids: list[str]) -> str:
     """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id has an episode of its own."""
     if not team_ids:
-        raise UnknownRecord(f"There is no inference of an episode {episode_id}.")
+        raise _no_episode(episode_id)
     if len(team_ids) > 1:
         raise InvalidRequest(
             f"{len(team_ids)} teams have an episode {episode_id}: name one in `team_id`: {', '.join(team_ids)}.", param="team_id"
         )
     return team_ids[0]
+
+
+def _no_episode(id: str) -> UnknownRecord:
+    return UnknownRecord(f"There is no inference of an episode {id}.")
 
 
 def _parse_id(text: str, name: str) -> str:
@@ -90,6 +173,52 @@ def _parse_id(text: str, name: str) -> str:
     return text.lower()
 
 
-def _to_ms(moment: datetime | None) -> int | None:
-    """Unix time in milliseconds. A time without a zone is UTC."""
-    return None if moment is None else int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+def _to_ms(text: str | None, name: str) -> int | None:
+    """Unix time in milliseconds."""
+    return None if text is None else int(parse_time(text, name).astimezone(UTC).timestamp() * 1000)
+
+
+def operations() -> list[Operation[Any, Any]]:
+    tag = "Records"
+    return [
+        Operation(
+            method="GET",
+            path="/inferences",
+            id="list_inferences",
+            tag=tag,
+            summary="List recorded inferences, newest first",
+            permission="records:read",
+            scope="team",
+            query=InferenceQuery,
+            response=InferencePage,
+            timeout_s=_TIMEOUT_S,
+            handler=_list,
+        ),
+        Operation(
+            method="GET",
+            path="/inferences/{id}",
+            id="get_inference",
+            tag=tag,
+            summary="Show an inference, with what was written if your roles include it",
+            permission="records:read",
+            scope="team",
+            response=InferenceWithContent,
+            errors={404: "There is no such inference, or it is not of one of your teams."},
+            timeout_s=_TIMEOUT_S,
+            handler=_show,
+        ),
+        Operation(
+            method="GET",
+            path="/episodes/{id}",
+            id="get_episode",
+            tag=tag,
+            summary="List the inferences of an episode, oldest first",
+            permission="records:read",
+            scope="team",
+            query=EpisodeQuery,
+            response=Episode,
+            errors={404: "There is no such episode, or it is not of one of your teams."},
+            timeout_s=_TIMEOUT_S,
+            handler=_show_episode,
+        ),
+    ]

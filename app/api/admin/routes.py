@@ -1,4 +1,4 @@
-"""Every admin route: the declared operations, and the routers that are not declared yet."""
+"""Every admin route, made of the declared operations."""
 
 from typing import Any
 
@@ -15,7 +15,16 @@ from app.store.access.roles import Grant, Principal
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     """Every declared operation, in the order in which the documentation shows them."""
-    return [*teams.operations(), *audit.operations()]
+    return [
+        *keys.operations(gateway.settings.limits_output_tokens),
+        *teams.operations(),
+        *credentials.operations(gateway.fleet.vault),
+        *inferences.operations(),
+        *dropped.operations(),
+        *engines.operations(gateway),
+        *fleet.operations(gateway),
+        *audit.operations(),
+    ]
 
 
 def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:
@@ -25,22 +34,5 @@ def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:
         caller = await authentication.authenticate_admin(gateway.snapshot_cache, request.scope)
         return Principal("key", caller.prefix, caller.prefix, (Grant("owner"),))
 
-    async def admins_only(request: Request[Any, Any, Any]) -> None:
-        await authenticate(request)
-
     dispatcher = Dispatcher(database, gateway.fleet.vault, authenticate, gateway.settings.trusted_proxies.parsed)
-    handlers = [
-        inferences.routes(database),
-        dropped.routes(database),
-        keys.routes(database),
-        credentials.routes(database, gateway.fleet.vault),
-        engines.routes(gateway),
-        fleet.routes(gateway, database),
-    ]
-    return Router(
-        "/admin/v1",
-        route_handlers=[
-            *(dispatcher.route(operation) for operation in operations(gateway)),
-            Router("/", route_handlers=handlers, before_request=admins_only),
-        ],
-    )
+    return Router("/admin/v1", route_handlers=[dispatcher.route(operation) for operation in operations(gateway)])

@@ -58,6 +58,8 @@ class Dispatcher:
         principal = await self._authenticate(request)
         if not (principal.may(operation.permission) if operation.scope == "company" else principal.may_anywhere(operation.permission)):
             raise _not_allowed(operation)
+        if operation.access == "memory" and operation.method != "GET" and "idempotency-key" in request.headers:
+            raise InvalidRequest("This route takes no Idempotency-Key: what an engine did cannot be undone or done once.")
         raw_query, dry_run = _split_dry_run(request.scope["query_string"]) if operation.access == "write" else (None, False)
         body = await _read_body(operation, request)
         id = uuid7.mint()
@@ -71,6 +73,7 @@ class Dispatcher:
             request.headers.get("if-match"),
             None,
             functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=True),
+            functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=False),
         )
         try:
             if operation.access == "memory":

@@ -33,4 +33,6 @@ def _step_into(kind: Any, name: str | None) -> list[Any]:
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
-    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    if isinstance(kind, inspect.Metadata):  # a type with a description
+        return _alternatives(kind.type)
+    return tuple(each for one in kind.types for each in _alternatives(one)) if isinstance(kind, inspect.UnionType) else (kind,)

@@ -57,7 +57,7 @@ class NotConsulted(AssertionError):
 class Call(Generic[Q, B]):
     """One request of an operation, checked and decoded. `path`: the segments in braces, decoded.
 
-    `read_transaction`: opens a read-only transaction, for an operation on memory.
+    `read_transaction`, `write_transaction`: open a transaction, for an operation on memory; the latter is for its audit events.
     """
 
     principal: Principal
@@ -69,6 +69,7 @@ class Call(Generic[Q, B]):
     if_match: str | None
     raw_connection: AsyncConnection | None
     read_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
+    write_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
     teams_checked: bool = field(default=False)
 
     @property

@@ -6,7 +6,6 @@ from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
 import msgspec
-from litestar import Request
 from msgspec import Meta, inspect
 
 from app.api.rest.enum_choices import choices_at
@@ -47,12 +46,12 @@ def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
 
 
 def parse_query(raw: bytes, query_type: type[T]) -> T:
-    """Decode a query string into a Struct, whose fields are the parameters.
+    """Decode a query string into a Struct, whose fields are the parameters, or into a dict, for which any name is known.
 
     Raises InvalidRequest for unknown, empty, repeated or invalid ones: a filter with a mistyped name must not show everything.
     """
     info = inspect.type_info(query_type)
-    known = [field.encode_name for field in info.fields] if isinstance(info, inspect.StructType) else []
+    known = None if isinstance(info, inspect.DictType) else [each.encode_name for each in getattr(info, "fields", ())]
     values: dict[str, str] = {}
     for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="strict"):
         check_parameter(name, value, known)
@@ -65,20 +64,15 @@ def parse_query(raw: bytes, query_type: type[T]) -> T:
         raise _invalid(fault, query_type) from None
 
 
-def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...]) -> None:
-    if name not in known:
+def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...] | None) -> None:
+    """`known` None: any name is."""
+    if known is not None and name not in known:
         names = f"The parameters are: {', '.join(known)}." if known else "There are no parameters here."
         raise InvalidRequest(f"Unknown parameter {name!r:.60}. {names}", param=name[:60])
     if not value:
         raise InvalidRequest(f"`{name}` is empty: give it a value, or leave it out.", param=name)
     if "\0" in value:
         raise InvalidRequest(f"`{name}` must not contain a NUL character.", param=name)
-
-
-def reject_unknown_parameters(request: Request[Any, Any, Any], known: tuple[str, ...]) -> None:
-    """As parse_query() does, for routes whose parameters Litestar reads."""
-    for name, value in request.query_params.items():
-        check_parameter(name, value, known)
 
 
 def parse_time(text: str, name: str) -> datetime:

@@ -161,7 +161,7 @@ def fake_engine(owner: str, *targets: Target) -> FakeEngine:
 
     async def operate(name: str, **arguments: Any) -> list[OperationResult]:
         requests.clear()
-        return await operations.run(snapshot, "m", name, arguments, read_only=False)
+        return await operations.run(operations.plan(snapshot, "m", name, arguments, read_only=False))
 
     return FakeEngine(oversized_responses, requests, fleet, operate)
 

@@ -1,0 +1,103 @@
+"""Limits of single keys: set when a key is created, copied when it is rotated. They are limits of the configuration like any other."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain import AfterLoss, Limit, Period, Resource
+from app.store import tables
+from app.store.audit_log import Author
+from app.store.configuration import Changed, change_configuration, edited
+from app.store.configuration_rows import State, one_of
+
+MAX_NEW_LIMITS = 20
+
+_MAX_TEXT_CHARACTERS = 200
+_Text = Annotated[str, Meta(min_length=1, max_length=_MAX_TEXT_CHARACTERS)]
+
+
+class KeyLimit(Struct, frozen=True, forbid_unknown_fields=True):
+    """At most `amount` of a resource for the key: see `[[limits]]` in docs/limits.md.
+
+    `model`: only of requests for this model. `name`: of the limit in the configuration; left out, it is made of the key and the rest.
+    """
+
+    resource: Resource
+    amount: float
+    per: Period | None = None
+    model: _Text | None = None
+    name: _Text | None = None
+    on_outage: Literal["local", "refuse"] = "local"
+    after_loss: AfterLoss = "rebuild"
+    dry_run: bool = False
+    time_zone: str = "UTC"
+
+
+class Budget(Struct, frozen=True, forbid_unknown_fields=True):
+    """At most so many US dollars a day or month: short for a limit of the resource `cost_usd`."""
+
+    amount_usd: float
+    per: Literal["day", "month"] = "month"
+    time_zone: str = "UTC"
+
+    def to_limit(self) -> KeyLimit:
+        return KeyLimit("cost_usd", self.amount_usd, self.per, time_zone=self.time_zone)
+
+
+async def add_key_limits(
+    connection: AsyncConnection, author: Author, prefix: str, limits: Iterable[KeyLimit], *, output_tokens: int | None = None
+) -> Changed:
+    """Add limits of a key with the public part `prefix`, as change_configuration() does. Raises BadConfiguration."""
+    added = [
+        Limit(
+            each.name or _default_name(prefix, each),
+            {"key": f"nx-{prefix}"} if each.model is None else {"key": f"nx-{prefix}", "model": each.model},
+            each.resource,
+            each.amount,
+            each.per,
+            each.on_outage,
+            each.after_loss,
+            each.dry_run,
+            each.time_zone,
+        )
+        for each in limits
+    ]
+    return await change_configuration(connection, author, lambda state: _with_limits(state, added), output_tokens=output_tokens)
+
+
+async def copy_key_limits(connection: AsyncConnection, author: Author, old: str, new: str) -> None:
+    """Give a key the limits of another, by their public parts. The new ones count from now on."""
+    limits = (await read_key_limits(connection, [old])).get(old, ())
+    if limits:
+        copies = [
+            msgspec.structs.replace(each, name=_name_of_copy(each.name, old, new), scope={**each.scope, "key": f"nx-{new}"})
+            for each in limits
+        ]
+        await change_configuration(connection, author, lambda state: _with_limits(state, copies))
+
+
+async def read_key_limits(connection: AsyncConnection, prefixes: Collection[str]) -> Mapping[str, Sequence[Limit]]:
+    """The limits of each of the keys alone, by public part; keys without any are left out."""
+    key_name = tables.limits.c.config["scope"]["key"].astext
+    query = select(tables.limits.c.config).where(one_of(key_name, [f"nx-{each}" for each in prefixes])).order_by(tables.limits.c.position)
+    found: dict[str, list[Limit]] = {}
+    for config in await connection.scalars(query):
+        limit = msgspec.convert(config, Limit)
+        found.setdefault(limit.scope["key"].removeprefix("nx-"), []).append(limit)
+    return found
+
+
+def _with_limits(state: State, added: Sequence[Limit]) -> State:
+    return edited(state, limits=[*state.snapshot.limits, *added])
+
+
+def _default_name(prefix: str, limit: KeyLimit) -> str:
+    return "-".join(filter(None, (f"nx-{prefix}", limit.model, limit.resource, limit.per)))
+
+
+def _name_of_copy(name: str, old: str, new: str) -> str:
+    return name.replace(f"nx-{old}", f"nx-{new}") if f"nx-{old}" in name else f"{name}-nx-{new}"
