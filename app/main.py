@@ -17,12 +17,13 @@ from litestar import Litestar
 from litestar.types import ASGIApp, ControllerRouterHandler
 
 from app import logs
-from app.api.admin.routes import admin_router
+from app.api.admin.routes import admin_router, operations
 from app.api.cors import Cors, CorsApp
 from app.api.exception_handlers import HANDLERS
 from app.api.http_call import CallHandler
 from app.api.http_protocol import http_protocol_class
 from app.api.metrics import keep_metrics_current
+from app.api.openapi import routes as openapi
 from app.api.path_segments import SegmentedPaths
 from app.api.routes import INFERENCE_PATHS, admin_pages, caller_routes, inference_routes, shared_routes
 from app.api.security_headers import SecurityHeaders
@@ -194,7 +195,11 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             spool.close()
 
     shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
-    for_admins = [admin_router(gateway, admin_database), *admin_pages(gateway)]
+    for_admins = [
+        admin_router(gateway, admin_database),
+        openapi.routes(operations(gateway), settings),
+        *admin_pages(gateway),
+    ]
     if not settings.admin_port:
         return Applications(_application(settings, [*shared, *for_callers, *for_admins], INFERENCE_PATHS, lifespan), None, gateway)
     callers = _application(settings, [*shared, *for_callers], INFERENCE_PATHS, lifespan)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import health, inferences, limits, metrics, models, nodes, reference, responses, usage
+from app.api import health, inferences, limits, metrics, models, nodes, responses, usage
 from app.api.cors import Cors, CorsRoute
 from app.api.http_call import CallHandler
 from app.api.inference_route import InferenceRoute
@@ -53,4 +53,4 @@ def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRou
 
 def admin_pages(gateway: Gateway) -> list[ControllerRouterHandler]:
     """Beside the admin API, on its address: the callers', unless the setting `admin_port` gives it one of its own."""
-    return [reference.routes(), *([metrics.routes(gateway)] if gateway.settings.metrics == "admin" else [])]
+    return [metrics.routes(gateway)] if gateway.settings.metrics == "admin" else []

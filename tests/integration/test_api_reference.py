@@ -41,6 +41,7 @@ async def test_reference_page_is_served_with_its_tables(client: httpx.AsyncClien
     page = await client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "<h2>Errors</h2>" in page.text and 'id="chat"' in page.text and page.text.count("<table>") > 8 and "x-narthex-drop" in page.text
+    assert "<script" not in page.text and "127.0.0.1:8787" not in page.text and '<a href="..' not in page.text
     assert "$NARTHEX_KEY" in html.unescape(page.text) and "|---|" not in page.text
 
 
@@ -63,3 +64,25 @@ def test_every_record_column_and_outcome_is_documented():
     records = TEXT[TEXT.index("## Records") :]
     assert [column.name for column in inferences.columns if f'"{column.name}"' not in records] == []
     assert [outcome for outcome in get_args(Outcome) if f"`{outcome}`" not in records] == []
+
+
+async def test_openapi_document_has_the_address_of_the_request_and_an_etag(service: Service, client: httpx.AsyncClient):
+    response = await client.get("/openapi.json")
+    document = response.json()
+    assert document["servers"] == [{"url": service.url}] and "/admin/v1/teams" in document["paths"]
+    again = await client.get("/openapi.json", headers={"if-none-match": response.headers["etag"]})
+    assert again.status_code == 304 and not again.content
+    named = (await client.get("/openapi.json", headers={"host": "models.example:8443"})).json()
+    assert named["servers"] == [{"url": "http://models.example:8443"}]
+    odd = (await client.get("/openapi.json", headers={"host": 'x"><script>'})).text
+    assert "script" not in odd
+
+
+async def test_every_link_within_the_reference_leads_somewhere(client: httpx.AsyncClient):
+    page = (await client.get("/docs")).text
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(set(ids)) == len(ids)
+    targets = re.findall(r'href="([^"]+)"', page)
+    assert [target for target in targets if target.startswith("#") and target[1:] not in ids] == []
+    paths = {target for target in targets if target.startswith("/")}
+    assert paths and {(await client.get(path)).status_code for path in paths} == {200}

@@ -1,0 +1,110 @@
+"""The routes for callers, nodes and operators in the OpenAPI document, from their descriptions."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from app.api.openapi.caller_routes import Access, CallerRoute
+from app.api.openapi.responses import ERRORS, error_response, error_responses, header, json_content
+from app.api.openapi.schemas import Schema, component_name, schemas_of
+
+_SECURITY: dict[Access, list[Schema]] = {
+    "caller": [{"callerKey": []}, {"keyHeader": []}],
+    "admin": [{"adminKey": []}, {"keyHeader": []}],
+    "node": [{"nodeSecret": []}, {"adminKey": []}],
+    "public": [],
+}
+_KEYED_ERRORS = (400, 401, 403, 500, 503)
+_IF_NONE_MATCH: Schema = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "The ETag of what you have: if that is still current, the response is a 304.",
+    "schema": {"type": "string"},
+}
+_MODEL: Schema = {"type": "string", "description": "May be left out if only one model that the key may use serves this route."}
+
+
+def caller_paths(routes: Sequence[CallerRoute]) -> tuple[dict[str, Schema], dict[str, Schema]]:
+    """The paths, and the schemas that they refer to."""
+    paths: dict[str, Schema] = {}
+    components: dict[str, Schema] = {}
+    for route in routes:
+        body, body_components = _body(route)
+        components.update(body_components)
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe(route, body)
+    return paths, components
+
+
+def _body(route: CallerRoute) -> tuple[Schema | None, dict[str, Schema]]:
+    if not route.body:
+        return None, {}
+    schemas, components = schemas_of(route.body, lambda name: _prefixed(route.prefix, component_name(name)))
+    for schema in schemas:
+        request = components[schema["$ref"].rpartition("/")[2]]
+        if route.model:
+            request["properties"] = {"model": _MODEL, **request["properties"]}
+        request["description"] = f"A request of {route.path}."
+    for component in components.values():
+        _drop_null_defaults(component)
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}, components
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return name if name.startswith(prefix) else prefix + name
+
+
+def _drop_null_defaults(component: Schema) -> None:
+    """A field that is left out is as good as null: saying so of each would hide the defaults that mean something."""
+    for described in component.get("properties", {}).values():
+        if described.get("default", ...) is None:
+            del described["default"]
+
+
+def _describe(route: CallerRoute, body: Schema | None) -> Schema:
+    described: Schema = {
+        "operationId": route.id,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "security": _SECURITY[route.access],
+        "parameters": [
+            *(
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in re.findall(r"\{(\w+)\}", route.path)
+            ),
+            *([_IF_NONE_MATCH] if route.cached else []),
+            *(_query_parameter(name, schema) for name, schema in route.parameters.items()),
+        ],
+    }
+    if route.description:
+        described["description"] = route.description
+    if body is not None:
+        content = json_content(body)
+        if route.example is not None:
+            content["application/json"]["example"] = route.example
+        described["requestBody"] = {"required": True, "content": content}
+    described["responses"] = _responses(route)
+    return described
+
+
+def _query_parameter(name: str, schema: Schema) -> Schema:
+    described = {key: value for key, value in schema.items() if key == "description"}
+    rest = {key: value for key, value in schema.items() if key != "description"}
+    return {"name": name, "in": "query", "required": False, **described, "schema": rest}
+
+
+def _responses(route: CallerRoute) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    if route.response is not None:
+        content = json_content(route.response, route.response_media_type)
+        if route.streams:
+            content["text/event-stream"] = {"schema": {"type": "string", "description": "With `stream`: server-sent events."}}
+        headers = {} if route.access == "public" else {"x-request-id": header("RequestId")}
+        for status, text in {200: route.summary, **route.also}.items():
+            responses[str(status)] = {"description": text, "headers": headers, "content": content}
+    if route.cached:
+        responses["304"] = {"description": "It is what you have."}
+    statuses = {*(() if route.access == "public" else _KEYED_ERRORS), *route.errors} - {*route.also}
+    if route.error_schema == "Error":
+        return {**responses, **error_responses(statuses, route.described)}
+    return {**responses, **{str(status): error_response(ERRORS[status][1], status, route.error_schema) for status in sorted(statuses)}}

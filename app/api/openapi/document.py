@@ -1,0 +1,63 @@
+"""The OpenAPI 3.1 document of the whole API, built from the declarations of its operations."""
+
+import importlib.metadata
+from collections.abc import Sequence
+from typing import Any
+
+from app.api.openapi.admin_paths import admin_paths
+from app.api.openapi.caller_paths import caller_paths
+from app.api.openapi.caller_routes import CALLER_ROUTES
+from app.api.openapi.responses import ANTHROPIC_ERROR_SCHEMA, ERROR_SCHEMA, HEADERS, error_components
+from app.api.openapi.schemas import Schema
+from app.api.rest.operation import Operation
+
+_DESCRIPTION = """\
+One gateway to every language model a company uses: its inference routes have the shapes of OpenAI's and Anthropic's APIs; below \
+/admin/v1 is what dashboards, portals and scripts manage it with.
+
+Lists come in pages: `next` of one page is `after` of the next. A PATCH is a merge patch: what is left out stays, null is the default. \
+A change of an existing resource takes its ETag in `If-Match`; of two editors, the second gets 412 and loses nothing. Every change takes \
+`dry_run` and an `Idempotency-Key`. Unknown fields and parameters are refused."""
+
+_SECURITY_SCHEMES: dict[str, Schema] = {
+    "callerKey": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key of a team, as `narthex keys create` or the admin API makes it.",
+    },
+    "adminKey": {"type": "http", "scheme": "bearer", "description": "An admin key, or the token of a user or service account."},
+    "keyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same keys, as Anthropic's clients send them."},
+    "nodeSecret": {"type": "http", "scheme": "basic", "description": "The secret of nodes (NARTHEX_NODE_SECRET), as the password."},
+}
+_NODE_ERROR: Schema = {
+    "type": "object",
+    "description": "An error, in the shape that engines expect of a proxy.",
+    "properties": {"detail": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object", "additionalProperties": True}}]}},
+    "required": ["detail"],
+}
+
+
+def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
+    """Without `servers`, which depend on the address that a request was sent to."""
+    admin, admin_schemas = admin_paths(operations)
+    callers, caller_schemas = caller_paths(CALLER_ROUTES)
+    shared = {"Error": ERROR_SCHEMA, "AnthropicError": ANTHROPIC_ERROR_SCHEMA, "NodeError": _NODE_ERROR}
+    paths = {**callers, **admin}
+    tags = dict.fromkeys(operation["tags"][0] for methods in paths.values() for operation in methods.values())
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Narthex",
+            "version": importlib.metadata.version("narthex"),
+            "description": _DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": tag} for tag in tags],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted({**caller_schemas, **admin_schemas, **shared}.items())),
+            "responses": error_components(),
+            "headers": dict(HEADERS),
+            "securitySchemes": _SECURITY_SCHEMES,
+        },
+    }

@@ -1,0 +1,77 @@
+"""The OpenAPI document: valid, complete, and with a page whose links lead somewhere."""
+
+import re
+import warnings
+from typing import Any
+
+import pytest
+from litestar.exceptions import LitestarDeprecationWarning
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from app.api.admin.routes import operations
+from app.api.openapi.document import build_document
+from app.api.openapi.page import render_contents, render_operations
+from app.api.routes import INFERENCE_PATHS
+from app.main import Applications, create_applications
+from app.settings import Settings
+from providers.transport.loop_turns import LoopTurns
+from providers.transport.write_batcher import WriteBatcher
+
+
+@pytest.fixture(scope="module")
+async def applications() -> Applications:
+    """As a gateway process makes them; they connect to nothing before they are started."""
+    settings = Settings(database_url="postgresql://nobody@127.0.0.1:9/none", redis_url="redis://127.0.0.1:9")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LitestarDeprecationWarning)  # about the style of parameters
+        return create_applications(settings, WriteBatcher(), LoopTurns(), name="document")
+
+
+@pytest.fixture(scope="module")
+async def document(applications: Applications) -> dict[str, Any]:
+    return {**build_document(operations(applications.gateway)), "servers": [{"url": "http://127.0.0.1:8787"}]}
+
+
+def test_document_is_valid(document: dict[str, Any]) -> None:
+    assert [fault.message for fault in OpenAPIV31SpecValidator(document).iter_errors()] == []
+
+
+def test_document_has_what_is_served_and_nothing_else(applications: Applications, document: dict[str, Any]) -> None:
+    served = {
+        (re.sub(r":\w+\}", "}", route.path), method.lower())
+        for route in applications.callers.routes
+        for method in getattr(route, "methods", ())
+        if method not in ("OPTIONS", "HEAD")
+    }
+    documented = {(path, method) for path, item in document["paths"].items() for method in item if path not in INFERENCE_PATHS}
+    assert documented - served == set()
+    assert {each for each in served - documented if not each[0].startswith("/admin/")} == set()
+
+
+def test_document_has_every_inference_route_with_its_body(document: dict[str, Any]) -> None:
+    assert [path for path in INFERENCE_PATHS if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
+
+
+def test_operation_ids_are_unique_and_every_operation_says_what_it_needs(document: dict[str, Any]) -> None:
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"[a-z0-9_]+", each) for each in ids)
+    assert all("security" in operation and operation["summary"] for operation in operations)
+
+
+def test_bounds_descriptions_and_defaults_of_parameters_are_in_the_document(document: dict[str, Any]) -> None:
+    parameters = {each["name"]: each for each in document["paths"]["/admin/v1/teams"]["get"]["parameters"]}
+    assert parameters["limit"]["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    assert parameters["limit"]["description"] and not parameters["limit"]["required"]
+    patch = document["paths"]["/admin/v1/teams/{name}"]["patch"]
+    assert {"dry_run", "Idempotency-Key", "If-Match"} <= {each["name"] for each in patch["parameters"]}
+    assert {"200", "400", "401", "403", "404", "409", "412", "413", "422", "428", "500", "503"} == set(patch["responses"])
+    assert document["components"]["schemas"]["TeamChanges"]["additionalProperties"] is False
+
+
+def test_every_link_of_the_page_leads_somewhere(document: dict[str, Any]) -> None:
+    page = render_contents(document) + render_operations(document)
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(set(ids)) == len(ids)
+    targets = {target for target in re.findall(r'href="#([^"]+)"', page)}
+    assert targets and targets <= set(ids)
