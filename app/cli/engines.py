@@ -96,7 +96,7 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
     With --json: {"operation", "data": [{"endpoint", "engine", "status", "response" or "error"}]}, and "error" if any failed.
     """
     fields = dict(_parse_argument(each) for each in arguments)
-    path = f"/admin/v1/models/{quote(model)}/engine/{quote(operation, safe='')}"
+    path = f"/admin/v1/models/{quote(model, safe='')}/engine/{quote(operation, safe='')}"
     with progress(f"Running {operation} on the engines of {model}"):
         response = _request("POST", path, msgspec.json.encode(fields))
     if as_json:
