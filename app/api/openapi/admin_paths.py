@@ -89,7 +89,7 @@ def _parameters(operation: Operation[Any, Any]) -> list[Schema]:
     if "$ref" not in schema:  # a dict: parameters of any name
         any_name: Schema = {"name": "arguments", "in": "query", "required": False, "style": "form", "explode": True, "schema": schema}
         parameters.append(any_name)
-    query = components[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {"properties": {}}
+    query: Schema = components[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {"properties": {}}
     for name, described in query["properties"].items():
         value = without_null(described)
         parameter: Schema = {"name": name, "in": "query", "required": name in query.get("required", [])}
