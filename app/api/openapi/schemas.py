@@ -58,6 +58,8 @@ def _clean(schema: Any, names: Mapping[str, str]) -> Any:
             cleaned[key] = value
         elif key not in _DRAFT_ONLY:
             cleaned[key] = _clean(value, names)
+    if cleaned.get("type") == "array":
+        cleaned.setdefault("items", {})  # generators of clients want it
     if "enum" in cleaned and "type" not in cleaned:
         cleaned.update(_enum_type(cleaned["enum"]))
     return cleaned
