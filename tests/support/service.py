@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.documented_answers import check_answer
 from tests.support.wait_until import wait_until
 
 NARTHEX = str(Path(sys.executable).with_name("narthex"))
@@ -66,7 +67,10 @@ class Service:
         return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S, verify=False, **options)
 
     def admin_client(self) -> httpx.AsyncClient:
-        return self.client(headers={"authorization": f"Bearer {self.admin_key}"})
+        """Its answers are held to the OpenAPI document."""
+        client = self.client(headers={"authorization": f"Bearer {self.admin_key}"})
+        client.event_hooks = {"response": [check_answer]}
+        return client
 
     def keyless_client(self) -> httpx.AsyncClient:
         """A client that sends no key, unless a request names one."""
