@@ -132,10 +132,10 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
     async def terminate_node(request: Request[Any, Any, Any]) -> Response[str]:
         await authenticate_admin(gateway.snapshot_cache, request.scope)
         url = _parse_body(await request.body()).url.rstrip("/")
-        found = [node for node in gateway.snapshot_cache.snapshot.nodes if node.address == url]
-        if not found:
+        taken = [] if "\0" in url else await nodes.take_nodes(database, url)
+        if not taken:
             raise InvalidRequest(f"{url[:_MAX_URL_CHARS]!r} is not registered: GET /nodes/status lists all nodes.", param="url")
-        failed = await _terminate(fleet, database, found)
+        failed = await _terminate(fleet, taken)
         if failed:
             raise Unavailable(f"{url} was removed, but did not terminate: {failed[0]}")
         return _respond("Terminated successfully")
@@ -143,7 +143,7 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
     @get("/nodes/terminate_all")
     async def terminate_all_nodes(request: Request[Any, Any, Any]) -> Response[str]:
         await authenticate_admin(gateway.snapshot_cache, request.scope)
-        failed = await _terminate(fleet, database, gateway.snapshot_cache.snapshot.nodes)
+        failed = await _terminate(fleet, await nodes.take_nodes(database, None))
         if failed:
             raise Unavailable(f"All nodes were removed, but {len(failed)} did not terminate: {'; '.join(failed[:5])}")
         return _respond("All nodes terminated successfully")
@@ -291,19 +291,18 @@ def _find_provider(snapshot: Snapshot, models: Sequence[str], named: str) -> str
     raise InvalidRequest(f"No target takes a node with the models {listed}. Targets that take nodes have: {known}.", param="status.models")
 
 
-async def _terminate(fleet: Fleet, database: AsyncEngine, found: Sequence[Node]) -> list[str]:
-    """Removes nodes, then requests each to terminate. What went wrong, by node."""
-    await nodes.remove_nodes(database, [(node.provider, node.address) for node in found])
-    endpoints = [fleet.table.endpoints.get((node.provider, node.address)) for node in found]
+async def _terminate(fleet: Fleet, taken: Sequence[tuple[str, str]]) -> list[str]:
+    """Requests each of these nodes, by provider and address, to terminate. What went wrong, by node."""
+    endpoints = [fleet.table.endpoints.get(each) for each in taken]
     failures: list[str] = []
-    for node, endpoint in zip(found, endpoints, strict=True):
-        request = httpx.Request("GET", f"{node.address}/terminate", extensions={"timeout": _PROBE_TIMEOUT})
+    for (_, address), endpoint in zip(taken, endpoints, strict=True):
+        request = httpx.Request("GET", f"{address}/terminate", extensions={"timeout": _PROBE_TIMEOUT})
         if endpoint is not None:
             request = endpoint.probe_request("/terminate")
         try:
             response = await send_probe(fleet.transport, request)
             if response.status != 200:
-                failures.append(f"{node.address}: status {response.status}")
+                failures.append(f"{address}: status {response.status}")
         except httpx.TransportError as fault:
-            failures.append(f"{node.address}: {type(fault).__name__}")
+            failures.append(f"{address}: {type(fault).__name__}")
     return failures

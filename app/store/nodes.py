@@ -46,6 +46,16 @@ async def remove_nodes(database: AsyncEngine, nodes: Collection[tuple[str, str]]
         return removed.rowcount
 
 
+async def take_nodes(database: AsyncEngine, address: str | None) -> list[tuple[str, str]]:
+    """Remove the nodes with this address; None: all. Their providers and addresses."""
+    async with transaction(database) as connection:
+        of_address = delete(_nodes) if address is None else delete(_nodes).where(_nodes.c.address == address)
+        rows = (await connection.execute(of_address.returning(_nodes.c.provider, _nodes.c.address))).all()
+        if rows:
+            await snapshots.publish_version(connection)
+        return [(row.provider, row.address) for row in rows]
+
+
 async def renew_nodes(database: AsyncEngine, nodes: Collection[tuple[str, str]], *, older_than_s: float) -> None:
     """Note that nodes are alive, unless another process did so less than `older_than_s` ago."""
     if nodes:
