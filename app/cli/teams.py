@@ -13,6 +13,7 @@ from app.cli.store_query import query_store
 from app.cli.times import format_time
 from app.domain import ContentPolicy
 from app.store import teams as store
+from app.store.audit_log import command_author
 
 
 @click.group(cls=OrderedGroup)
@@ -76,7 +77,8 @@ def set_team(name: str, content: str | None, drop: Sequence[str], priority: int 
     if content is None and droppable_fields is UNSET and priority is None:
         raise click.UsageError("Nothing to set: give --content, --drop or --priority.")
     policy = UNSET if content is None else cast(ContentPolicy, content)
-    team = query_store(lambda url: store.set_team(url, name.strip(), policy, droppable_fields, UNSET if priority is None else priority))
+    new_priority = UNSET if priority is None else priority
+    team = query_store(lambda url: store.set_team(url, name.strip(), policy, droppable_fields, new_priority, author=command_author()))
     if as_json:
         print_json({"name": name.strip(), "content": team.content, "drop": team.drop, "priority": team.priority})
     else:
