@@ -1,9 +1,11 @@
 """Recorded inferences: /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 
 from app import uuid7
@@ -133,7 +135,8 @@ async def _show(call: Call[NoQuery, NoBody]) -> Answer:
     hidden = not call.is_visible(row["team"], "records:content")
     content = None if hidden or row["content"] is None else Content(**row["content"])
     fields: dict[str, Any] = {**row, "content": content, "content_hidden": hidden}
-    return Answer(InferenceWithContent(**fields))
+    # In a thread: a request and its response may be many megabytes.
+    return Answer(await asyncio.to_thread(msgspec.json.encode, InferenceWithContent(**fields)))
 
 
 async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
