@@ -22,7 +22,7 @@ from providers.catalogue import DIALECTS
 EXPOSED_HEADERS = (
     *("x-request-id", "request-id", "retry-after", "x-should-retry", "etag", "location", "allow"),
     *("x-narthex-inference-id", "x-narthex-episode-id", "x-narthex-served", "x-narthex-dropped", "x-narthex-emulated"),
-    *("x-narthex-guided", "x-narthex-reported-model", "x-narthex-candidates", "x-narthex-replayed"),
+    *("x-narthex-guided", "x-narthex-reported-model", "x-narthex-candidates", "x-narthex-replayed", "idempotent-replayed"),
     *(f"x-ratelimit-{aspect}-{resource}" for aspect in ("limit", "remaining", "reset") for resource in ("requests", "tokens")),
     *(f"anthropic-ratelimit-{resource}-{aspect}" for resource in ("requests", "tokens") for aspect in ("limit", "remaining", "reset")),
 )
@@ -35,7 +35,7 @@ _CLOSED_SEGMENTS = ("metrics", "nodes", "distserve")
 
 
 class Cors:
-    """The headers for each origin. Credentials, which are a browser session's cookie, are for admin routes and exact origins only."""
+    """The headers for each origin. Credentials, such as the cookie of a proxy's sign-in, are for admin routes and exact origins only."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = frozenset(each.encode("ascii") for each in origins.parsed)

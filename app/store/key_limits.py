@@ -21,7 +21,7 @@ _Text = Annotated[str, Meta(min_length=1, max_length=_MAX_TEXT_CHARACTERS)]
 
 
 class KeyLimit(Struct, frozen=True, forbid_unknown_fields=True):
-    """At most `amount` of a resource for the key: see `[[limits]]` in docs/limits.md.
+    """At most `amount` of a resource for the key: see `[[limits]]` in docs/configuration.md.
 
     `model`: only of requests for this model. `name`: of the limit in the configuration; left out, it is made of the key and the rest.
     """

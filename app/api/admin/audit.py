@@ -32,7 +32,7 @@ class AuditFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     team: Annotated[Text, Meta(description="The team that it belongs to.")] | None = None
     since: TimeText | None = None
     until: TimeText | None = None
-    via: Annotated[Via, Meta(description="How: over the admin API, by a command, or by signing in.")] | None = None
+    via: Annotated[Via, Meta(description="How: over the admin API, by a command, or by the gateway itself.")] | None = None
     search: (
         Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description="Text in names and in what was changed, in any case.")] | None
     ) = None

@@ -26,28 +26,14 @@ from providers.canonical.errors import UnknownRecord
 _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "priority")
 
 
-class Key(Struct, frozen=True, kw_only=True):
+class Key(KeyRow, frozen=True, kw_only=True):
     """What may be shown of a key. `prefix`: its public part. null in a restriction: there is none.
 
     `drop`: without what its team's adds. `priority` null: the team's. `replaced_by`: the key that it was rotated to. `limits`: of this key
     alone.
     """
 
-    prefix: str
-    team: str
-    name: str
-    admin: bool
     state: KeyState
-    created_at: str
-    revoked_at: str | None
-    expires_at: str | None
-    models: Sequence[str] | None
-    routes: Sequence[str] | None
-    networks: Sequence[str] | None
-    drop: DroppableFields
-    priority: int | None
-    replaced_by: str | None
-    id: str
     limits: Sequence[Limit]
 
 

@@ -15,9 +15,10 @@ _DESCRIPTION = """\
 One gateway to every language model a company uses: its inference routes have the shapes of OpenAI's and Anthropic's APIs; below \
 /admin/v1 is what dashboards, portals and scripts manage it with.
 
-Lists come in pages: `next` of one page is `after` of the next. A PATCH is a merge patch: what is left out stays, null is the default. \
-A change of an existing resource takes its ETag in `If-Match`; of two editors, the second gets 412 and loses nothing. Every change takes \
-`dry_run` and an `Idempotency-Key`. Unknown fields and parameters are refused."""
+Lists come in pages: `next` of one page is `after` of the next (`before` in the list of inferences). A PATCH is a merge patch: what is \
+left out stays, null is the default. A change of an existing resource takes its ETag in `If-Match`; of two editors, the second gets 412 \
+and loses nothing. Every change but an operation on an engine takes `dry_run` and an `Idempotency-Key`. Unknown fields and parameters are \
+refused."""
 
 _SECURITY_SCHEMES: dict[str, Schema] = {
     "callerKey": {
@@ -25,7 +26,7 @@ _SECURITY_SCHEMES: dict[str, Schema] = {
         "scheme": "bearer",
         "description": "A key of a team, as `narthex keys create` or the admin API makes it.",
     },
-    "adminKey": {"type": "http", "scheme": "bearer", "description": "An admin key, or the token of a user or service account."},
+    "adminKey": {"type": "http", "scheme": "bearer", "description": "An admin key."},
     "keyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same keys, as Anthropic's clients send them."},
     "nodeSecret": {"type": "http", "scheme": "basic", "description": "The secret of nodes (NARTHEX_NODE_SECRET), as the password."},
 }

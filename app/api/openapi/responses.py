@@ -8,10 +8,9 @@ from app.api.openapi.schemas import Schema, reference
 # Status -> the component's name and what it means. An operation may give it a more exact description of its own.
 ERRORS: Mapping[int, tuple[str, str]] = {
     400: ("InvalidRequest", "The request is not valid: `message` says what was wrong and what would be right, `param` names the field."),
-    401: ("Unauthenticated", "No valid key, token or session was sent."),
+    401: ("Unauthenticated", "No valid key was sent."),
     403: ("NotAllowed", "The key, or the role of who sent the request, does not permit this."),
     404: ("NotFound", "There is no such thing, or it is not visible to who asks."),
-    408: ("TooSlow", "The request did not arrive in time."),
     409: ("Conflict", "It contradicts what there is, or another change was in the way."),
     412: ("PreconditionFailed", "Somebody else has changed it since: `If-Match` is not its ETag."),
     413: ("BodyTooLarge", "The body is larger than this route takes."),

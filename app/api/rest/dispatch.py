@@ -184,10 +184,7 @@ def _not_allowed(operation: Operation[Any, Any]) -> NotAllowed:
     roles = roles_with(operation.permission)
     in_team = roles_with(operation.permission, in_team=True) if operation.scope == "team" else []
     of_team = f", or in a team {', '.join(in_team)}" if in_team else ""
-    return NotAllowed(
-        f"Your role does not include {operation.permission!r}. These roles do: {', '.join(roles)}{of_team}."
-        " GET /admin/v1/session shows your roles."
-    )
+    return NotAllowed(f"Your role does not include {operation.permission!r}. These roles do: {', '.join(roles)}{of_team}.")
 
 
 def _respond(status: int, content: bytes, headers: Mapping[str, str], id: str, media_type: str = "application/json") -> Response[bytes]:

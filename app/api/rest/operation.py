@@ -92,7 +92,7 @@ class Call(Generic[Q, B]):
         self.teams_checked = True
         if not self.principal.may(permission, team):
             of_team = "" if team is None else f" in team {team!r:.100}"
-            raise NotAllowed(f"Your role does not include {permission!r}{of_team}. GET /admin/v1/session shows your roles.")
+            raise NotAllowed(f"Your role does not include {permission!r}{of_team}.")
 
     def check_match(self, current_etag: str | None) -> None:
         """Compare If-Match with the state in force, which must be locked. `current_etag` None: the resource does not exist.
