@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
@@ -17,6 +18,7 @@ from providers.canonical.credential_masking import mask_credentials
 AuthorKind = Literal["key", "user", "service_account", "cli", "system"]
 Via = Literal["rest", "cli", "sign_in", "system"]
 MAX_USER_AGENT_CHARACTERS = 300
+_PUBLIC_PART = re.compile(r"nx-[0-9a-f]{12}")  # of a key: it names the key, and opens nothing
 
 
 class Author(Struct, frozen=True):
@@ -108,7 +110,7 @@ def _masked(value: Any) -> Any:
     """The value, with whatever looks like a credential masked: options of a provider may hold what its administrator put there."""
     match value:
         case str():
-            return mask_credentials(value)
+            return value if _PUBLIC_PART.fullmatch(value) else mask_credentials(value)
         case dict():
             return {name: _masked(each) for name, each in cast("dict[str, Any]", value).items()}
         case list():

@@ -1,5 +1,6 @@
 """Keys over the admin API: limits at creation and after a rotation, merge patch with If-Match, filters, pages, dry runs."""
 
+import re
 import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -72,7 +73,10 @@ async def test_a_dry_run_creates_no_key_and_shows_no_secret(admin: httpx.AsyncCl
     body = {"team": team, "budget": {"amount_usd": 5}}
     answer = await admin.post(f"{PATH}?dry_run=true", json=body)
     shown = ok(answer)
-    assert [change["resource"] for change in shown["changes"]] == ["team", "key", "limit"] and '"key":"nx-' not in answer.text
+    assert [change["resource"] for change in shown["changes"]] == ["team", "key", "limit"]
+    _, key, limit = (change["after"] for change in shown["changes"])
+    assert limit["scope"] == {"key": key["prefix"]}, "which key it is for is no secret"
+    assert not re.search(r"nx-[0-9a-f]{12}-[\w-]{40}", answer.text)
     assert ok(await admin.get(PATH, params={"team": team}))["data"] == []
 
 
