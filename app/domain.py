@@ -8,6 +8,8 @@ from msgspec import Struct
 from providers.canonical.chat import Usage
 
 ContentPolicy = Literal["full", "redacted", "none"]
+# Of users and service accounts in the admin API, the strongest first; app/store/access/roles.py has what each permits.
+Role = Literal["owner", "admin", "editor", "viewer", "auditor"]
 # disconnected: the caller left first. aborted: this process stopped first, or something broke in it.
 Outcome = Literal["answered", "failed", "disconnected", "aborted"]
 

@@ -43,6 +43,8 @@ from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.recording.ledger import SpoolAwareLedger
 from app.recording.spool import Spool
 from app.settings import Settings
+from app.store.access.accounts import configured_group_roles
+from app.store.access.token_lookups import TokenLookups
 from app.store.counters.counters import RedisCounters
 from app.store.database import create_database_engine
 from app.store.snapshot_cache import SnapshotCache
@@ -105,6 +107,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
     database = create_database_engine(settings.database_url, pool_size=4, max_overflow=4)
     # A pool of its own: neither the writer nor callers wait for an admin's slow question.
     admin_database = create_database_engine(settings.database_url, pool_size=1, max_overflow=5, pool_timeout=_ADMIN_POOL_WAIT_S)
+    tokens = TokenLookups(settings.database_url, settings.session_idle_s, configured_group_roles(settings))
     telemetry = Telemetry()
     transport = Transport(
         connections_per_origin=max(settings.endpoint_connections, 1),
@@ -188,6 +191,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             await media.aclose()
             await limits.stop()
             await transport.aclose()
+            await tokens.close()
             await snapshot_cache.stop()
             with contextlib.suppress(TimeoutError):  # a dead connection never answers the goodbye
                 async with asyncio.timeout(_DB_CLOSE_TIMEOUT_S):
@@ -196,7 +200,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
 
     shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
     for_admins = [
-        admin_router(gateway, admin_database),
+        admin_router(gateway, admin_database, tokens),
         openapi.routes(operations(gateway), settings),
         *admin_pages(gateway),
     ]

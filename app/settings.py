@@ -9,6 +9,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
+
+from app.domain import Role
 from providers.transport.proxy import Proxy
 
 
@@ -102,6 +105,48 @@ class CaBundle(str):
             except OSError as fault:  # an SSLError is one
                 raise ValueError(f"no certificates can be read from {text!r}: {fault.strerror or fault}") from None
         return super().__new__(cls, text)
+
+
+class PublicUrl(str):
+    """The address of the gateway as its users see it. Raises ValueError unless it is a scheme, a host and perhaps a port."""
+
+    def __new__(cls, text: str = "") -> "PublicUrl":
+        text = text.rstrip("/")
+        if text and not re.fullmatch(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-fA-F:]+\](:[0-9]{1,5})?", text):
+            raise ValueError("it must be such as https://narthex.example.com, without a path")
+        return super().__new__(cls, text)
+
+    @property
+    def origin(self) -> str:
+        """As browsers write it: in lower case, and without the usual port."""
+        scheme, _, host = self.lower().partition("://")
+        return f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
+
+
+class GroupRoles(str):
+    """Roles of an issuer's groups, as JSON. Raises ValueError for what is not."""
+
+    parsed: Mapping[str, tuple[tuple[Role, str | None], ...]]  # group -> roles, each with its team, or None for the whole company
+
+    def __new__(cls, text: str = "") -> "GroupRoles":
+        roles = super().__new__(cls, text)
+        try:
+            found = msgspec.json.decode(text or "{}", type=dict[str, str | list[str]])
+        except msgspec.DecodeError:
+            raise ValueError('it must be JSON such as {"platform": "owner", "search-leads": ["admin:search", "viewer"]}') from None
+        roles.parsed = {
+            group: tuple(_parse_group_role(each) for each in ([given] if isinstance(given, str) else given))
+            for group, given in found.items()
+        }
+        return roles
+
+
+def _parse_group_role(text: str) -> tuple[Role, str | None]:
+    role, _, team = text.partition(":")
+    for known in get_args(Role):
+        if role == known and text != f"{role}:":
+            return known, team or None
+    raise ValueError(f"{text!r:.60} is no role: it must be one of {', '.join(get_args(Role))}, or one of them with a team, as admin:search")
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +325,16 @@ class Settings:
         "Origins of web pages (https://app.example.com, ...), separated by commas, whose scripts may use this gateway from a browser; * for"
         " all. Empty: none.",
     )
+    public_url: PublicUrl = setting(
+        PublicUrl(), "Address of the gateway as browsers see it (https://narthex.example.com); signing in needs it."
+    )
+    oidc_group_roles: GroupRoles = setting(
+        GroupRoles(),
+        'Roles of the issuer\'s groups, as JSON: {"platform": "owner", "search-leads": ["admin:search", "viewer"]}; after a colon: the'
+        " team in which the role is held. Others can be given by `narthex roles` and the admin API.",
+    )
+    session_max_s: float = setting(43200.0, "How long someone who has signed in to the admin API stays so at most.")
+    session_idle_s: float = setting(3600.0, "A session that was not used for so long has ended.")
     metrics: Literal["open", "key", "admin", "off"] = setting(
         "open",
         "Who may read /metrics: everybody; keys (admin keys, and keys whose routes name /metrics); everybody, but only on"
@@ -336,7 +391,7 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             raise BadSetting(
                 f"{name}={text!r:.500}: it must be origins such as https://app.example.com, separated by commas, or * ({fault})."
             ) from None
-    if kind is ProxyUrl or kind is CaBundle:
+    if kind in (ProxyUrl, CaBundle, PublicUrl, GroupRoles):
         try:
             return kind(text)
         except ValueError as fault:

@@ -28,7 +28,7 @@ async def authenticate(
     Raises CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
     `client`: the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers`: all headers as they came.
     """
-    key = _read_key(headers)
+    key = read_key(headers)
     caller = snapshot_cache.keys.get_cached(hash_key(key))
     if caller is None:
         caller = await _look_up(snapshot_cache, key)
@@ -51,12 +51,18 @@ async def authenticate_admin(snapshot_cache: SnapshotCache, scope: Scope) -> Cal
 
 async def authenticate_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
     """The caller of an ASGI request. Raises as authenticate does, and InvalidRequest for a key that is sent twice."""
+    raw_headers = check_key_headers(scope)
+    client = scope["client"]
+    return await authenticate(snapshot_cache, dict(raw_headers), decode_slashes(scope["path"]), client[0] if client else None, raw_headers)
+
+
+def check_key_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """All headers of an ASGI request. Raises InvalidRequest for a key that is sent twice."""
     raw_headers: list[tuple[bytes, bytes]] = scope["headers"]  # pyright: ignore[reportAssignmentType]
     for name in (b"authorization", b"x-api-key"):
         if sum(each == name for each, _ in raw_headers) > 1:  # a proxy in front of the gateway may have checked the other one
             raise InvalidRequest(f"The header {name.decode()} was sent several times; send it once.")
-    client = scope["client"]
-    return await authenticate(snapshot_cache, dict(raw_headers), decode_slashes(scope["path"]), client[0] if client else None, raw_headers)
+    return raw_headers
 
 
 async def _look_up(snapshot_cache: SnapshotCache, key: str) -> Caller:
@@ -78,7 +84,8 @@ def _join_patterns(patterns: tuple[str, ...]) -> str:
     return ", ".join(patterns[:20]) + more
 
 
-def _read_key(headers: Mapping[bytes, bytes]) -> str:
+def read_key(headers: Mapping[bytes, bytes]) -> str:
+    """The key in `Authorization: Bearer` or `x-api-key`. Raises CallerCredentialRequired if there is none."""
     authorization = headers.get(b"authorization")
     if authorization is not None:
         scheme, _, key = authorization.decode("latin-1").partition(" ")

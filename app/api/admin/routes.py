@@ -2,22 +2,41 @@
 
 from typing import Any
 
-from litestar import Request, Router
+from litestar import Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import authentication
-from app.api.admin import audit, credentials, dropped, engines, fleet, inferences, keys, teams
+from app.api.admin import (
+    audit,
+    credentials,
+    dropped,
+    engines,
+    fleet,
+    inferences,
+    keys,
+    role_grants,
+    service_accounts,
+    session,
+    teams,
+    users,
+)
+from app.api.admin_authentication import AdminAuthentication
 from app.api.rest.dispatch import Dispatcher
 from app.api.rest.operation import Operation
 from app.gateway.serve import Gateway
-from app.store.access.roles import Grant, Principal
+from app.store.access.accounts import configured_group_roles
+from app.store.access.token_lookups import TokenLookups
 
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     """Every declared operation, in the order in which the documentation shows them."""
+    group_roles = configured_group_roles(gateway.settings)
     return [
+        *session.operations(gateway.settings.public_url),
         *keys.operations(gateway.settings.limits_output_tokens),
         *teams.operations(),
+        *users.operations(group_roles),
+        *service_accounts.operations(group_roles),
+        *role_grants.operations(group_roles),
         *credentials.operations(gateway.fleet.vault),
         *inferences.operations(),
         *dropped.operations(),
@@ -27,12 +46,9 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     ]
 
 
-def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:
+def admin_router(gateway: Gateway, database: AsyncEngine, tokens: TokenLookups) -> Router:
     """`database`: a pool of the admin API's own."""
-
-    async def authenticate(request: Request[Any, Any, Any]) -> Principal:
-        caller = await authentication.authenticate_admin(gateway.snapshot_cache, request.scope)
-        return Principal("key", caller.prefix, caller.prefix, (Grant("owner"),))
-
-    dispatcher = Dispatcher(database, gateway.fleet.vault, authenticate, gateway.settings.trusted_proxies.parsed)
+    settings = gateway.settings
+    authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
+    dispatcher = Dispatcher(database, gateway.fleet.vault, authentication.authenticate_principal, settings.trusted_proxies.parsed)
     return Router("/admin/v1", route_handlers=[dispatcher.route(operation) for operation in operations(gateway)])

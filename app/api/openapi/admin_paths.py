@@ -74,6 +74,8 @@ def _describe(operation: Operation[Any, Any], body: Schema | None, response: Sch
 
 
 def _permission(operation: Operation[Any, Any]) -> str:
+    if operation.permission is None:
+        return "For whoever is authenticated."
     roles = ", ".join(roles_with(operation.permission))
     in_team = roles_with(operation.permission, in_team=True) if operation.scope == "team" else []
     of_team = f"; for a team's own, also in that team: {', '.join(in_team)}" if in_team else ""

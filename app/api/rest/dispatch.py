@@ -56,8 +56,7 @@ class Dispatcher:
 
     async def _serve(self, operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> Response[Any]:
         principal = await self._authenticate(request)
-        if not (principal.may(operation.permission) if operation.scope == "company" else principal.may_anywhere(operation.permission)):
-            raise _not_allowed(operation)
+        _check_permission(principal, operation)
         if operation.access == "memory" and operation.method != "GET" and "idempotency-key" in request.headers:
             raise InvalidRequest("This route takes no Idempotency-Key: what an engine did cannot be undone or done once.")
         raw_query, dry_run = _split_dry_run(request.scope["query_string"]) if operation.access == "write" else (None, False)
@@ -180,11 +179,16 @@ def _hash_request(request: Request[Any, Any, Any], body: bytes) -> bytes:
     return hashlib.sha256(b"\n".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
-def _not_allowed(operation: Operation[Any, Any]) -> NotAllowed:
-    roles = roles_with(operation.permission)
-    in_team = roles_with(operation.permission, in_team=True) if operation.scope == "team" else []
+def _check_permission(principal: Principal, operation: Operation[Any, Any]) -> None:
+    permission = operation.permission
+    if permission is None or (principal.may(permission) if operation.scope == "company" else principal.may_anywhere(permission)):
+        return
+    roles = roles_with(permission)
+    in_team = roles_with(permission, in_team=True) if operation.scope == "team" else []
     of_team = f", or in a team {', '.join(in_team)}" if in_team else ""
-    return NotAllowed(f"Your role does not include {operation.permission!r}. These roles do: {', '.join(roles)}{of_team}.")
+    raise NotAllowed(
+        f"Your role does not include {permission!r}. These roles do: {', '.join(roles)}{of_team}. GET /admin/v1/session shows your roles."
+    )
 
 
 def _respond(status: int, content: bytes, headers: Mapping[str, str], id: str, media_type: str = "application/json") -> Response[bytes]:

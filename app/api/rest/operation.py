@@ -62,7 +62,7 @@ class Call(Generic[Q, B]):
 
     principal: Principal
     author: Author
-    permission: Permission
+    permission: Permission | None
     path: Mapping[str, str]
     query: Q
     body: B
@@ -81,7 +81,9 @@ class Call(Generic[Q, B]):
     def visible_teams(self, permission: Permission | None = None) -> frozenset[str] | None:
         """The teams whose resources the principal may see or change; None: all, and what belongs to no team."""
         self.teams_checked = True
-        return self.principal.teams_with(permission or self.permission)
+        asked_for = permission or self.permission
+        assert asked_for is not None, "an operation for everybody must say which permission it means"
+        return self.principal.teams_with(asked_for)
 
     def is_visible(self, team: str | None, permission: Permission | None = None) -> bool:
         teams = self.visible_teams(permission)
@@ -106,8 +108,9 @@ class Call(Generic[Q, B]):
 class Operation(Generic[Q, B]):
     """A method of a path below /admin/v1.
 
-    `id`: the OpenAPI operationId, in snake_case, from which generated clients name their functions. `query`, `body`: Structs that are
-    decoded from the request; a `body` of bytes is passed as it came, in `body_media_type`. `response`: what the handler's Answer has.
+    `id`: the OpenAPI operationId, in snake_case, from which generated clients name their functions. `permission` None: whoever is
+    authenticated. `query`, `body`: Structs that are decoded from the request; a `body` of bytes is passed as it came, in
+    `body_media_type`. `response`: what the handler's Answer has.
     `conditional`: it calls check_match(), so it takes If-Match. `secret_response`: the response shows a secret once. `errors`: statuses
     beyond the usual ones, with what they mean. `other_media_types`: of responses, by the query. `example`: a body. `timeout_s`: of its
     statements.
@@ -118,7 +121,7 @@ class Operation(Generic[Q, B]):
     id: str
     tag: str
     summary: str
-    permission: Permission
+    permission: Permission | None
     handler: Callable[[Call[Q, B]], Awaitable[Answer]]
     description: str = ""
     scope: Scope = "company"

@@ -5,8 +5,9 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-Role = Literal["owner", "admin", "editor", "viewer", "auditor"]
-ROLES: tuple[Role, ...] = ("owner", "admin", "editor", "viewer", "auditor")
+from app.domain import Role
+
+ROLES: tuple[Role, ...] = get_args(Role)
 
 Permission = Literal[
     "config:read",  # providers, models, limits, prices, settings in force, endpoints, the history of the configuration
@@ -79,6 +80,13 @@ class Principal(Struct, frozen=True):
         """Whether it has a permission for the whole company or, with `team`, at least within that team."""
         return any(_permits(grant, permission) and grant.team in (None, team) for grant in self.grants)
 
+    def may_give(self, grant: Grant) -> bool:
+        """Whether it may give this role to others and take it back: nobody gives what they do not have themselves."""
+        if grant.role == "owner" and not self.may("owners:write", grant.team):
+            return False
+        needed = _permissions_of(grant) | _permissions("access:write")
+        return all(self.may(permission, grant.team) for permission in needed)
+
     def teams_with(self, permission: Permission) -> frozenset[str] | None:
         """The teams within which it has a permission. None: everywhere."""
         if self.may(permission):
@@ -101,4 +109,8 @@ def strongest_first(grants: Iterable[Grant]) -> list[Grant]:
 
 
 def _permits(grant: Grant, permission: Permission) -> bool:
-    return permission in (COMPANY_PERMISSIONS if grant.team is None else TEAM_PERMISSIONS)[grant.role]
+    return permission in _permissions_of(grant)
+
+
+def _permissions_of(grant: Grant) -> frozenset[Permission]:
+    return (COMPANY_PERMISSIONS if grant.team is None else TEAM_PERMISSIONS)[grant.role]

@@ -1,0 +1,94 @@
+"""Who uses the admin API: by an admin key, a service account's token, a session of the command line, or a browser's cookie.
+
+A browser sends the cookie with requests that another site's page makes, too. So with a cookie a change is served only if the browser says
+that the page is of this origin, or of one in NARTHEX_CORS_ORIGINS.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from litestar import Request
+
+from app.api.authentication import authenticate_admin, check_key_headers, read_key
+from app.settings import PublicUrl
+from app.store.access.roles import Grant, Principal
+from app.store.access.token_lookups import TokenLookups, TooManyLookups
+from app.store.access.tokens import PREFIXES
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.snapshot_cache import SnapshotCache
+from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NotAllowed, Unavailable
+
+log = logging.getLogger(__name__)
+
+_TOKEN_PREFIXES = (PREFIXES["service_account"], PREFIXES["cli"])
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+# One message for all reasons: it does not reveal which tokens exist.
+_INVALID = "This token is not valid: it is unknown, expired or revoked, or its holder is disabled."
+_SIGNED_OUT = "You are not signed in, or your session has ended: sign in again at /admin/v1/sign-in."
+
+
+class AdminAuthentication:
+    """`public_url`: whose origin the pages have; empty: nobody can sign in with a browser. `origins`: of other permitted pages."""
+
+    def __init__(self, snapshot_cache: SnapshotCache, tokens: TokenLookups, public_url: PublicUrl, origins: Collection[str]) -> None:
+        self._snapshot_cache = snapshot_cache
+        self._tokens = tokens
+        self._public_url = public_url
+        self._origins = frozenset((public_url.origin, *origins)) if public_url else frozenset(origins)
+
+    async def authenticate_principal(self, request: Request[Any, Any, Any]) -> Principal:
+        """Raises CallerCredentialRequired; NotAllowed; Unavailable if it cannot be checked now."""
+        headers = dict(check_key_headers(request.scope))
+        if b"authorization" not in headers and b"x-api-key" not in headers and (cookie := self._read_cookie(request)) is not None:
+            self._check_origin(request)
+            return await self._find(cookie, _SIGNED_OUT)
+        key = read_key(headers)
+        if key.startswith(_TOKEN_PREFIXES):
+            return await self._find(key, _INVALID)
+        caller = await authenticate_admin(self._snapshot_cache, request.scope)
+        return Principal("key", caller.prefix, caller.prefix, (Grant("owner"),))
+
+    async def _find(self, token: str, invalid: str) -> Principal:
+        try:
+            principal = await self._tokens.find(token)
+        except TooManyLookups:
+            raise Unavailable(
+                "The token cannot be checked at the moment: too many unknown tokens are being tried.", retry_after_s=1
+            ) from None
+        except Exception as fault:  # a library's error over a lost connection may be of any kind, and the token is neither good nor bad
+            if not isinstance(fault, DB_UNAVAILABLE_ERRORS):
+                log.exception("a token could not be looked up")
+            raise Unavailable(
+                "The token cannot be checked at the moment: the gateway's database is unavailable.", retry_after_s=2
+            ) from None
+        if principal is None:
+            raise CallerCredentialRequired(invalid)
+        return principal
+
+    def _read_cookie(self, request: Request[Any, Any, Any]) -> str | None:
+        value = request.cookies.get(session_cookie_name(self._public_url)) if self._public_url else None
+        return value if value is not None and value.startswith(PREFIXES["browser"]) else None
+
+    def _check_origin(self, request: Request[Any, Any, Any]) -> None:
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        if len(request.headers.getall("origin", [])) > 1:
+            raise InvalidRequest("The header Origin was sent several times.")
+        if origin is not None:
+            is_permitted = origin.lower() in self._origins
+        else:
+            is_permitted = request.method in _SAFE_METHODS or site == "same-origin"
+        if not is_permitted:
+            raise NotAllowed(
+                "This request comes from a page of another origin, or its browser does not say from which. Pages of NARTHEX_PUBLIC_URL and"
+                " NARTHEX_CORS_ORIGINS may use a session; programs send a token as `Authorization: Bearer <token>`."
+            )
+
+
+def session_cookie_name(public_url: PublicUrl) -> str:
+    """With __Host- browsers take it over https only, from this host alone."""
+    return cookie_name(public_url, "narthex_session")
+
+
+def cookie_name(public_url: PublicUrl, name: str) -> str:
+    return f"__Host-{name}" if public_url.startswith("https:") else name

@@ -1,0 +1,120 @@
+"""Service accounts, their tokens, and roles over the admin API: who may give what to whom, and when access ends."""
+
+import uuid
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.service import Service
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+    async with service.admin_client() as client:
+        yield client
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+async def ok(response: httpx.Response, status: int = 200) -> Any:
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+async def account_with(admin: httpx.AsyncClient, *roles: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """A service account with these roles, and the header of a token for it."""
+    name = unique("account")
+    await ok(await admin.post("/admin/v1/service-accounts", json={"name": name, "roles": list(roles)}), 201)
+    created = await ok(await admin.post(f"/admin/v1/service-accounts/{name}/tokens"), 201)
+    return name, {"authorization": f"Bearer {created['token']}"}
+
+
+async def team_named(admin: httpx.AsyncClient) -> str:
+    name = unique("team")
+    await ok(await admin.post("/admin/v1/teams", json={"name": name}), 201)
+    return name
+
+
+async def test_a_token_has_the_roles_of_its_account_until_it_is_revoked(admin: httpx.AsyncClient, service: Service) -> None:
+    name, viewer = await account_with(admin, {"role": "viewer"})
+    async with service.keyless_client() as client:
+        session = await ok(await client.get("/admin/v1/session", headers=viewer))
+        assert (session["kind"], session["name"], session["roles"]) == ("service_account", name, [{"role": "viewer", "team": None}])
+        await ok(await client.get("/admin/v1/teams", headers=viewer))
+        refused = await ok(await client.post("/admin/v1/teams", json={"name": unique("team")}, headers=viewer), 403)
+        assert "teams:write" in refused["error"]["message"]
+        grant = (await ok(await admin.get("/admin/v1/role-grants", params={"service_account": name})))["data"][0]
+        await ok(await admin.delete(f"/admin/v1/role-grants/{grant['id']}"))
+        await ok(await client.get("/admin/v1/teams", headers=viewer), 403)
+        [token] = (await ok(await admin.get(f"/admin/v1/service-accounts/{name}/tokens")))["data"]
+        assert token["used_at"] is not None
+        await ok(await admin.delete(f"/admin/v1/service-accounts/{name}/tokens/{token['id']}"))
+        for unknown in (viewer, {"x-api-key": "nxs-" + "a" * 43}, {"authorization": "Bearer nxs-short"}):
+            gone = await ok(await client.get("/admin/v1/session", headers=unknown), 401)
+            assert gone["error"]["message"].startswith("This token is not valid")
+
+
+async def test_nobody_gives_more_than_they_have(admin: httpx.AsyncClient, service: Service) -> None:
+    one, other = await team_named(admin), await team_named(admin)
+    _, company_admin = await account_with(admin, {"role": "admin"})
+    _, team_owner = await account_with(admin, {"role": "owner", "team": one})
+    _, team_admin = await account_with(admin, {"role": "admin", "team": one})
+    outsider, _ = await account_with(admin, {"role": "viewer", "team": other})
+    owner, _ = await account_with(admin, {"role": "owner"})
+    without_roles, _ = await account_with(admin)
+    group = unique("group")
+    grants = "/admin/v1/role-grants"
+    async with service.keyless_client() as client:
+
+        async def give(by: dict[str, str], role: str, team: str | None, **receiver: str) -> int:
+            return (await client.post(grants, json={"role": role, "team": team, **(receiver or {"group": group})}, headers=by)).status_code
+
+        assert [await give(company_admin, role, None) for role in ("owner", "admin", "auditor")] == [403, 201, 201]
+        assert await give(company_admin, "owner", one) == 403
+        assert [await give(team_owner, "owner", team) for team in (one, other, None)] == [201, 403, 403]
+        assert [await give(team_admin, role, one) for role in ("owner", "admin", "viewer")] == [403, 201, 201]
+        assert await give(team_admin, "viewer", None) == 403
+        assert await give(team_admin, "viewer", one, service_account=outsider) == 403
+        assert await give(team_admin, "viewer", one, service_account=without_roles) == 403
+        # Whoever creates a token has the roles of its account.
+        assert (await client.post(f"/admin/v1/service-accounts/{owner}/tokens", headers=company_admin)).status_code == 403
+        assert (await client.get(f"/admin/v1/service-accounts/{outsider}", headers=team_admin)).status_code == 404
+        path = f"/admin/v1/service-accounts/{owner}"
+        disable = await client.patch(path, json={"disabled": True}, headers={**company_admin, "if-match": "*"})
+        assert disable.status_code == 403
+        listed = await ok(await client.get(grants, headers=team_admin))
+        assert {each["team"] for each in listed["data"]} == {one}
+        mine = await ok(await client.post("/admin/v1/service-accounts", json={"name": unique("ours")}, headers=team_admin), 403)
+        assert "at least one role" in mine["error"]["message"]
+    for each in (await ok(await admin.get(grants, params={"group": group})))["data"]:
+        await ok(await admin.delete(f"{grants}/{each['id']}"))
+
+
+async def test_a_disabled_account_has_no_access_and_the_company_keeps_an_owner(admin: httpx.AsyncClient, service: Service) -> None:
+    name, owner = await account_with(admin, {"role": "owner"})
+    others = [each for each in (await ok(await admin.get("/admin/v1/role-grants", params={"role": "owner"})))["data"]]
+    for each in others:  # of other tests
+        if each["team"] is None and each["service_account"] != name:
+            await ok(await admin.delete(f"/admin/v1/role-grants/{each['id']}"))
+    path = f"/admin/v1/service-accounts/{name}"
+    async with service.keyless_client() as client:
+        alone = await ok(await client.patch(path, json={"disabled": True}, headers={**owner, "if-match": "*"}), 409)
+        assert "no owner" in alone["error"]["message"]
+        await ok(await client.patch(path, json={"disabled": True}, headers=owner), 428)
+        await ok(await admin.patch(path, json={"disabled": True}, headers={"if-match": "*"}))  # an admin key may
+        await ok(await client.get("/admin/v1/session", headers=owner), 401)
+    await ok(await admin.delete(path, headers={"if-match": "*"}))
+    events = (await ok(await admin.get("/admin/v1/audit", params={"resource": "service_account", "name": name})))["data"]
+    assert [each["action"] for each in events] == ["delete", "update", "create"]
+
+
+async def test_roles_are_described_and_keys_do_not_sign_out(admin: httpx.AsyncClient) -> None:
+    roles = {each["role"]: each for each in (await ok(await admin.get("/admin/v1/roles")))["data"]}
+    assert "owners:write" in roles["owner"]["permissions"] and "owners:write" not in roles["admin"]["permissions"]
+    await ok(await admin.post("/admin/v1/sign-out"), 400)
+    await ok(await admin.get("/admin/v1/users/nobody"), 404)
+    assert (await ok(await admin.get("/admin/v1/users")))["data"] == []
