@@ -85,13 +85,12 @@ def _convert_limits(values: Sequence[Any]) -> Iterator[tuple[str, Limit]]:
         path = limit_path(table["name"]) if isinstance(table.get("name"), str) else f"limits[{at}]"
         if table.get("scope") == "all":
             table["scope"] = {"all": "each"}
-        limit = _convert(table, Limit, path)
-        yield (
-            path,
-            msgspec.structs.replace(
-                limit, scope={dimension: _normalize_subject(dimension, subject) for dimension, subject in limit.scope.items()}
-            ),
-        )
+        yield path, normalize_limit(_convert(table, Limit, path))
+
+
+def normalize_limit(limit: Limit) -> Limit:
+    """A limit as it is stored, whichever way its keys are written."""
+    return msgspec.structs.replace(limit, scope={name: _normalize_subject(name, subject) for name, subject in limit.scope.items()})
 
 
 def _normalize_subject(dimension: str, name: str) -> str:
