@@ -21,7 +21,7 @@ from app.store.keys import KeyChanges, KeyFilter, KeyRow, KeyState
 from app.store.paging import After, Page
 from app.store.paging import Limit as PageLimit
 from app.store.teams import show_team
-from providers.canonical.errors import UnknownRecord
+from providers.canonical.errors import NotAllowed, UnknownRecord
 
 _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "priority")
 
@@ -105,6 +105,9 @@ class KeyOperations:
         if body.content is not None:
             call.require("teams:write")
         await _check_priority(call, body.team, body.priority)
+        if any(limit.name is not None for limit in body.limits) and not call.principal.may("config:write"):
+            # Names are of the whole configuration: that one is taken would tell what others have.
+            raise NotAllowed("Leave out `name` in `limits`: your role does not include 'config:write'. The limits get names of their own.")
         limits = [*body.limits, *(() if body.budget is None else (body.budget.to_limit(),))]
         if limits:
             await lock_configuration(call.connection)  # before the keys, as everywhere

@@ -76,11 +76,6 @@ async def _give(group_roles: GroupRoles, call: Call[NoQuery, NewGrant]) -> Answe
         stored, is_new = await grants.give_role(call.connection, call.author, grant, group=name)
     else:
         account = await _find_account(group_roles, call, kind, name)
-        if kind == "service_account" and not manages(call, account):
-            # Whoever gives it a role in their team could then create tokens for it, and use these with roles that others give.
-            raise NotAllowed(
-                "This service account has roles outside of your teams, or none: only admins and owners of the company change it."
-            )
         stored, is_new = await grants.give_role(call.connection, call.author, grant, account_id=account.id)
     return Answer(stored, status=201 if is_new else 200)
 
@@ -110,6 +105,12 @@ async def _find(call: Call[Any, Any]) -> RoleGrant:
 async def _find_account(group_roles: GroupRoles, call: Call[Any, Any], kind: AccountKind, name: str) -> Account:
     by_id = kind == "user" and is_uuid7(name)
     found = await accounts.find_account(call.connection, kind, group_roles, id=name if by_id else None, name=None if by_id else name)
+    if kind == "service_account" and call.visible_teams() is not None and (found is None or not manages(call, found)):
+        # Whoever gives it a role in their team could then create tokens for it, and use these with roles that others give.
+        raise NotAllowed(
+            f"There is no service account {name!r:.100} whose roles are all in your teams. Others, if there are any, are for admins and"
+            " owners of the company to change."
+        )
     if found is None:
         first = " Users exist once they have signed in." if kind == "user" else ""
         raise InvalidRequest(f"There is no {kind.replace('_', ' ')} {name!r:.100}.{first}", param=kind)

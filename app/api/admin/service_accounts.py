@@ -99,6 +99,7 @@ async def _create(group_roles: GroupRoles, call: Call[NoQuery, NewServiceAccount
     if call.visible_teams() is not None and not roles:
         raise NotAllowed("Give it at least one role in a team of yours: service accounts without roles are for roles of the whole company.")
     require_may_give(call, roles)
+    _check_prefix(call, name)
     id = await accounts.create_service_account(call.connection, call.author, name, team=_team_of(roles))
     if id is None:
         raise Conflict(f"There is a service account {name!r} already. GET /admin/v1/service-accounts/{encode_segment(name)} shows it.")
@@ -170,6 +171,14 @@ async def _find_managed(group_roles: GroupRoles, call: Call[Any, Any]) -> Accoun
     return account
 
 
+def _check_prefix(call: Call[Any, Any], name: str) -> None:
+    """Names are of the whole company: a free choice would tell which ones other teams have, and could take them away."""
+    teams = call.visible_teams()
+    if teams is not None and name.rpartition("/")[0] not in teams:
+        example = f"{min(teams)}/{name.rpartition('/')[2]}"
+        raise NotAllowed(f"Begin the name with a team of yours, such as {example!r:.200}: other names are the company's.")
+
+
 def _team_of(roles: list[Grant]) -> str | None:
     """The team whose audit log shows changes of the account: the only one in which it has roles."""
     teams = {role.team for role in roles}
@@ -208,7 +217,7 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             id="create_service_account",
             tag=tag,
             summary="Create a service account",
-            description="With roles in a team alone: give it roles in that team.",
+            description="With roles in a team alone: name it TEAM/NAME, and give it roles in that team.",
             permission="access:write",
             scope="team",
             access="write",

@@ -1,0 +1,308 @@
+"""Who may do what over the admin API: every operation by every role, and that a team cannot find out what others have."""
+
+import asyncio
+import itertools
+import uuid
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import httpx
+import pytest
+from litestar.exceptions import LitestarDeprecationWarning
+
+from app import uuid7
+from app.api.admin.routes import operations
+from app.api.rest.operation import Operation
+from app.main import create_applications
+from app.settings import Settings
+from app.store.database import connect
+from providers.transport.loop_turns import LoopTurns
+from providers.transport.write_batcher import WriteBatcher
+from tests.support.service import Service
+from tests.support.service_inspection import database_url
+
+ROLES = ("owner", "admin", "editor", "viewer", "auditor")
+READ = "owner admin editor viewer auditor"
+EDIT = "owner admin editor"
+ADMINISTER = "owner admin"
+LOOK_AT_ACCESS = "owner admin auditor"
+ANYBODY = "owner admin editor viewer auditor none"
+
+
+class Row(NamedTuple):
+    """Who may use an operation: roles for the company, and roles within the team whose resource it is about.
+
+    `path`, `query`, `body`: a request about a resource of that team; `{team}` and the like stand for names and ids of it.
+    `is_list`: the operation is about no resource, so roles within any team do. `is_missing`: it is about a resource that does not exist.
+    """
+
+    company: str
+    team: str = ""
+    path: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+    body: Any = None
+    is_list: bool = False
+    is_missing: bool = False
+
+
+_TEAM, _KEY, _USER, _ACCOUNT = {"name": "{team}"}, {"prefix": "{key}"}, {"id": "{user}"}, {"name": "{account}"}
+
+# Written down apart from the code: a change of what a role permits must be made in both.
+TABLE = {
+    "get_session": Row(ANYBODY, ANYBODY, is_list=True),
+    "list_roles": Row(ANYBODY, ANYBODY, is_list=True),
+    "sign_out": Row(ANYBODY, ANYBODY, is_list=True),  # refused by 400 here: only users have sessions
+    "list_keys": Row(READ, READ, is_list=True),
+    "create_key": Row(EDIT, EDIT, body={"team": "{team}"}),
+    "get_key": Row(READ, READ, _KEY),
+    "patch_key": Row(EDIT, EDIT, _KEY, body={"name": "changed"}),
+    "revoke_key": Row(EDIT, EDIT, _KEY),
+    "rotate_key": Row(EDIT, EDIT, _KEY, body={"overlap_s": 0}),
+    "list_teams": Row(READ, READ, is_list=True),
+    "create_team": Row(EDIT, body={"name": "{unused}"}),
+    "get_team": Row(READ, READ, _TEAM),
+    "put_team": Row(EDIT, "", _TEAM, body={}),
+    "patch_team": Row(EDIT, "", _TEAM, body={"priority": 1}),
+    "delete_team": Row(EDIT, "", {"name": "{empty_team}"}),
+    "list_users": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, is_list=True),
+    "get_user": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, _USER),
+    "patch_user": Row(ADMINISTER, "", _USER, body={"disabled": True}),
+    "list_sessions": Row(LOOK_AT_ACCESS, "", _USER),
+    "end_sessions": Row(ADMINISTER, "", _USER),
+    "list_service_accounts": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, is_list=True),
+    "create_service_account": Row(
+        ADMINISTER, ADMINISTER, body={"name": "{team}/{unused}", "roles": [{"role": "viewer", "team": "{team}"}]}
+    ),
+    "get_service_account": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, _ACCOUNT),
+    "patch_service_account": Row(ADMINISTER, ADMINISTER, _ACCOUNT, body={"disabled": True}),
+    "delete_service_account": Row(ADMINISTER, ADMINISTER, _ACCOUNT),
+    "list_tokens": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, _ACCOUNT),
+    "create_token": Row(ADMINISTER, ADMINISTER, _ACCOUNT, body={"name": "ci"}),
+    "revoke_token": Row(ADMINISTER, ADMINISTER, {**_ACCOUNT, "id": "{token}"}),
+    "list_role_grants": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, is_list=True),
+    "create_role_grant": Row(ADMINISTER, ADMINISTER, body={"role": "viewer", "team": "{team}", "group": "{unused}"}),
+    "get_role_grant": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, {"id": "{grant}"}),
+    "delete_role_grant": Row(ADMINISTER, ADMINISTER, {"id": "{grant}"}),
+    "list_credentials": Row(READ, is_list=True),
+    "get_credential": Row(READ, "", {"name": "none"}, is_missing=True),
+    "put_credential": Row(ADMINISTER, "", {"name": "none"}, body={"value": "sk-none"}),
+    "delete_credential": Row(ADMINISTER, "", {"name": "none"}, is_missing=True),
+    "list_inferences": Row(READ, READ, is_list=True),
+    "get_inference": Row(READ, READ, {"id": "{inference}"}),
+    "get_episode": Row(READ, READ, {"id": "{episode}"}),
+    "summarize_dropped_fields": Row(READ, READ, is_list=True),
+    "list_endpoints": Row(READ, is_list=True),
+    "get_endpoint_metrics": Row(READ, query={"endpoint": "http://none"}, is_missing=True),
+    "read_engine": Row(READ, "", {"model": "none", "operation": "version"}, is_missing=True),
+    "operate_engine": Row(ADMINISTER, "", {"model": "none", "operation": "sleep"}, body={}, is_missing=True),
+    "get_fleet": Row(READ, is_list=True),
+    "drain_endpoint": Row(ADMINISTER, body={"endpoint": "http://none"}, is_missing=True),
+    "list_audit_events": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, is_list=True),
+    "export_audit_events": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, is_list=True),
+    "get_audit_event": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, {"id": "{event}"}),
+}
+
+# Filters of lists that name something of a team.
+FILTERS = {
+    "list_keys": ({"team": "{team}"}, {"search": "{key}"}),
+    "list_teams": ({"search": "{team}"},),
+    "list_users": ({"search": "{user_name}"},),
+    "list_service_accounts": ({"search": "{account}"},),
+    "list_role_grants": ({"team": "{team}"}, {"service_account": "{account}"}, {"user": "{user}"}, {"user": "{user_name}"}),
+    "list_inferences": ({"team": "{team}"}, {"team_id": "{team_id}"}),
+    "summarize_dropped_fields": ({"team": "{team}"}, {"key": "{key}"}),
+    "list_audit_events": ({"team": "{team}"}, {"name": "{key}"}, {"name": "{account}"}, {"search": "{account}"}, {"search": "{key}"}),
+    "export_audit_events": ({"team": "{team}"}, {"search": "{key}", "format": "csv"}),
+}
+
+
+class World(NamedTuple):
+    """A team with one of everything, and a token of an account for each role: for the company, in that team, in another team."""
+
+    operations: Mapping[str, Operation[Any, Any]]
+    names: Mapping[str, str]
+    other_team: str
+    tokens: Mapping[tuple[str, str], str]
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+def as_holder(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+async def made(response: httpx.Response) -> Any:
+    assert response.status_code in (200, 201), response.text
+    return response.json()
+
+
+@pytest.fixture(scope="module")
+async def world(service: Service) -> World:
+    async with service.admin_client() as admin:
+        return await _build_world(service, admin)
+
+
+async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
+    team, other = unique("team"), unique("team")
+    names: dict[str, str] = {"team": team, "empty_team": unique("empty"), "unused": unique("unused")}
+    for each in (other, names["empty_team"]):
+        await made(await admin.post("/admin/v1/teams", json={"name": each}))
+    limit: dict[str, Any] = {"name": unique("limit"), "resource": "requests", "amount": 1000, "per": "day"}
+    key = await made(await admin.post("/admin/v1/keys", json={"team": team, "name": unique("key"), "limits": [limit]}))
+    names |= {"key": key["prefix"], "key_name": key["name"], "limit": limit["name"]}
+    names["team_id"] = (await made(await admin.get(f"/admin/v1/teams/{team}")))["id"]
+    chat = {"model": "sandbox", "messages": [{"role": "user", "content": "hi"}]}
+    async with service.keyless_client() as client:
+        answer = await client.post("/v1/chat/completions", json=chat, headers=as_holder(key["key"]))
+        assert answer.status_code == 200, answer.text
+    names |= {"inference": answer.headers["x-narthex-inference-id"], "episode": answer.headers["x-narthex-episode-id"]}
+    tokens: dict[tuple[str, str], str] = {}
+    for where, in_team in (("the company", None), ("the team", team), ("another team", other)):
+        for role in ROLES:
+            _, tokens[role, where], _ = await _create_account(admin, {"role": role, "team": in_team})
+    _, tokens["none", "the company"], _ = await _create_account(admin)
+    names["account"], _, names["token"] = await _create_account(admin, {"role": "viewer", "team": team})
+    names |= {"user": uuid7.mint(), "user_name": unique("user")}
+    connection = await connect(database_url(service))  # users come by signing in, which is not what is tested here
+    insert = "INSERT INTO principals (id, kind, name, issuer, subject) VALUES ($1, 'user', $2, 'https://issuer.test', $2)"
+    await connection.execute(insert, names["user"], names["user_name"])
+    await connection.close()
+    grant = {"role": "viewer", "team": team, "user": names["user"]}
+    names["grant"] = (await made(await admin.post("/admin/v1/role-grants", json=grant)))["id"]
+    names["event"] = (await made(await admin.get("/admin/v1/audit", params={"name": names["key"]})))["data"][0]["id"]
+    await service.wait_for_record(names["inference"])
+    return World({each.id: each for each in _declared_operations()}, names, other, tokens)
+
+
+def _declared_operations() -> list[Operation[Any, Any]]:
+    settings = Settings(database_url="postgresql://nobody@127.0.0.1:9/none", redis_url="redis://127.0.0.1:9")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LitestarDeprecationWarning)
+        return operations(create_applications(settings, WriteBatcher(), LoopTurns(), name="operations").gateway)
+
+
+async def _create_account(admin: httpx.AsyncClient, *roles: Mapping[str, str | None]) -> tuple[str, str, str]:
+    """Its name, its token, and the token's id."""
+    name = unique("account")
+    await made(await admin.post("/admin/v1/service-accounts", json={"name": name, "roles": list(roles)}))
+    created = await made(await admin.post(f"/admin/v1/service-accounts/{name}/tokens"))
+    return name, created["token"], created["id"]
+
+
+def _filled(value: Any, names: Mapping[str, str]) -> Any:
+    """With names and ids in place of `{team}` and the like."""
+    match value:
+        case str():
+            return value.format_map(names)
+        case dict():
+            return {name: _filled(each, names) for name, each in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_filled(each, names) for each in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+async def _send(
+    client: httpx.AsyncClient, operation: Operation[Any, Any], row: Row, token: str, names: Mapping[str, str], **headers: str
+) -> httpx.Response:
+    """The row's request, as a dry run."""
+    path = operation.path.format_map({name: value.replace("/", "%2F") for name, value in _filled(dict(row.path), names).items()})
+    query = {**_filled(dict(row.query), names), **({"dry_run": "true"} if operation.access == "write" else {})}
+    body = None if row.body is None else _filled(row.body, names)
+    headers = {**as_holder(token), "if-match": "*", **headers}
+    return await client.request(operation.method, f"/admin/v1{path}", params=query, json=body, headers=headers)
+
+
+async def test_every_operation_is_served_to_whom_the_table_says_and_refused_to_others(world: World, service: Service) -> None:
+    missing, gone = world.operations.keys() - TABLE.keys(), TABLE.keys() - world.operations.keys()
+    assert not missing, f"Add a row to TABLE in {__file__} for each of these operations, which says who may use it: {sorted(missing)}"
+    assert not gone, f"Remove the rows of these operations, which are gone, from TABLE in {__file__}: {sorted(gone)}"
+    slots = asyncio.Semaphore(8)
+    wrong: list[str] = []
+
+    async def check(client: httpx.AsyncClient, id: str, role: str, where: str) -> None:
+        row = TABLE[id]
+        async with slots:
+            status = (await _send(client, world.operations[id], row, world.tokens[role, where], world.names)).status_code
+        is_permitted = role in (row.company if where == "the company" else row.team).split()
+        if where == "another team" and not row.is_list:
+            is_permitted = False
+        is_served = status not in ((401, 403) if row.is_missing else (401, 403, 404))
+        if is_served != is_permitted or status >= 500:
+            wrong.append(f"{id}, {role} of {where}: {status}, but it must be {'served' if is_permitted else 'refused'}")
+
+    async with service.keyless_client() as client:
+        # An operation of the company makes no difference between teams.
+        checks = [each for each in itertools.product(TABLE, world.tokens) if each[1][1] != "another team" or TABLE[each[0]].team]
+        await asyncio.gather(*(check(client, id, *holder) for id, holder in checks))
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+async def test_a_team_cannot_tell_what_another_has_from_what_does_not_exist(world: World, service: Service) -> None:
+    owner = world.tokens["owner", "another team"]
+    absent = {name: uuid7.mint() if uuid7.is_uuid7(value) else unique(name) for name, value in world.names.items()}
+    absent |= {"key": f"nx-{uuid.uuid4().hex[:12]}", "unused": world.names["unused"]}
+    ours = {"role": "viewer", "team": world.other_team}
+    limit = {"name": "{limit}", "resource": "requests", "amount": 5, "per": "day"}
+    probes = [(id, row) for id, row in TABLE.items() if row.team and not row.is_list]
+    probes += [(id, Row(READ, query=query, is_list=True)) for id, queries in FILTERS.items() for query in queries]
+    probes += [
+        ("create_role_grant", Row("", body={**ours, "service_account": "{account}"})),
+        ("create_service_account", Row("", body={"name": "{account}", "roles": [ours]})),
+        ("create_key", Row("", body={"team": world.other_team, "limits": [limit]})),
+        ("get_episode", Row("", path={"id": "{episode}"}, query={"team_id": "{team_id}"})),
+    ]
+
+    def seen(response: httpx.Response, names: Mapping[str, str]) -> tuple[int, str, str | None]:
+        text = response.text
+        for name, value in names.items():
+            text = text.replace(value, f"{{{name}}}")
+        if response.status_code == 200 and response.headers["content-type"] == "application/json":  # of an empty list
+            return 200, str(response.json().get("data")), None
+        return response.status_code, text, response.headers.get("etag")
+
+    async with service.keyless_client() as client:
+        for id, row in probes:
+            for if_match in ("*", '"0"'):
+                operation = world.operations[id]
+                theirs = await _send(client, operation, row, owner, world.names, **{"if-match": if_match})
+                none = await _send(client, operation, row, owner, absent, **{"if-match": if_match})
+                assert seen(theirs, world.names) == seen(none, absent), f"{id} {row.query} {row.body} tells that a resource exists"
+                assert row.is_list or theirs.status_code in (403, 404), f"{id} {row.body}: {theirs.status_code} {theirs.text}"
+
+
+async def test_lists_and_cursors_of_a_team_have_nothing_of_another(world: World, service: Service) -> None:
+    whole, ours = as_holder(world.tokens["owner", "the company"]), as_holder(world.tokens["owner", "another team"])
+    secret = {value for name, value in world.names.items() if name != "unused"}
+    async with service.keyless_client() as client:
+        for id, row in TABLE.items():
+            operation = world.operations[id]
+            if not row.is_list or operation.method != "GET" or not row.team or operation.scope == "company":
+                continue
+            path = f"/admin/v1{operation.path}"
+            pages = [await client.get(path, headers=ours)]
+            first = await client.get(path, params={} if id == "export_audit_events" else {"limit": 1}, headers=whole)
+            cursor = first.json().get("next") if first.headers["content-type"] == "application/json" else None
+            if cursor is not None:
+                after = "before" if id == "list_inferences" else "after"
+                pages.append(await client.get(path, params={"limit": 1, after: cursor}, headers=ours))
+            for page in pages:
+                assert page.status_code == 200, page.text
+                assert not [each for each in secret if each in page.text], f"{id} shows what belongs to another team"
+
+
+async def test_a_repeated_request_of_another_account_gets_no_answer_of_the_first(world: World, service: Service) -> None:
+    body, headers = {"team": world.names["team"], "name": "once"}, {"idempotency-key": unique("key")}
+    async with service.keyless_client() as client:
+
+        async def create(role: str, where: str) -> httpx.Response:
+            return await client.post("/admin/v1/keys", json=body, headers={**headers, **as_holder(world.tokens[role, where])})
+
+        first = await create("editor", "the team")
+        assert first.status_code == 201, first.text
+        assert (await create("owner", "another team")).status_code == 403
+        other = await create("admin", "the team")
+        assert other.status_code != 201 or other.json()["prefix"] != first.json()["prefix"]
