@@ -46,6 +46,9 @@ class Row(NamedTuple):
     is_missing: bool = False
 
 
+_NONE, _PRICE = {"name": "none"}, {"provider": "none", "model": "none", "since": "always"}
+_TARGET = {"provider": "sandbox", "model": "none"}
+_LIMIT = {"scope": {"team": "{team}"}, "resource": "requests", "amount": 5, "per": "day"}
 _TEAM, _KEY, _USER, _ACCOUNT = {"name": "{team}"}, {"prefix": "{key}"}, {"id": "{user}"}, {"name": "{account}"}
 
 # Written down apart from the code: a change of what a role permits must be made in both.
@@ -88,6 +91,34 @@ TABLE = {
     "get_credential": Row(READ, "", {"name": "none"}, is_missing=True),
     "put_credential": Row(ADMINISTER, "", {"name": "none"}, body={"value": "sk-none"}),
     "delete_credential": Row(ADMINISTER, "", {"name": "none"}, is_missing=True),
+    "list_providers": Row(READ, is_list=True),
+    "get_provider": Row(READ, "", _NONE, is_missing=True),
+    "create_provider": Row(EDIT, body={"name": "{unused}", "adapter": "openai"}),
+    "put_provider": Row(EDIT, "", _NONE, body={"adapter": "openai"}, is_missing=True),
+    "patch_provider": Row(EDIT, "", _NONE, body={}, is_missing=True),
+    "delete_provider": Row(EDIT, "", _NONE, is_missing=True),
+    "list_configured_models": Row(READ, is_list=True),
+    "get_configured_model": Row(READ, "", _NONE, is_missing=True),
+    "create_configured_model": Row(EDIT, body={"name": "{unused}", "targets": [_TARGET]}),
+    "put_configured_model": Row(EDIT, "", _NONE, body={"targets": [_TARGET]}, is_missing=True),
+    "patch_configured_model": Row(EDIT, "", _NONE, body={}, is_missing=True),
+    "delete_configured_model": Row(EDIT, "", _NONE, is_missing=True),
+    "list_model_targets": Row(READ, "", _NONE, is_missing=True),
+    "add_model_target": Row(EDIT, "", _NONE, body=_TARGET, is_missing=True),
+    "put_model_target": Row(EDIT, "", {**_NONE, "number": "0"}, body=_TARGET, is_missing=True),
+    "remove_model_target": Row(EDIT, "", {**_NONE, "number": "0"}, is_missing=True),
+    "list_configured_limits": Row(READ, READ, is_list=True),
+    "get_configured_limit": Row(READ, READ, {"name": "{limit}"}),
+    "create_configured_limit": Row(EDIT, body={"name": "{unused}", **_LIMIT}),
+    "put_configured_limit": Row(EDIT, "", {"name": "{limit}"}, body=_LIMIT),
+    "patch_configured_limit": Row(EDIT, "", {"name": "{limit}"}, body={"amount": 5}),
+    "delete_configured_limit": Row(EDIT, "", {"name": "{limit}"}),
+    "list_prices": Row(READ, is_list=True),
+    "get_price": Row(READ, "", _PRICE, is_missing=True),
+    "create_price": Row(EDIT, body={"provider": "sandbox", "model": "{unused}", "input": 1}),
+    "put_price": Row(EDIT, "", _PRICE, body={"input": 1}, is_missing=True),
+    "patch_price": Row(EDIT, "", _PRICE, body={}, is_missing=True),
+    "delete_price": Row(EDIT, "", _PRICE, is_missing=True),
     "list_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),
@@ -110,6 +141,7 @@ FILTERS = {
     "list_users": ({"search": "{user_name}"},),
     "list_service_accounts": ({"search": "{account}"},),
     "list_role_grants": ({"team": "{team}"}, {"service_account": "{account}"}, {"user": "{user}"}, {"user": "{user_name}"}),
+    "list_configured_limits": ({"team": "{team}"}, {"key": "{key}"}, {"search": "{limit}"}),
     "list_inferences": ({"team": "{team}"}, {"team_id": "{team_id}"}),
     "summarize_dropped_fields": ({"team": "{team}"}, {"key": "{key}"}),
     "list_audit_events": ({"team": "{team}"}, {"name": "{key}"}, {"name": "{account}"}, {"search": "{account}"}, {"search": "{key}"}),
