@@ -112,6 +112,39 @@ async def test_a_disabled_account_has_no_access_and_the_company_keeps_an_owner(a
     assert [each["action"] for each in events] == ["delete", "update", "create"]
 
 
+async def test_only_who_may_set_credentials_has_them_sent_elsewhere(admin: httpx.AsyncClient, service: Service) -> None:
+    _, editor = await account_with(admin, {"role": "editor"})
+    name, plain = unique("provider"), unique("provider")
+    settings = {"adapter": "openai", "base_url": "http://127.0.0.1:9"}
+    for each, credential in ((name, "store:secret"), (plain, None)):
+        await ok(await admin.post("/admin/v1/providers", json={"name": each, "credential": credential, **settings}), 201)
+    elsewhere = {"base_url": "http://127.0.0.1:10"}
+    target = {"provider": name, "model": "one"}
+    async with service.keyless_client() as client:
+
+        async def patch(provider: str, changes: dict[str, Any]) -> int:
+            headers = {**editor, "if-match": "*"}
+            response = await client.patch(f"/admin/v1/providers/{provider}?dry_run=true", json=changes, headers=headers)
+            assert response.status_code == 200 or "providers." in response.json()["error"]["message"], response.text
+            return response.status_code
+
+        async def serve_by(target: dict[str, Any]) -> int:
+            body = {"name": unique("model"), "targets": [target]}
+            return (await client.post("/admin/v1/models?dry_run=true", json=body, headers=editor)).status_code
+
+        assert await patch(name, {"drop": ["seed"]}) == 200
+        assert await patch(plain, elsewhere) == 200
+        for changes in (elsewhere, {"adapter": "vllm"}, {"credential": "store:other"}):
+            assert await patch(name, changes) == 403
+        assert await patch(name, {"credential": None, **elsewhere}) == 200
+        assert await serve_by(target) == 200
+        assert await serve_by({**target, "endpoints": ["http://127.0.0.1:9"]}) == 200
+        assert await serve_by({**target, "endpoints": ["http://127.0.0.1:10"]}) == 403
+    await ok(await admin.patch(f"/admin/v1/providers/{name}?dry_run=true", json=elsewhere, headers={"if-match": "*"}))
+    for each in (name, plain):
+        await ok(await admin.delete(f"/admin/v1/providers/{each}", headers={"if-match": "*"}))
+
+
 async def test_roles_are_described_and_keys_do_not_sign_out(admin: httpx.AsyncClient) -> None:
     roles = {each["role"]: each for each in (await ok(await admin.get("/admin/v1/roles")))["data"]}
     assert "owners:write" in roles["owner"]["permissions"] and "owners:write" not in roles["admin"]["permissions"]

@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from app.api.admin.access_rules import require_may_send_credentials
 from app.api.path_segments import encode_segment
 from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge, patch_type
@@ -161,7 +162,9 @@ class EntryResource(Generic[T]):
     async def _change(self, call: Call[Any, Any], edit: Callable[[State], State]) -> Sequence[str]:
         """Returns warnings."""
         output_tokens = self.gateway.settings.limits_output_tokens
-        return (await change_configuration(call.connection, call.author, edit, output_tokens=output_tokens)).warnings
+        changed = await change_configuration(call.connection, call.author, edit, output_tokens=output_tokens)
+        require_may_send_credentials(call, changed)
+        return changed.warnings
 
     def _visible_conditions(self, call: Call[Any, Any]) -> list[Condition]:
         if self.visible is None:
