@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.admin import limits, models, prices, providers
+from app.api.admin import budgets, limits, models, prices, providers
 from app.domain import HedgeConfig, Limit, ModelConfig, Price, ProviderConfig, Target, TimeoutConfig
 from tests.support.service import Service
 
@@ -49,6 +49,7 @@ def test_fields_have_the_names_of_the_configuration_file():
         (models.TimeoutSettings, TimeoutConfig),
         (models.HedgeSettings, HedgeConfig),
         (limits.NewLimit, Limit),
+        (budgets.NewBudget, Limit),
         (prices.NewPrice, Price),
     ]
     for settings, config in pairs:
@@ -116,6 +117,24 @@ async def test_limits_keep_their_order_and_are_found_by_filters(admin: httpx.Asy
     assert f'limits["{mark} 9"].scope.model' in wrong["error"]["message"]
     for name in ("9", "8", "7"):
         await ok(await admin.delete(f"/admin/v1/limits/{mark} {name}", headers={"if-match": "*"}))
+
+
+async def test_budgets_are_the_limits_of_what_is_spent(admin: httpx.AsyncClient) -> None:
+    name, other, team = unique("budget"), unique("requests"), unique("team")
+    created = await admin.post("/admin/v1/budgets", json={"name": name, "scope": {"team": team}, "amount": 5, "dry_run": True})
+    assert (await ok(created, 201))["per"] == "month"
+    limit = await admin.put(f"/admin/v1/limits/{other}", json={"scope": {"team": team}, "resource": "requests", "amount": 1, "per": "hour"})
+    await ok(limit, 201)
+    shown = await admin.get(f"/admin/v1/limits/{name}")
+    assert (await ok(shown))["resource"] == "cost_usd" and match(shown) == match(created)
+    assert [each["name"] for each in (await ok(await admin.get("/admin/v1/budgets", params={"team": team})))["data"]] == [name]
+    await ok(await admin.get(f"/admin/v1/budgets/{other}"), 404)
+    taken = await ok(await admin.put(f"/admin/v1/budgets/{other}", json={"scope": {"team": team}, "amount": 5}, headers=match(limit)), 409)
+    assert f"/admin/v1/limits/{other}" in taken["error"]["message"]
+    patched = await admin.patch(f"/admin/v1/budgets/{name}", json={"per": "day"}, headers=match(created))
+    assert (await ok(patched))["per"] == "day"
+    await ok(await admin.delete(f"/admin/v1/budgets/{name}", headers=match(patched)))
+    await ok(await admin.delete(f"/admin/v1/limits/{other}", headers=match(limit)))
 
 
 async def test_prices_are_paged_and_keep_their_provider(admin: httpx.AsyncClient, provider: str) -> None:

@@ -53,7 +53,8 @@ class EntryResource(Generic[T]):
 
     `settings`: the body of PUT, with the names of the file; `shown`: those, what identifies an entry, and its times; `new`: a body of POST.
     `id_noun`: of the operations' ids, if `noun` would make one that another route has. `key_fields`: the fields that identify it, by the
-    columns of its table, where the file has them in the entry. `conditions`: of a query's filters. `visible`: what those see who have the
+    columns of its table, where the file has them in the entry. `conditions`: of a query's filters. `only`: of all entries of
+    the resource, if it has not the whole section. `visible`: what those see who have the
     permission only within these teams; None: it is not for them. `example`: of settings; `identified`: of what identifies an entry.
     """
 
@@ -71,6 +72,7 @@ class EntryResource(Generic[T]):
     patch_example: Mapping[str, Any]
     identified: Mapping[str, str]
     id_noun: str | None = None
+    only: Sequence[Condition] = ()
     key_fields: Sequence[str] = ()
     read_key: Callable[[Mapping[str, str]], dict[str, str]] = lambda path: {"name": path["name"]}
     write_key: Callable[[Mapping[str, str]], Sequence[str]] = lambda key: list(key.values())
@@ -85,7 +87,7 @@ class EntryResource(Generic[T]):
 
     async def page(self, call: Call[Any, NoBody]) -> Answer:
         query = cast(EntryQuery, call.query)
-        conditions = [*self.conditions(call.query), *self._visible_conditions(call)]
+        conditions = [*self.only, *self.conditions(call.query), *self._visible_conditions(call)]
         page = await self.section.page(call.connection, query, query.search, conditions)
         return Answer(Page([self._show(entry) for entry in page.data], page.next))
 
@@ -96,7 +98,7 @@ class EntryResource(Generic[T]):
         body = msgspec.to_builtins(call.body)
         key = self._key_of(body)
         await lock_configuration(call.connection)
-        if await self.section.find(call.connection, key) is not None:
+        if await self._find_own(call, key) is not None:
             raise Conflict(f"There is a {self.noun} {self._name(key)!r} already. PATCH {self._url(key)} changes it.")
         settings = {name: value for name, value in body.items() if name in self.settings.__struct_fields__}
         return await self.store(call, key, settings, status=201)
@@ -104,7 +106,7 @@ class EntryResource(Generic[T]):
     async def put(self, call: Call[NoQuery, Any]) -> Answer:
         key = self.read_key(call.path)
         await lock_configuration(call.connection)
-        before = await self.section.find(call.connection, key)
+        before = await self._find_own(call, key)
         call.check_match(before and etag(before))
         return await self.store(call, key, msgspec.to_builtins(call.body), status=201 if before is None else 200)
 
@@ -132,7 +134,7 @@ class EntryResource(Generic[T]):
     async def find(self, call: Call[Any, Any], *conditions: Condition) -> Entry:
         """The entry of the path. Raises UnknownRecord."""
         key = self.read_key(call.path)
-        entry = await self.section.find(call.connection, key, *conditions)
+        entry = await self.section.find(call.connection, key, *self.only, *conditions)
         if entry is None:
             raise UnknownRecord(f"There is no {self.noun} {self._name(key)!r:.200}. GET /admin/v1{self.path} lists them.")
         return entry
@@ -158,6 +160,14 @@ class EntryResource(Generic[T]):
 
     def settings_of(self, entry: Entry) -> dict[str, Any]:
         return {name: value for name, value in entry.config.items() if name not in self.key_fields}
+
+    async def _find_own(self, call: Call[Any, Any], key: Mapping[str, str]) -> Entry | None:
+        """The entry that has a key. Raises Conflict if it is one of the section that is not of this resource."""
+        entry = await self.section.find(call.connection, key)
+        if entry is not None and self.only and await self.section.find(call.connection, key, *self.only) is None:
+            other = f"/admin/v1/{self.section.name}/{'/'.join(map(encode_segment, self.write_key(key)))}"
+            raise Conflict(f"The name {self._name(key)!r} is taken, by what is no {self.noun}: {other}.")
+        return entry
 
     async def _change(self, call: Call[Any, Any], edit: Callable[[State], State]) -> Sequence[str]:
         """Returns warnings."""
@@ -190,6 +200,7 @@ class EntryResource(Generic[T]):
         item, noun, id_noun = f"{self.path}{self.key_path}", self.noun, self.id_noun or self.noun
         scope: Literal["company", "team"] = "company" if self.visible is None else "team"
         missing = {404: f"There is no such {noun}."}
+        taken = {409: f"The name is taken, by what is no {noun}."} if self.only else {}
         return [
             Operation(
                 method="GET",
@@ -241,7 +252,7 @@ class EntryResource(Generic[T]):
                 body=self.settings,
                 response=self.shown,
                 conditional=True,
-                errors={201: f"The {noun} was created."},
+                errors={201: f"The {noun} was created.", **taken},
                 example=self.example,
                 handler=self.put,
             ),

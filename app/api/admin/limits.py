@@ -1,6 +1,7 @@
-"""Limits, budgets among them: /admin/v1/limits and /admin/v1/limits/{name}, as [[limits]] of a configuration file.
+"""Limits: /admin/v1/limits and /admin/v1/limits/{name}, as [[limits]] of a configuration file.
 
-A role within a team sees the limits that name the team or its keys, and those that each team or key has.
+Those whose resource is cost_usd are budgets, too (budgets.py). A role within a team sees the limits that name the team or its keys, and
+those that each team or key has.
 """
 
 from typing import Annotated, Any, Literal
@@ -18,6 +19,10 @@ from app.store.paging import After
 from app.store.paging import Limit as PageLimit
 from app.store.price_validation import MAX_NAME_CHARACTERS
 
+LimitSort = Annotated[
+    Literal["position", "-position", "name", "-name", "created_at", "-created_at", "updated_at", "-updated_at"],
+    Meta(description="position: as in a configuration file."),
+]
 ScopeFilter = Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description='Whose scope has this name, or "each".')]
 
 
@@ -54,10 +59,7 @@ class LimitEntry(LimitSettings, frozen=True, kw_only=True):
 class LimitQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: PageLimit = 100
     after: After | None = None
-    sort: Annotated[
-        Literal["position", "-position", "name", "-name", "created_at", "-created_at", "updated_at", "-updated_at"],
-        Meta(description="position: as in a configuration file."),
-    ] = "position"
+    sort: LimitSort = "position"
     search: Search | None = None
     resource: Annotated[Resource, Meta(description="cost_usd: the budgets.")] | None = None
     per: Period | None = None

@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.admin import (
     audit,
+    budgets,
     credentials,
     dropped,
     engines,
@@ -45,6 +46,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *providers.operations(gateway),
         *models.operations(gateway),
         *limits.operations(gateway),
+        *budgets.operations(gateway),
         *prices.operations(gateway),
         *inferences.operations(),
         *dropped.operations(),
