@@ -1,13 +1,19 @@
 """Service accounts, their tokens, and roles over the admin API: who may give what to whom, and when access ends."""
 
+import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 
+from app.store.database import connect
 from tests.support.service import Service
+from tests.support.service_inspection import database_url
+from tests.support.wait_until import wait_until
 
 
 @pytest.fixture
@@ -37,6 +43,13 @@ async def team_named(admin: httpx.AsyncClient) -> str:
     name = unique("team")
     await ok(await admin.post("/admin/v1/teams", json={"name": name}), 201)
     return name
+
+
+@contextlib.asynccontextmanager
+async def database(service: Service) -> AsyncGenerator["asyncpg.Connection[Any]"]:
+    connection = await connect(database_url(service))
+    yield connection
+    await connection.close()
 
 
 async def test_a_token_has_the_roles_of_its_account_until_it_is_revoked(admin: httpx.AsyncClient, service: Service) -> None:
@@ -143,6 +156,76 @@ async def test_only_who_may_set_credentials_has_them_sent_elsewhere(admin: httpx
     await ok(await admin.patch(f"/admin/v1/providers/{name}?dry_run=true", json=elsewhere, headers={"if-match": "*"}))
     for each in (name, plain):
         await ok(await admin.delete(f"/admin/v1/providers/{each}", headers={"if-match": "*"}))
+
+
+async def test_whoever_loses_a_role_to_a_change_that_they_wait_for_changes_nothing(admin: httpx.AsyncClient, service: Service) -> None:
+    name, owner = await account_with(admin, {"role": "owner"})
+    [grant] = (await ok(await admin.get("/admin/v1/role-grants", params={"service_account": name})))["data"]
+    async with service.keyless_client() as client, database(service) as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtext('narthex access'))")
+            body = {"role": "owner", "group": unique("group")}
+            giving = asyncio.create_task(client.post("/admin/v1/role-grants", json=body, headers=owner))
+            waiting = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            await wait_until(lambda: connection.fetchval(waiting))
+            await connection.execute("DELETE FROM role_grants WHERE id = $1", grant["id"])
+        assert (await giving).status_code == 403
+
+
+async def test_a_request_whose_token_is_revoked_before_its_body_has_arrived_is_refused(admin: httpx.AsyncClient, service: Service) -> None:
+    name, editor = await account_with(admin, {"role": "editor"})
+    tokens, team = f"/admin/v1/service-accounts/{name}/tokens", unique("team")
+    is_revoked = asyncio.Event()
+
+    async def body() -> AsyncGenerator[bytes]:
+        yield b'{"name": '
+        await is_revoked.wait()
+        yield f'"{team}"}}'.encode()
+
+    async def is_used() -> bool:
+        [token] = (await ok(await admin.get(tokens)))["data"]
+        return token["used_at"] is not None
+
+    async with service.keyless_client() as client:
+        creating = asyncio.create_task(client.post("/admin/v1/teams", content=body(), headers=editor))
+        await wait_until(is_used)
+        [token] = (await ok(await admin.get(tokens)))["data"]
+        await ok(await admin.delete(f"{tokens}/{token['id']}"))
+        is_revoked.set()
+        assert (await creating).status_code == 401
+    await ok(await admin.get(f"/admin/v1/teams/{team}"), 404)
+
+
+async def test_roles_within_a_deleted_team_are_taken_back_by_who_may_give_them(admin: httpx.AsyncClient, service: Service) -> None:
+    team = await team_named(admin)
+    _, editor = await account_with(admin, {"role": "editor"})
+    name, _ = await account_with(admin, {"role": "viewer", "team": team})
+    async with service.keyless_client() as client:
+        await ok(await client.delete(f"/admin/v1/teams/{team}", headers={**editor, "if-match": "*"}), 403)
+    await ok(await admin.delete(f"/admin/v1/teams/{team}", headers={"if-match": "*"}))
+    events = (await ok(await admin.get("/admin/v1/audit", params={"team": team})))["data"]
+    assert ("delete", "role_grant", f"{name}: viewer in {team}") in {(each["action"], each["resource"], each["name"]) for each in events}
+
+
+async def test_tokens_that_ended_and_roles_of_one_account_are_bounded(admin: httpx.AsyncClient, service: Service) -> None:
+    name, _ = await account_with(admin)
+    account = await ok(await admin.get(f"/admin/v1/service-accounts/{name}"))
+    ended = (
+        "INSERT INTO admin_tokens (id, hash, kind, principal_id, revoked_at)"
+        " SELECT gen_random_uuid(), sha256(random()::text::bytea), 'service_account', $1, now() FROM generate_series(1, 300)"
+    )
+    teams = "INSERT INTO teams (id, name) SELECT gen_random_uuid(), $1 || n FROM generate_series(1, 500) n RETURNING id"
+    roles = "INSERT INTO role_grants (id, principal_id, role, team_id) SELECT gen_random_uuid(), $1, 'viewer', unnest($2::uuid[])"
+    async with database(service) as connection:
+        await connection.execute(ended, account["id"])
+        await ok(await admin.post(f"/admin/v1/service-accounts/{name}/tokens"), 201)
+        listed = (await ok(await admin.get(f"/admin/v1/service-accounts/{name}/tokens")))["data"]
+        assert len(listed) == 200 + 2  # and the two that are valid
+        ids = [row["id"] for row in await connection.fetch(teams, unique("many"))]
+        await connection.execute(roles, account["id"], ids)
+        refused = await ok(await admin.post("/admin/v1/role-grants", json={"role": "viewer", "service_account": name}), 400)
+        assert "has 500 roles" in refused["error"]["message"]
+        await connection.execute("DELETE FROM teams WHERE id = ANY($1::uuid[])", ids)
 
 
 async def test_roles_are_described_and_keys_do_not_sign_out(admin: httpx.AsyncClient) -> None:

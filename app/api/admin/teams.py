@@ -4,11 +4,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.api.admin.access_rules import require_may_give
 from app.api.path_segments import encode_segment
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import ContentPolicy, DroppableFields
 from app.store import teams
+from app.store.access.grants import take_roles_in
+from app.store.access.locking import lock_access
+from app.store.access.roles import Grant
 from app.store.key_validation import MAX_NAME_CHARACTERS, MAX_PRIORITY
 from app.store.paging import After, Limit, Page
 from app.store.teams import Team
@@ -96,8 +100,11 @@ async def _patch(call: Call[NoQuery, TeamChanges]) -> Answer:
 
 
 async def _delete(call: Call[NoQuery, NoBody]) -> Answer:
+    await lock_access(call.connection)  # before the team, as whoever gives a role
     before = await _find(call, lock=True)
     call.check_match(_etag(before))
+    taken = await take_roles_in(call.connection, call.author, before.name)
+    require_may_give(call, [Grant(grant.role, grant.team) for grant in taken])
     if not await teams.delete_team(call.connection, before.name, author=call.author):
         raise Conflict("The team has or had keys, to which records and costs belong, so it stays. Revoke its keys instead.")
     return Answer(Deleted(before.name))
@@ -205,6 +212,7 @@ def operations() -> list[Operation[Any, Any]]:
             id="delete_team",
             tag=tag,
             summary="Delete a team that never had a key",
+            description="The roles within it are taken back, which whoever deletes it must be permitted to do.",
             permission="teams:write",
             access="write",
             response=Deleted,

@@ -19,6 +19,7 @@ from app.api.response_headers import request_headers, to_litestar_headers
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
 from app.api.rest.request_parsing import check_parameter, parse_admin_body, parse_query
 from app.gateway.permissions import Network
+from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
 from app.store.admin_transactions import admin_transaction
 from app.store.audit_log import Author, Change, read_changes
@@ -61,6 +62,9 @@ class Dispatcher:
             raise InvalidRequest("This route takes no Idempotency-Key: what an engine did cannot be undone or done once.")
         raw_query, dry_run = _split_dry_run(request.scope["query_string"]) if operation.access == "write" else (None, False)
         body = await _read_body(operation, request)
+        if body[0]:  # it may have arrived slowly, and access may have ended meanwhile
+            principal = await self._authenticate(request)
+            _check_permission(principal, operation)
         id = uuid7.mint()
         call = Call(
             principal,
@@ -115,18 +119,27 @@ class Dispatcher:
                 earlier = await self._repetitions.claim(connection, by, key, request_hash)
                 if earlier is not None:
                     return earlier
+                await self._check_again(operation, call, request)
                 answer = await self._run(operation, call)
                 content = msgspec.json.encode(answer.body)
                 headers = {**answer.headers, **({} if answer.etag is None else {"etag": answer.etag})}
                 stored = StoredAnswer(answer.status or operation.status, headers, content)
                 await self._repetitions.store(connection, by, key, stored, is_secret=operation.secret_response)
                 return answer
+            await self._check_again(operation, call, request)
             answer = await self._run(operation, call)
             if not dry_run:
                 return answer
             changes = await read_changes(connection, call.author)
             await connection.rollback()
             return Answer(DryRun(True, changes, list(answer.warnings)), status=200)
+
+    async def _check_again(self, operation: Operation[Any, Any], call: Call[Any, Any], request: Request[Any, Any, Any]) -> None:
+        """Before a change of somebody's access: whoever makes it may have lost theirs to a change that this one waited for."""
+        if operation.permission == "access:write":
+            await lock_access(call.connection)
+            call.principal = await self._authenticate(request)
+            _check_permission(call.principal, operation)
 
     def _author(self, principal: Principal, request: Request[Any, Any, Any], id: str) -> Author:
         raw_headers: list[tuple[bytes, bytes]] = request.scope["headers"]  # pyright: ignore[reportAssignmentType]

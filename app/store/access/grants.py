@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Row, Select, delete, select
+from sqlalchemy import ColumnElement, Row, Select, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,11 +13,13 @@ from app import uuid7
 from app.store import tables
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant, Role
-from app.store.audit_log import AuditEvent, Author, record
+from app.store.audit_log import AuditEvent, Author, record, record_all
 from app.store.configuration_rows import one_of
 from app.store.errors import InvalidKeyField
 from app.store.key_validation import MAX_NAME_CHARACTERS
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
+
+MAX_GRANTS = 500  # of one account or group: every request of its holder reads them
 
 ReceiverKind = Literal["user", "service_account", "group"]
 
@@ -82,6 +84,9 @@ async def give_role(
         team_id = await connection.scalar(select(_teams.c.id).where(_teams.c.name == grant.team).with_for_update(read=True, key_share=True))
         if team_id is None:
             raise InvalidKeyField("team", f"There is no team {grant.team!r:.100}.")
+    of_receiver = _grants.c.principal_id == account_id if group is None else _grants.c.group_name == group
+    if (await connection.scalar(select(func.count()).where(of_receiver)) or 0) >= MAX_GRANTS:
+        raise InvalidKeyField("role", f"It has {MAX_GRANTS} roles, the most that it may have; one for the company is for all teams.")
     id = uuid7.mint()
     row = insert(_grants).values(id=id, principal_id=account_id, group_name=group, role=grant.role, team_id=team_id)
     is_new = bool((await connection.execute(row.on_conflict_do_nothing())).rowcount)
@@ -105,8 +110,21 @@ async def take_role(connection: AsyncConnection, author: Author, grant: RoleGran
     await lock_access(connection)
     if not (await connection.execute(delete(_grants).where(_grants.c.id == grant.id))).rowcount:
         return False
-    await record(connection, author, AuditEvent("delete", "role_grant", _describe(grant), _audited(grant), None, grant.team))
+    await record(connection, author, _taken_event(grant))
     return True
+
+
+async def take_roles_in(connection: AsyncConnection, author: Author, team: str) -> list[RoleGrant]:
+    """Take back all roles within a team; returns them."""
+    await lock_access(connection)
+    taken = [_to_grant(row) for row in await connection.execute(_select_rows().where(_teams.c.name == team).order_by(_grants.c.id))]
+    await connection.execute(delete(_grants).where(_grants.c.team_id.in_(select(_teams.c.id).where(_teams.c.name == team))))
+    await record_all(connection, author, (_taken_event(grant) for grant in taken))
+    return taken
+
+
+def _taken_event(grant: RoleGrant) -> AuditEvent:
+    return AuditEvent("delete", "role_grant", _describe(grant), _audited(grant), None, grant.team)
 
 
 def _is_receiver(kind: ReceiverKind, name: str) -> ColumnElement[bool]:

@@ -23,7 +23,9 @@ PREFIXES: dict[TokenKind, str] = {"service_account": "nxs-", "cli": "nxc-", "bro
 MAX_TOKENS = 100  # of one service account
 MAX_SESSIONS = 50  # of one user; the oldest end first
 
+# Of tokens and sessions that have ended, those are kept that ended lately, and of these the newest.
 _ENDED_KEPT_DAYS = 30
+_ENDED_KEPT = 200
 
 _tokens = tables.admin_tokens
 
@@ -137,8 +139,10 @@ def mint_token(kind: TokenKind) -> str:
 
 async def _forget_ended(connection: AsyncConnection, account_id: str) -> None:
     limit = func.now() - text(f"interval '{_ENDED_KEPT_DAYS} days'")
-    ended = _tokens.c.principal_id == account_id, or_(_tokens.c.revoked_at < limit, _tokens.c.expires_at < limit)
-    await connection.execute(delete(_tokens).where(*ended))
+    ended = _tokens.c.principal_id == account_id, or_(_tokens.c.revoked_at.is_not(None), _tokens.c.expires_at < func.now())
+    too_many = select(_tokens.c.id).where(*ended).order_by(_tokens.c.id.desc()).offset(_ENDED_KEPT)
+    forgotten = or_(_tokens.c.revoked_at < limit, _tokens.c.expires_at < limit, _tokens.c.id.in_(too_many))
+    await connection.execute(delete(_tokens).where(*ended, forgotten))
 
 
 def _to_token(row: Row[Any]) -> Token:
