@@ -49,6 +49,7 @@ class Row(NamedTuple):
 _NONE, _PRICE = {"name": "none"}, {"provider": "none", "model": "none", "since": "always"}
 _TARGET = {"provider": "sandbox", "model": "none"}
 _LIMIT = {"scope": {"team": "{team}"}, "resource": "requests", "amount": 5, "per": "day"}
+_BUDGET = {"scope": {"team": "{team}"}, "amount": 5, "per": "month"}
 _TEAM, _KEY, _USER, _ACCOUNT = {"name": "{team}"}, {"prefix": "{key}"}, {"id": "{user}"}, {"name": "{account}"}
 
 # Written down apart from the code: a change of what a role permits must be made in both.
@@ -113,6 +114,12 @@ TABLE = {
     "put_configured_limit": Row(EDIT, "", {"name": "{limit}"}, body=_LIMIT),
     "patch_configured_limit": Row(EDIT, "", {"name": "{limit}"}, body={"amount": 5}),
     "delete_configured_limit": Row(EDIT, "", {"name": "{limit}"}),
+    "list_budgets": Row(READ, READ, is_list=True),
+    "get_budget": Row(READ, READ, {"name": "{budget}"}),
+    "create_budget": Row(EDIT, body={"name": "{unused}", **_BUDGET}),
+    "put_budget": Row(EDIT, "", {"name": "{budget}"}, body=_BUDGET),
+    "patch_budget": Row(EDIT, "", {"name": "{budget}"}, body={"amount": 5}),
+    "delete_budget": Row(EDIT, "", {"name": "{budget}"}),
     "list_prices": Row(READ, is_list=True),
     "get_price": Row(READ, "", _PRICE, is_missing=True),
     "create_price": Row(EDIT, body={"provider": "sandbox", "model": "{unused}", "input": 1}),
@@ -142,6 +149,7 @@ FILTERS = {
     "list_service_accounts": ({"search": "{account}"},),
     "list_role_grants": ({"team": "{team}"}, {"service_account": "{account}"}, {"user": "{user}"}, {"user": "{user_name}"}),
     "list_configured_limits": ({"team": "{team}"}, {"key": "{key}"}, {"search": "{limit}"}),
+    "list_budgets": ({"team": "{team}"}, {"key": "{key}"}, {"search": "{budget}"}),
     "list_inferences": ({"team": "{team}"}, {"team_id": "{team_id}"}),
     "summarize_dropped_fields": ({"team": "{team}"}, {"key": "{key}"}),
     "list_audit_events": ({"team": "{team}"}, {"name": "{key}"}, {"name": "{account}"}, {"search": "{account}"}, {"search": "{key}"}),
@@ -184,7 +192,8 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
         await made(await admin.post("/admin/v1/teams", json={"name": each}))
     limit: dict[str, Any] = {"name": unique("limit"), "resource": "requests", "amount": 1000, "per": "day"}
     key = await made(await admin.post("/admin/v1/keys", json={"team": team, "name": unique("key"), "limits": [limit]}))
-    names |= {"key": key["prefix"], "key_name": key["name"], "limit": limit["name"]}
+    budgeted = await made(await admin.post("/admin/v1/keys", json={"team": team, "budget": {"amount_usd": 5}}))
+    names |= {"key": key["prefix"], "key_name": key["name"], "limit": limit["name"], "budget": budgeted["limits"][0]["name"]}
     names["team_id"] = (await made(await admin.get(f"/admin/v1/teams/{team}")))["id"]
     chat = {"model": "sandbox", "messages": [{"role": "user", "content": "hi"}]}
     async with service.keyless_client() as client:
