@@ -103,6 +103,8 @@ limits = Table(
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("counted_since", DateTime(timezone=True)),  # since when it counts what it counts; None: since before that was recorded
+    # Lists of keys show the limits of each key.
+    Index("limits_key_idx", text("((config -> 'scope') ->> 'key')")),
 )
 
 prices = Table(
