@@ -27,6 +27,7 @@ from app.api.openapi import routes as openapi
 from app.api.path_segments import SegmentedPaths
 from app.api.routes import INFERENCE_PATHS, admin_pages, caller_routes, inference_routes, shared_routes
 from app.api.security_headers import SecurityHeaders
+from app.api.sign_in import routes as sign_in
 from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
@@ -201,6 +202,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
     shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
     for_admins = [
         admin_router(gateway, admin_database, tokens),
+        sign_in.routes(gateway, admin_database),
         openapi.routes(operations(gateway), settings),
         *admin_pages(gateway),
     ]

@@ -123,6 +123,18 @@ class PublicUrl(str):
         return f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
 
 
+class IssuerUrl(str):
+    """The address of an OpenID Connect issuer, exactly as it names itself. Raises ValueError if it is invalid."""
+
+    def __new__(cls, text: str = "") -> "IssuerUrl":
+        match = re.fullmatch(r"(https?)://(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[!-~]*)?", text)
+        if text and (match is None or "?" in text or "#" in text):
+            raise ValueError("it must be such as https://login.example.com/realms/main, as the issuer names itself")
+        if match is not None and match[1] == "http" and match[2] not in ("localhost", "127.0.0.1", "[::1]"):
+            raise ValueError("it must be https, as whoever can read or change what it sends becomes anybody; http is for this machine only")
+        return super().__new__(cls, text)
+
+
 class GroupRoles(str):
     """Roles of an issuer's groups, as JSON. Raises ValueError for what is not."""
 
@@ -328,6 +340,17 @@ class Settings:
     public_url: PublicUrl = setting(
         PublicUrl(), "Address of the gateway as browsers see it (https://narthex.example.com); signing in needs it."
     )
+    oidc_issuer: IssuerUrl = setting(
+        IssuerUrl(),
+        "OpenID Connect issuer with which people sign in to the admin API (https://login.example.com/realms/main), exactly as its"
+        " discovery document names it. Empty: nobody can sign in.",
+    )
+    oidc_client_id: str = setting("", "The id of this gateway as a client of the issuer.")
+    oidc_client_secret: str = setting(
+        "", "The client's secret. Empty: it is a public client, which proves itself by PKCE alone.", shown=False
+    )
+    oidc_scopes: str = setting("openid profile email", "Scopes that are requested of the issuer; some need one for groups, too.")
+    oidc_groups_claim: str = setting("groups", "The claim with a person's groups; a dot leads into an object (realm_access.roles).")
     oidc_group_roles: GroupRoles = setting(
         GroupRoles(),
         'Roles of the issuer\'s groups, as JSON: {"platform": "owner", "search-leads": ["admin:search", "viewer"]}; after a colon: the'
@@ -391,7 +414,7 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             raise BadSetting(
                 f"{name}={text!r:.500}: it must be origins such as https://app.example.com, separated by commas, or * ({fault})."
             ) from None
-    if kind in (ProxyUrl, CaBundle, PublicUrl, GroupRoles):
+    if kind in (ProxyUrl, CaBundle, PublicUrl, IssuerUrl, GroupRoles):
         try:
             return kind(text)
         except ValueError as fault:

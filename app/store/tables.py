@@ -391,17 +391,6 @@ admin_tokens = Table(
     Index(None, "principal_id"),
 )
 
-# Sign-ins that have begun: what the gateway must remember until the issuer answers, encrypted by the vault.
-sign_in_attempts = Table(
-    "sign_in_attempts",
-    metadata,
-    Column("hash", LargeBinary, primary_key=True),  # SHA-256 of the state, or of the handle of a device sign-in
-    Column("kind", Text, nullable=False),  # browser | device
-    Column("encrypted", Text, nullable=False),
-    Column("expires_at", DateTime(timezone=True), nullable=False),
-    Index(None, "expires_at"),
-)
-
 # Responses of admin requests with an Idempotency-Key, for a repetition of the request.
 admin_idempotency = Table(
     "admin_idempotency",

@@ -7,7 +7,7 @@ import re
 
 # Credentials and account names in the messages of hosts ("Incorrect API key provided: sk-ab**12", "organization org-...").
 _CREDENTIAL_PATTERN = re.compile(
-    r"(?<![A-Za-z0-9])(?:(?P<account>sk|pk|rk|nx|gsk|xai|hf|fw|csk|pplx|nvapi|org|proj|acct)[-_]|(?P<cloud>AIza|AKIA|ASIA|ya29))"
+    r"(?<![A-Za-z0-9])(?:(?P<account>sk|pk|rk|nx[bcs]?|gsk|xai|hf|fw|csk|pplx|nvapi|org|proj|acct)[-_]|(?P<cloud>AIza|AKIA|ASIA|ya29))"
     r"(?P<rest>[A-Za-z0-9*_\-.]{3,}[A-Za-z0-9*_\-])"
     r"|(?i:\bbearer)\s+(?P<bearer>[A-Za-z0-9*_\-.~+/=]{7,}[A-Za-z0-9*_\-~+/=])"
     r"|(?P<long>[A-Za-z0-9_\-]{32,})"

@@ -95,9 +95,7 @@ def start(within_s: float = PROCESS_TIMEOUT_S, **settings: object) -> Service:
     """`narthex up` in a folder of its own. Settings by their names without NARTHEX_."""
     home = Path(tempfile.mkdtemp(prefix="narthex-test-"))
     home.chmod(0o711)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = settings.pop("port", None) or free_port()
     variables = {f"NARTHEX_{name.upper()}": str(value) for name, value in settings.items()}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NARTHEX_")}
     environment = {
@@ -119,6 +117,12 @@ def start(within_s: float = PROCESS_TIMEOUT_S, **settings: object) -> Service:
             raise AssertionError(f"narthex up ended, or was not ready within {within_s:g} s:\n{(home / 'up.log').read_text()}")
         time.sleep(0.1)
     return service
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def is_ready(url: str) -> bool:

@@ -12,7 +12,7 @@ from app.store.access.roles import roles_with
 
 ADMIN_PREFIX = "/admin/v1"
 # Which of these an operation takes is said by each operation's own security.
-ADMIN_SECURITY: list[Schema] = [{"adminKey": []}, {"keyHeader": []}]
+ADMIN_SECURITY: list[Schema] = [{"adminKey": []}, {"keyHeader": []}, {"sessionCookie": []}]
 
 _DRY_RUN: Schema = {
     "name": "dry_run",

@@ -102,6 +102,9 @@ def _responses(route: CallerRoute) -> dict[str, Any]:
         headers = {} if route.access == "public" else {"x-request-id": header("RequestId")}
         for status, text in {200: route.summary, **route.also}.items():
             responses[str(status)] = {"description": text, "headers": headers, "content": content}
+    if route.redirects:
+        location = {"description": route.redirects, "schema": {"type": "string", "format": "uri"}}
+        responses["303"] = {"description": route.redirects, "headers": {"location": location}}
     if route.cached:
         responses["304"] = {"description": "It is what you have."}
     statuses = {*(() if route.access == "public" else _KEYED_ERRORS), *route.errors} - {*route.also}

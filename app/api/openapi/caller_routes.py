@@ -1,4 +1,4 @@
-"""The routes for callers, engines' nodes and operators, as the OpenAPI document describes them.
+"""The routes for callers, engines' nodes, operators and signing in, as the OpenAPI document describes them.
 
 Bodies have the documented fields, as the gateway validates them; further fields are allowed, and reach the engine or are reported.
 """
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from app.api.nodes import NodeBody
 from app.api.openapi.schemas import Schema
+from app.api.sign_in.routes import DeviceTokenBody
 from providers.catalogue import DIALECTS
 from providers.dialects.anthropic import request_schema as anthropic_messages
 from providers.dialects.openai_chat import request_schema as openai_chat
@@ -36,7 +37,7 @@ class CallerRoute(Struct, frozen=True, kw_only=True):
 
     `model`: a request may name a model beside the fields of `body`. `errors`: statuses beyond 400, 401, 403, 500 and 503.
     `described`: errors with what they mean here. `parameters`: in the query, as name -> schema. `response` None: there is no success.
-    `cached`: with an ETag for If-None-Match. `also`: further statuses with the response of a success.
+    `cached`: with an ETag for If-None-Match. `also`: further statuses with the response of a success. `redirects`: where to, with a 303.
     `error_schema`: of its errors; Anthropic's and LMDeploy's clients expect their own.
     """
 
@@ -58,6 +59,7 @@ class CallerRoute(Struct, frozen=True, kw_only=True):
     errors: Sequence[int] = ()
     described: Mapping[int, str] = {}
     also: Mapping[int, str] = {}
+    redirects: str = ""
     cached: bool = False
     error_schema: str = "Error"
 
@@ -425,4 +427,72 @@ _OPERATIONS = [
     ),
 ]
 
-CALLER_ROUTES: Sequence[CallerRoute] = (*_INFERENCES, *_engine_routes(), *_CALLERS, *_NODES, *_OPERATIONS)
+# Beside the keyed routes' errors: what can go wrong with the issuer, and too many attempts.
+_SIGN_IN_ERRORS = (400, 403, 404, 429, 500, 502, 503)
+_SIGN_IN = [
+    CallerRoute(
+        method="GET",
+        path="/admin/v1/sign-in",
+        id="begin_sign_in",
+        tag="Session",
+        summary="Sign in with a browser",
+        description="A page to go to, not one to fetch: the issuer shows its own pages, and sends the browser back for a session.",
+        access="public",
+        parameters={
+            "return_to": {
+                **_TEXT,
+                "default": "/docs",
+                "description": "Where the browser goes then: a path here, or an address at one of the origins that CORS permits.",
+            }
+        },
+        response=None,
+        redirects="To the issuer.",
+        errors=_SIGN_IN_ERRORS,
+    ),
+    CallerRoute(
+        method="GET",
+        path="/admin/v1/sign-in/callback",
+        id="complete_sign_in",
+        tag="Session",
+        summary="Where the issuer sends the browser back to",
+        description="The redirect URI to register with the issuer.",
+        access="public",
+        parameters={"state": _TEXT, "code": _TEXT, "iss": _TEXT, "error": _TEXT, "error_description": _TEXT},
+        response=None,
+        redirects="To where `return_to` said, with the cookie of a session.",
+        errors=_SIGN_IN_ERRORS,
+    ),
+    CallerRoute(
+        method="POST",
+        path="/admin/v1/sign-in/device",
+        id="begin_device_sign_in",
+        tag="Session",
+        summary="Sign in with a command",
+        description="Show `user_code` and `verification_uri`, where a person enters it in a browser, and poll with `device_code` meanwhile"
+        " (RFC 8628, through this gateway). `narthex login` does.",
+        access="public",
+        response=_object(device_code=_TEXT, user_code=_TEXT, verification_uri=_TEXT, expires_in=_COUNT, interval=_COUNT),
+        errors=(*_SIGN_IN_ERRORS, 413, 501),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/admin/v1/sign-in/device/token",
+        id="complete_device_sign_in",
+        tag="Session",
+        summary="Poll whether the person has signed in",
+        description="The token of a session, which is shown once: it goes into `Authorization: Bearer <token>`.",
+        access="public",
+        body=[DeviceTokenBody],
+        example={"device_code": "as /admin/v1/sign-in/device returned it"},
+        response={
+            "anyOf": [
+                _object(token=_TEXT, name=_TEXT, expires_at={"type": "string", "format": "date-time"}),
+                _object(status={"type": "string", "const": "pending"}, interval=_COUNT),
+            ]
+        },
+        also={202: "Not yet: `interval` seconds later it may be."},
+        errors=(*_SIGN_IN_ERRORS, 413, 501),
+    ),
+]
+
+CALLER_ROUTES: Sequence[CallerRoute] = (*_INFERENCES, *_engine_routes(), *_CALLERS, *_NODES, *_OPERATIONS, *_SIGN_IN)

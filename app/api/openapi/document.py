@@ -26,7 +26,18 @@ _SECURITY_SCHEMES: dict[str, Schema] = {
         "scheme": "bearer",
         "description": "A key of a team, as `narthex keys create` or the admin API makes it.",
     },
-    "adminKey": {"type": "http", "scheme": "bearer", "description": "An admin key."},
+    "adminKey": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An admin key, a token of a service account, or the token of a session that a command began.",
+    },
+    "sessionCookie": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "__Host-narthex_session",
+        "description": "The session of a browser that has signed in at /admin/v1/sign-in; over plain http without the `__Host-`. Changes"
+        " are taken from pages of this server and of the origins that CORS permits only.",
+    },
     "keyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same keys, as Anthropic's clients send them."},
     "nodeSecret": {"type": "http", "scheme": "basic", "description": "The secret of nodes (NARTHEX_NODE_SECRET), as the password."},
 }

@@ -17,10 +17,10 @@ _MAX_TOKENS_PER_QUERY = 200
 _MAX_WAITING = 2_000
 _TOKEN_CHARACTERS = 47  # four of the prefix, and 32 random bytes in base64
 
-# A session ends when it was not used for $2 seconds. `used_at` is written once a minute at most.
+# A session ends when it was not used for $2 seconds. `used_at` is written once a minute at most, unless sessions end soon.
 _FIND = """
 SELECT t.hash, t.id::text AS session_id, p.id::text AS id, p.kind, p.name, p.groups,
-       t.used_at IS NULL OR t.used_at < now() - interval '1 minute' AS is_stale,
+       t.used_at IS NULL OR t.used_at < now() - make_interval(secs => least(60, $2 / 10)) AS is_stale,
        (SELECT json_agg(json_build_object('role', g.role, 'team', m.name))
         FROM role_grants g LEFT JOIN teams m ON m.id = g.team_id
         WHERE g.principal_id = p.id OR g.group_name = ANY(p.groups)) AS grants
