@@ -1,4 +1,4 @@
-"""Errors of configuration and keys: what an administrator entered cannot be stored. A module without other imports, for the CLI."""
+"""Errors of configuration, keys and tables that an administrator is shown. A module without other imports, for the CLI."""
 
 
 class BadConfiguration(ValueError):
@@ -11,3 +11,7 @@ class InvalidKeyField(ValueError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class UnknownRevision(Exception):
+    """The database's tables are of a revision that this version does not have: a newer version created them."""

@@ -1,20 +1,22 @@
 """Migrations: bring the tables to the revision that this version needs."""
 
-import importlib.util
-from pathlib import Path
-
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
 from app.store.database import create_database_engine
+from app.store.errors import UnknownRevision
+from app.store.migrations_folder import find_migrations_folder
 
 LOCK = 0x6E617274_6D696772  # for pg_advisory_lock: two machines may start at once
 
 
 async def migrate(database_url: str) -> None:
-    """Bring the database to the newest revision; does nothing if it is there already. Safe to be called concurrently."""
+    """Bring the database to the newest revision; does nothing if it is there already. Safe to be called concurrently.
+
+    Raises UnknownRevision.
+    """
     database = create_database_engine(database_url, command_timeout_s=None)
     try:
         async with database.connect() as connection:
@@ -27,28 +29,18 @@ async def migrate(database_url: str) -> None:
         await database.dispose()
 
 
-def newest_revision() -> str:
-    """The revision of the tables that this version needs."""
-    return ScriptDirectory.from_config(alembic_config()).get_current_head() or ""
-
-
 def alembic_config() -> Config:
     """The configuration of alembic.ini, for use from Python and wherever the package is installed."""
     config = Config()
-    config.set_main_option("script_location", str(_migrations_folder()).replace("%", "%%"))
+    config.set_main_option("script_location", str(find_migrations_folder()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
-
-
-def _migrations_folder() -> Path:
-    # Found without importing it: migrations import the store.
-    spec = importlib.util.find_spec("migrations")
-    if spec is None or spec.origin is None:
-        raise FileNotFoundError("The package `migrations` is not installed beside `app`.")
-    return Path(spec.origin).parent
 
 
 def _upgrade(connection: Connection) -> None:
     config = alembic_config()
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    try:
+        command.upgrade(config, "head")
+    except CommandError as fault:
+        raise UnknownRevision(str(fault)) from fault

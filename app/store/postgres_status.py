@@ -15,7 +15,7 @@ from app.domain import Snapshot
 from app.store import snapshots
 from app.store.database import connect, create_database_engine
 from app.store.limit_validation import KnownNames
-from app.store.migrate import newest_revision
+from app.store.migrations_folder import newest_revision
 
 _NOTIFY_TIMEOUT_S = 2.0
 

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from alembic.util import CommandError
-
 from app.store.database import dsn
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, connection_advice
+from app.store.errors import UnknownRevision
 from app.supervisor.errors import OperatorError
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T
             f"The database could not be used: {_first_line(fault)}\n"
             + (connection_advice(fault) or "Is it running, is DATABASE_URL right, and has `narthex migrate` created its tables?")
         ) from fault
-    except CommandError as fault:
+    except UnknownRevision as fault:
         raise OperatorError(
             f"The database's tables are of a version that this Narthex does not know ({fault})."
             " Start the Narthex that created them, or a newer one."

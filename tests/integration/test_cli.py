@@ -24,7 +24,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.doctor import database
 from app.store.database import connect
-from app.store.migrate import newest_revision
+from app.store.migrations_folder import newest_revision
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, Service
 from tests.support.service_inspection import database_url

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.exc import ProgrammingError
 
 from app.store.database import connect, create_database_engine
-from app.store.migrate import migrate
+from app.store.migrate import alembic_config, migrate
+from app.store.migrations_folder import newest_revision
 from app.store.tables import metadata
 from tests.support.postgres import blank_database, database, postgres
 
@@ -30,6 +32,10 @@ async def test_migrations_create_the_declared_tables(database: str) -> None:
             assert await connection.run_sync(schema_differences) == []
     finally:
         await database_engine.dispose()
+
+
+def test_the_newest_revision_is_alembics_head() -> None:
+    assert ScriptDirectory.from_config(alembic_config()).get_current_head() == newest_revision()
 
 
 async def test_recorded_tables_are_partitioned_by_id_and_content_is_not_recompressed(database: str) -> None:
