@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from tests.support.commands import run_command
 from tests.support.documented_answers import check_answer
 from tests.support.wait_until import wait_until
 
@@ -46,15 +47,7 @@ class Service:
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A narthex command on this service."""
-        return subprocess.run(
-            [NARTHEX, *arguments],
-            input=stdin,
-            env={**self.environment},
-            capture_output=True,
-            text=True,
-            timeout=PROCESS_TIMEOUT_S,
-            check=False,
-        )
+        return run_command(NARTHEX, arguments, self.environment, stdin, PROCESS_TIMEOUT_S)
 
     def apply(self, toml: str, *more: str) -> str:
         done = self.run("apply", "-", "--yes", *more, stdin=toml)
