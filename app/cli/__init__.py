@@ -15,7 +15,7 @@ _SECTIONS = {
         "credentials": "credentials",
         "prices": "prices",
     },
-    "Access": {"keys": "keys", "teams": "teams"},
+    "Access": {"keys": "keys", "teams": "teams", "users": "users", "service-accounts": "service_accounts", "roles": "roles"},
     "Usage and diagnostics": {
         "chat": "chat",
         "audit": "audit",

@@ -36,7 +36,7 @@ class OrderedGroup(click.Group):
     def write_section(self, ctx: click.Context, formatter: click.HelpFormatter, title: str, names: Sequence[str]) -> None:
         with formatter.section(title):
             commands = [(name, self.get_command(ctx, name)) for name in names]
-            formatter.write_dl([(name, each.get_short_help_str(100)) for name, each in commands if each is not None], col_max=12)
+            formatter.write_dl([(name, each.get_short_help_str(100)) for name, each in commands if each is not None], col_max=16)
 
 
 class RootGroup(OrderedGroup):
@@ -58,7 +58,7 @@ class RootGroup(OrderedGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for commands in self._sections.values():
             if cmd_name in commands:
-                return getattr(importlib.import_module(f"app.cli.{commands[cmd_name]}"), cmd_name)
+                return getattr(importlib.import_module(f"app.cli.{commands[cmd_name]}"), cmd_name.replace("-", "_"))
         return None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

@@ -21,6 +21,7 @@ import asyncpg
 import httpx
 from click.testing import CliRunner, Result
 
+from app import uuid7
 from app.cli import main
 from app.doctor import database
 from app.store.database import connect
@@ -236,6 +237,60 @@ def test_teams_set_changes_the_content_policy(service: Service) -> None:
     assert (teams["typists"]["content"], teams["typists"]["keys"]) == ("none", 1)
     assert "redacted" in run_command(service, "teams", "set", "typists", "--content", "redacted").stdout
     assert any(line.split()[:3] == ["typists", "redacted", "1"] for line in run_command(service, "teams", "list").stdout.splitlines())
+
+
+def test_service_account_gets_a_token_and_roles_and_loses_them(service: Service) -> None:
+    def session_status(token: str, path: str = "session") -> int:
+        headers = {"authorization": f"Bearer {token}"}
+        return httpx.get(f"{service.url}/admin/v1/{path}", headers=headers, trust_env=False, verify=False).status_code
+
+    run_json_command(service, "teams", "set", "cli accounts", "--priority", "0")
+    created = run_json_command(service, "service-accounts", "create", "cli/one", "--role", "viewer", "--team", "cli accounts")
+    assert created["roles"] == [{"role": "viewer", "team": "cli accounts"}]
+    assert run_command(service, "service-accounts", "create", "cli/one").exit_code == 1
+    token = run_json_command(service, "service-accounts", "tokens", "create", "cli/one", "--name", "ci", "--expires", "30d")
+    assert session_status(token["token"]) == 200 and session_status(token["token"], "users") == 403
+    by_name = ("--service-account", "cli/one")
+    given = run_json_command(service, "roles", "grant", "auditor", *by_name)
+    assert (given["role"], given["team"], given["service_account"]) == ("auditor", None, "cli/one")
+    assert session_status(token["token"], "users") == 200
+    shown = run_command(service, "roles", "list", *by_name).stdout
+    assert "service account cli/one" in shown and "viewer" in shown and "auditor" in shown
+    assert run_json_command(service, "roles", "revoke", "auditor", *by_name) == {"revoked": given["id"]}
+    again = run_command(service, "roles", "revoke", "auditor", *by_name)
+    assert again.exit_code == 1 and "was not given the role auditor of the whole company" in again.stderr
+    assert run_json_command(service, "service-accounts", "disable", "cli/one") == {"name": "cli/one", "disabled": True}
+    assert session_status(token["token"]) == 401
+    assert run_command(service, "service-accounts", "enable", "cli/one").stdout == "cli/one is enabled.\n"
+    assert session_status(token["token"]) == 200
+    assert "viewer of cli accounts" in run_command(service, "service-accounts", "list", "--search", "cli/").stdout
+    run_json_command(service, "service-accounts", "tokens", "revoke", "cli/one", token["id"])
+    assert session_status(token["token"]) == 401
+    [listed] = run_json_command(service, "service-accounts", "tokens", "list", "cli/one")["tokens"]
+    assert listed["name"] == "ci" and listed["revoked_at"] is not None
+    assert run_command(service, "service-accounts", "delete", "cli/one", "--yes").stdout == "Deleted.\n"
+    events = run_json_command(service, "audit", "--resource", "service_account", "--name", "cli/one")["events"]
+    assert [(each["action"], each["via"]) for each in events] == [(each, "cli") for each in ("delete", "update", "update", "create")]
+
+
+def test_user_is_listed_shown_disabled_and_enabled(service: Service) -> None:
+    async def sign_in() -> None:  # a user comes by signing in, which is tested elsewhere
+        connection = await connect(database_url(service))
+        insert = "INSERT INTO principals (id, kind, name, issuer, subject) VALUES ($1, 'user', 'ann', 'https://issuer.test', 'ann')"
+        await connection.execute(insert, uuid7.mint())
+        await connection.close()
+
+    asyncio.run(sign_in())
+    run_json_command(service, "roles", "grant", "viewer", "--user", "ann")
+    [user] = run_json_command(service, "users", "list", "--search", "ann")["users"]
+    assert user["roles"][0]["role"] == "viewer" and run_json_command(service, "users", "show", user["id"]) == user
+    shown = run_command(service, "users", "show", "ann").stdout
+    assert "state: enabled" in shown and "role: viewer of the whole company" in shown
+    assert run_json_command(service, "users", "disable", "ann") == {"name": "ann", "disabled": True}
+    assert "state: disabled" in run_command(service, "users", "show", "ann").stdout
+    assert run_command(service, "users", "enable", user["id"]).stdout == "ann is enabled.\n"
+    unknown = run_command(service, "users", "show", "nobody")
+    assert unknown.exit_code == 1 and "There is no user 'nobody'" in unknown.stderr
 
 
 def test_chat_prints_the_answer_on_stdout_and_usage_on_stderr(service: Service) -> None:

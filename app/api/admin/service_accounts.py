@@ -14,7 +14,7 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.store.access import accounts, grants, tokens
 from app.store.access.accounts import Account, GroupRoles, RoleInForce
 from app.store.access.locking import lock_access
-from app.store.access.roles import Grant, Role
+from app.store.access.roles import Grant, Role, only_team
 from app.store.access.tokens import Token
 from app.store.key_validation import MAX_NAME_CHARACTERS
 from app.store.paging import Page
@@ -100,7 +100,7 @@ async def _create(group_roles: GroupRoles, call: Call[NoQuery, NewServiceAccount
         raise NotAllowed("Give it at least one role in a team of yours: service accounts without roles are for roles of the whole company.")
     require_may_give(call, roles)
     _check_prefix(call, name)
-    id = await accounts.create_service_account(call.connection, call.author, name, team=_team_of(roles))
+    id = await accounts.create_service_account(call.connection, call.author, name, team=only_team(roles))
     if id is None:
         raise Conflict(f"There is a service account {name!r} already. GET /admin/v1/service-accounts/{encode_segment(name)} shows it.")
     for role in roles:
@@ -115,7 +115,7 @@ async def _patch(group_roles: GroupRoles, call: Call[NoQuery, ServiceAccountChan
     call.check_match(_etag(account))
     disabled = call.body.disabled
     if disabled is not UNSET and disabled != account.disabled:
-        team = _team_of(account.grants)
+        team = only_team(account.grants)
         await accounts.set_disabled(call.connection, call.author, account, disabled=disabled, team=team)
         await require_other_owner(call, group_roles)
     account = await _find(group_roles, call)
@@ -125,7 +125,7 @@ async def _patch(group_roles: GroupRoles, call: Call[NoQuery, ServiceAccountChan
 async def _delete(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
     account = await _find_managed(group_roles, call)
     call.check_match(_etag(account))
-    await accounts.delete_account(call.connection, call.author, account, team=_team_of(account.grants))
+    await accounts.delete_account(call.connection, call.author, account, team=only_team(account.grants))
     await require_other_owner(call, group_roles)
     return Answer(DeletedAccount(account.name))
 
@@ -138,7 +138,7 @@ async def _list_tokens(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> 
 async def _create_token(group_roles: GroupRoles, call: Call[NoQuery, NewToken]) -> Answer:
     account = await _find_managed(group_roles, call)
     expires_at = None if call.body.expires_at is None else parse_time(call.body.expires_at, "expires_at")
-    team, name = _team_of(account.grants), call.body.name
+    team, name = only_team(account.grants), call.body.name
     token, stored = await tokens.create_token(call.connection, call.author, account, name=name, expires_at=expires_at, team=team)
     return Answer(CreatedToken(token, stored.id, stored.name, stored.created_at, stored.expires_at))
 
@@ -148,7 +148,7 @@ async def _revoke_token(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) ->
     token = await tokens.find_token(call.connection, account.id, call.path["id"])
     if token is None:
         raise UnknownRecord(f"This service account has no token {call.path['id']!r:.100}.")
-    await tokens.revoke_token(call.connection, call.author, account, token, team=_team_of(account.grants))
+    await tokens.revoke_token(call.connection, call.author, account, token, team=only_team(account.grants))
     return Answer(await tokens.find_token(call.connection, account.id, token.id))
 
 
@@ -177,12 +177,6 @@ def _check_prefix(call: Call[Any, Any], name: str) -> None:
     if teams is not None and name.rpartition("/")[0] not in teams:
         example = f"{min(teams)}/{name.rpartition('/')[2]}"
         raise NotAllowed(f"Begin the name with a team of yours, such as {example!r:.200}: other names are the company's.")
-
-
-def _team_of(roles: list[Grant]) -> str | None:
-    """The team whose audit log shows changes of the account: the only one in which it has roles."""
-    teams = {role.team for role in roles}
-    return teams.pop() if len(teams) == 1 else None
 
 
 def _to_service_account(call: Call[Any, Any], account: Account) -> ServiceAccount:

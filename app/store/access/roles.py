@@ -108,6 +108,12 @@ def strongest_first(grants: Iterable[Grant]) -> list[Grant]:
     return sorted(grants, key=lambda grant: (ROLES.index(grant.role), grant.team is not None, grant.team or ""))
 
 
+def only_team(grants: Iterable[Grant]) -> str | None:
+    """The team whose audit log shows changes of an account with these roles: the only one in which it has any."""
+    teams = {grant.team for grant in grants}
+    return teams.pop() if len(teams) == 1 else None
+
+
 def _permits(grant: Grant, permission: Permission) -> bool:
     return permission in _permissions_of(grant)
 
