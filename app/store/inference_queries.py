@@ -66,19 +66,19 @@ async def list_inferences(connection: AsyncConnection, filters: InferenceFilter,
     return [_row_to_dict(row) for row in await connection.execute(query)]
 
 
-async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
-    """One inference with its request and response as text; None if there is none (a new one is stored within moments)."""
+async def find_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
+    """One inference; None if there is none (a new one is stored within moments)."""
     row = (await connection.execute(select(tables.inferences, _team_name).where(tables.inferences.c.id == id))).first()
+    return None if row is None else _row_to_dict(row)
+
+
+async def read_content(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
+    """Request and response of an inference as text, and the policy that they were kept by; None: they are not kept, or no longer."""
+    content = tables.inference_content
+    row = (await connection.execute(select(content).where(content.c.id == id))).first()
     if row is None:
         return None
-    content = tables.inference_content
-    content_row = (await connection.execute(select(content).where(content.c.id == id))).first()
-    fields = _row_to_dict(row)
-    fields["content"] = None
-    if content_row is not None:
-        request, response = await _unpack_text(content_row.request), await _unpack_text(content_row.response)
-        fields["content"] = {"policy": content_row.policy, "request": request, "response": response}
-    return fields
+    return {"policy": row.policy, "request": await _unpack_text(row.request), "response": await _unpack_text(row.response)}
 
 
 async def list_episode_teams(connection: AsyncConnection, episode_id: str, *, only_teams: Collection[str] | None = None) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from app.settings import Settings
 from app.store.database import connect, create_database_engine
-from app.store.inference_queries import show_inference
+from app.store.inference_queries import find_inference, read_content
 from app.store.key_log import read_log
 from app.store.keys import list_keys
 from app.store.migrate import migrate
@@ -49,7 +49,8 @@ async def inference(database_url: str, id: str) -> dict[str, Any] | None:
     database = create_database_engine(database_url)
     try:
         async with database.connect() as connection:
-            return await show_inference(connection, id)
+            found = await find_inference(connection, id)
+            return found and {**found, "content": await read_content(connection, id)}
     finally:
         await database.dispose()
 

@@ -129,12 +129,12 @@ async def _list(call: Call[InferenceQuery, NoBody]) -> Answer:
 
 async def _show(call: Call[NoQuery, NoBody]) -> Answer:
     id = _parse_id(call.path["id"], "id")
-    row = await inference_queries.show_inference(call.connection, id)
+    row = await inference_queries.find_inference(call.connection, id)
     if row is None or not call.is_visible(row["team"]):
         raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
     hidden = not call.is_visible(row["team"], "records:content")
-    content = None if hidden or row["content"] is None else Content(**row["content"])
-    fields: dict[str, Any] = {**row, "content": content, "content_hidden": hidden}
+    read = None if hidden else await inference_queries.read_content(call.connection, id)
+    fields: dict[str, Any] = {**row, "content": read and Content(**read), "content_hidden": hidden}
     # In a thread: a request and its response may be many megabytes.
     return Answer(await asyncio.to_thread(msgspec.json.encode, InferenceWithContent(**fields)))
 
