@@ -315,12 +315,15 @@ async def test_a_team_cannot_tell_what_another_has_from_what_does_not_exist(worl
                 assert row.is_list or theirs.status_code in (403, 404), f"{id} {row.body}: {theirs.status_code} {theirs.text}"
 
 
-async def test_a_role_without_records_content_sees_nothing_that_was_written(world: World, service: Service) -> None:
+async def test_a_record_shows_what_was_written_and_endpoints_to_roles_that_include_them(world: World, service: Service) -> None:
     async with service.keyless_client() as client:
         for role, where in itertools.product(ROLES, ("the company", "the team")):
             holder = as_holder(world.tokens[role, where])
             record = await made(await client.get(f"/admin/v1/inferences/{world.names['inference']}", headers=holder))
             assert record["content_hidden"] == (record["content"] is None) == (role == "viewer"), (role, where)
+            assert (record["endpoint"] is None) == (where == "the team"), (role, where)
+            [listed] = (await made(await client.get(f"/admin/v1/episodes/{world.names['episode']}", headers=holder)))["inferences"]
+            assert listed["endpoint"] == record["endpoint"]
 
 
 async def test_lists_and_cursors_of_a_team_have_nothing_of_another(world: World, service: Service) -> None:

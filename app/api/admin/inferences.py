@@ -21,7 +21,10 @@ _TeamId = Annotated[str, Meta(description="The UUID of a team, as `team_id` of i
 
 
 class Inference(Struct, frozen=True, kw_only=True):
-    """A recorded request that reached a plan; the page at /docs describes each field. `team`: the name of the team `team_id`."""
+    """A recorded request that reached a plan; the page at /docs describes each field. `team`: the name of the team `team_id`.
+
+    `endpoint`, `attempts`: null also for those who do not read the configuration, as roles within a team.
+    """
 
     id: str
     episode_id: str
@@ -124,7 +127,7 @@ async def _list(call: Call[InferenceQuery, NoBody]) -> Answer:
     )
     before = query.before and _parse_id(query.before, "before")
     rows = await inference_queries.list_inferences(call.connection, filters, before=before, limit=query.limit + 1)
-    return Answer(InferencePage(*_page(rows, query.limit)))
+    return Answer(InferencePage(*_page(call, rows, query.limit)))
 
 
 async def _show(call: Call[NoQuery, NoBody]) -> Answer:
@@ -134,7 +137,7 @@ async def _show(call: Call[NoQuery, NoBody]) -> Answer:
         raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
     hidden = not call.is_visible(row["team"], "records:content")
     read = None if hidden else await inference_queries.read_content(call.connection, id)
-    fields: dict[str, Any] = {**row, "content": read and Content(**read), "content_hidden": hidden}
+    fields: dict[str, Any] = {**_shown(call, row), "content": read and Content(**read), "content_hidden": hidden}
     # In a thread: a request and its response may be many megabytes.
     return Answer(await asyncio.to_thread(msgspec.json.encode, InferenceWithContent(**fields)))
 
@@ -147,12 +150,17 @@ async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
     if team_id not in team_ids:
         raise _no_episode(id)
     rows = await inference_queries.list_episode(call.connection, team_id, id, after=after, limit=query.limit + 1)
-    return Answer(Episode(id, team_id, *_page(rows, query.limit)))
+    return Answer(Episode(id, team_id, *_page(call, rows, query.limit)))
 
 
-def _page(rows: Sequence[dict[str, Any]], limit: int) -> tuple[list[Inference], str | None]:
-    shown = [Inference(**row) for row in rows[:limit]]
+def _page(call: Call[Any, Any], rows: Sequence[dict[str, Any]], limit: int) -> tuple[list[Inference], str | None]:
+    shown = [Inference(**_shown(call, row)) for row in rows[:limit]]
     return shown, shown[-1].id if len(rows) > limit else None
+
+
+def _shown(call: Call[Any, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Addresses of endpoints, and what hosts say, are of the configuration that teams share."""
+    return row if call.principal.may("config:read") else {**row, "endpoint": None, "attempts": None}
 
 
 def _only_team(episode_id: str, team_ids: list[str]) -> str:
