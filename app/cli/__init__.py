@@ -15,7 +15,16 @@ _SECTIONS = {
         "credentials": "credentials",
         "prices": "prices",
     },
-    "Access": {"keys": "keys", "teams": "teams", "users": "users", "service-accounts": "service_accounts", "roles": "roles"},
+    "Access": {
+        "keys": "keys",
+        "teams": "teams",
+        "users": "users",
+        "service-accounts": "service_accounts",
+        "roles": "roles",
+        "login": "sign_in",
+        "logout": "sign_in",
+        "whoami": "sign_in",
+    },
     "Usage and diagnostics": {
         "chat": "chat",
         "audit": "audit",

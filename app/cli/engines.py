@@ -5,25 +5,21 @@ from typing import Any
 from urllib.parse import quote
 
 import click
-import httpx
 import msgspec
 
-from app.cli.errors import CommandError, OrderedGroup
+from app.cli.admin_api import find_access, raise_error, send
+from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable, progress
 from app.cli.times import format_duration
 from app.settings import Settings
-from app.supervisor.errors import OperatorError
-from app.supervisor.gateway_url import reachable_admin_url
-from providers.canonical.raw_json import DECODE_ERRORS
-
-_CONNECT_S = 5.0
 
 
 @click.group(cls=OrderedGroup)
 def engines() -> None:
     """List endpoints, and run operations on their engines.
 
-    Uses the running gateway, with the admin key of this home. docs/engines/operations.md lists the operations of each engine.
+    Uses the running gateway, with the admin key of this home or the session of `narthex login`. docs/engines/operations.md lists the
+    operations of each engine.
     """
 
 
@@ -111,33 +107,14 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
         raise click.exceptions.Exit(1)
 
 
-def _request(method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+def _request(method: str, path: str, body: bytes | None = None) -> Mapping[str, Any]:
     """The gateway's response, results of failed endpoints included. Raises CommandError if the gateway refuses the request."""
     settings = Settings.read()
-    url = reachable_admin_url(settings)
-    timeout = httpx.Timeout(settings.total_timeout_s + 30, connect=_CONNECT_S)
-    try:
-        with httpx.Client(headers={"authorization": f"Bearer {_read_admin_key(settings)}"}, timeout=timeout, trust_env=False) as client:
-            response = client.request(method, url + path, content=body)
-    except (httpx.HTTPError, httpx.InvalidURL) as fault:
-        raise CommandError(f"The gateway on {url} is not reachable: {fault}. `narthex doctor` finds out what is wrong.") from fault
-    try:
-        document = msgspec.json.decode(response.content, type=dict[str, Any])
-        if response.status_code == 200 or "data" in document:
-            return document
-        error: Mapping[str, Any] = document["error"]
-        message = str(error["message"])
-    except (*DECODE_ERRORS, KeyError, TypeError):
-        raise CommandError(f"{url} answered with status {response.status_code}, but not as a gateway does.") from None
-    raise CommandError(message, status=response.status_code)
-
-
-def _read_admin_key(settings: Settings) -> str:
-    path = settings.home.absolute() / "admin-key"
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        raise OperatorError(f"There is no admin key in {path}: set NARTHEX_HOME to the folder in which Narthex runs.") from None
+    access = find_access(settings)
+    response = send(settings, access, method, path, body, timeout_s=settings.total_timeout_s + 30)
+    if response.status != 200 and "data" not in response.document:
+        raise_error(access, response)
+    return response.document
 
 
 def _parse_argument(argument: str) -> tuple[str, Any]:

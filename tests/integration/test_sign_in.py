@@ -1,8 +1,14 @@
 """Signing in with a real OpenID Connect issuer: by a browser's cookie and by the command line, and what must not work."""
 
+import asyncio
+import json
+import os
+import re
 import time
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +16,7 @@ import pytest
 
 from app.store.database import connect
 from tests.support import service as services
+from tests.support.commands import run_command
 from tests.support.oidc_issuer import CLIENT_ID, CLIENT_SECRET, OidcIssuer
 from tests.support.service import Service
 from tests.support.service_inspection import all_stored_text, database_url, file_contents
@@ -266,6 +273,86 @@ async def test_no_token_or_secret_is_stored_or_logged(browser: httpx.AsyncClient
     assert len(issuer.issued_tokens) > 4
     secrets = [CLIENT_SECRET, browser.cookies["narthex_session"], *issuer.issued_tokens]
     assert [place for place, text in stored.items() for secret in secrets if secret in text] == []
+
+
+@dataclass
+class Laptop:
+    """A machine with no home of a gateway."""
+
+    folder: Path
+
+    @property
+    def session_file(self) -> Path:
+        return self.folder / "config" / "narthex" / "session.json"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("NARTHEX_")}
+        return {**inherited, "NARTHEX_HOME": str(self.folder / "home"), "XDG_CONFIG_HOME": str(self.folder / "config")}
+
+    async def run(self, *arguments: str) -> tuple[int, str]:
+        """Exit status, and what it prints."""
+        done = await asyncio.to_thread(run_command, services.NARTHEX, arguments, self.environment, "", services.PROCESS_TIMEOUT_S)
+        return done.returncode, done.stdout + done.stderr
+
+
+async def begin_login(laptop: Laptop, service: Service) -> tuple[asyncio.subprocess.Process, str]:
+    """The command, and the code that it shows."""
+    command, pipe = (services.NARTHEX, "login", service.url, "--json"), asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=laptop.environment, stdout=pipe, stderr=pipe)
+    assert process.stderr is not None
+    line = (await process.stderr.readline()).decode()
+    match = re.search(r"/enter\?user_code=(\w+) in a browser, and check that it shows the code \1\.", line)
+    assert match is not None, line
+    return process, match[1]
+
+
+async def test_a_command_signs_in_by_a_code_and_signs_out(
+    signing_in: Service, issuer: OidcIssuer, person: dict[str, Any], tmp_path: Path
+) -> None:
+    person["realm_access"] = {"groups": ["platform"]}
+    laptop = Laptop(tmp_path)
+    status, output = await laptop.run("engines", "list")
+    assert status == 1 and "narthex login" in output
+    process, code = await begin_login(laptop, signing_in)
+    issuer.approve_device(code)
+    output, _ = await process.communicate()
+    assert process.returncode == 0 and json.loads(output)["name"] == person["email"]
+    assert laptop.session_file.stat().st_mode & 0o777 == 0o600
+    kept = laptop.session_file.read_text()
+    assert '"nxc-' in kept and not any(token in kept for token in issuer.issued_tokens)
+    status, output = await laptop.run("whoami")
+    assert (status, output) == (0, f"{person['email']} (a user) at {signing_in.url}: owner\n")
+    status, output = await laptop.run("engines", "list", "--json")
+    assert status == 0 and "data" in json.loads(output)
+    assert await laptop.run("logout") == (0, "You are signed out.\n")
+    assert not laptop.session_file.exists()
+    async with signing_in.keyless_client() as client:
+        headers = {"authorization": f"Bearer {json.loads(kept)['token']}"}
+        assert (await client.get("/admin/v1/session", headers=headers)).status_code == 401
+    laptop.session_file.write_text(kept)
+    status, output = await laptop.run("whoami")
+    assert status == 1 and f"narthex login {signing_in.url}" in output
+
+
+async def test_a_device_sign_in_is_refused_or_begun_elsewhere(
+    signing_in: Service, issuer: OidcIssuer, person: dict[str, Any], tmp_path: Path
+) -> None:
+    laptop = Laptop(tmp_path)
+    process, code = await begin_login(laptop, signing_in)
+    issuer.approve_device(code, "denied")
+    _, errors = await process.communicate()
+    assert process.returncode == 1 and "refused at the issuer" in errors.decode() and not laptop.session_file.exists()
+    async with signing_in.admin_client() as client:
+        begun = await ok(await client.post(f"{SIGN_IN}/device"))
+        path, body = f"{SIGN_IN}/device/token", {"device_code": begun["device_code"]}
+        assert (await ok(await client.post(path, json=body), 202))["status"] == "pending"
+        issuer.approve_device(begun["user_code"])
+        assert (await ok(await client.post(path, json=body)))["token"].startswith("nxc-")
+        await ok(await client.post(path, json=body), 400)
+        await ok(await client.post(path, json={"device_code": begun["device_code"][:-4] + "AAAA"}), 400)
+        await ok(await client.post(path, json={"device_code": "x", "more": 1}), 400)
+        await ok(await client.post(path, content=b"x" * 20_000), 413)
 
 
 async def test_without_an_issuer_the_routes_say_what_to_set(service: Service) -> None:

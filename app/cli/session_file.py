@@ -1,0 +1,50 @@
+"""The session that `narthex login` has begun: kept in a file that only its user can read."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from app.supervisor.errors import OperatorError
+from providers.canonical.raw_json import DECODE_ERRORS
+
+
+class CliSession(Struct, frozen=True):
+    """`url`: of the gateway, without /admin/v1. `expires_at`: when the session ends at the latest."""
+
+    url: str
+    token: str
+    name: str
+    expires_at: str
+
+
+def session_path() -> Path:
+    """In XDG_CONFIG_HOME, or ~/.config."""
+    configured = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(configured) if configured.startswith("/") else Path.home() / ".config") / "narthex" / "session.json"
+
+
+def load_session() -> CliSession | None:
+    """None: there is none. Raises OperatorError for a file that is not one of ours."""
+    path = session_path()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=CliSession)
+    except FileNotFoundError:
+        return None
+    except DECODE_ERRORS:
+        raise OperatorError(f"{path} is damaged: `narthex login` writes it anew.") from None
+
+
+def save_session(session: CliSession) -> None:
+    path = session_path()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent)  # which only its user can read
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(session))
+    os.replace(name, path)
+
+
+def forget_session() -> None:
+    session_path().unlink(missing_ok=True)
