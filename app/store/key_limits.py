@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy import select
+from sqlalchemy import func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import AfterLoss, Limit, Period, Resource
@@ -15,6 +15,7 @@ from app.store.configuration import Changed, change_configuration, edited
 from app.store.configuration_rows import State, one_of
 
 MAX_NEW_LIMITS = 20
+MAX_LIMITS_OF_TEAM = 1000  # of its single keys, made by roles within it: every gateway process has all limits of all teams
 
 _MAX_TEXT_CHARACTERS = 200
 _Text = Annotated[str, Meta(min_length=1, max_length=_MAX_TEXT_CHARACTERS)]
@@ -89,6 +90,14 @@ async def read_key_limits(connection: AsyncConnection, prefixes: Collection[str]
         limit = msgspec.convert(config, Limit)
         found.setdefault(limit.scope["key"].removeprefix("nx-"), []).append(limit)
     return found
+
+
+async def count_limits_of_keys(connection: AsyncConnection, team: str) -> int:
+    """How many limits there are of single keys of a team, valid or not."""
+    key_name = tables.limits.c.config["scope"]["key"].astext
+    names = select(literal("nx-") + tables.keys.c.prefix).join(tables.teams, tables.teams.c.id == tables.keys.c.team_id)
+    of_team = key_name.in_(names.where(tables.teams.c.name == team))
+    return await connection.scalar(select(func.count()).select_from(tables.limits).where(of_team)) or 0
 
 
 def _with_limits(state: State, added: Sequence[Limit]) -> State:

@@ -228,6 +228,29 @@ async def test_tokens_that_ended_and_roles_of_one_account_are_bounded(admin: htt
         await connection.execute("DELETE FROM teams WHERE id = ANY($1::uuid[])", ids)
 
 
+async def test_a_team_cannot_fill_the_configuration_with_limits_of_its_keys(admin: httpx.AsyncClient, service: Service) -> None:
+    team = await team_named(admin)
+    _, editor = await account_with(admin, {"role": "editor", "team": team})
+    body = {"team": team, "budget": {"amount_usd": 5}}
+    limits = (
+        "INSERT INTO limits (name, position, config) SELECT $1 || n, 100000 + n,"
+        " jsonb_build_object('name', $1 || n, 'scope', jsonb_build_object('key', $2::text), 'resource', 'requests',"
+        " 'amount', 5, 'per', 'day')"
+        " FROM generate_series(1, 999) n"
+    )
+    async with service.keyless_client() as client, database(service) as connection:
+        key = await ok(await client.post("/admin/v1/keys", json=body, headers=editor), 201)
+        many = unique("many")
+        await connection.execute(limits, many, key["prefix"])
+        try:
+            for path, sent in (("keys", body), (f"keys/{key['prefix']}/rotate", {"overlap_s": 0})):
+                refused = await ok(await client.post(f"/admin/v1/{path}", json=sent, headers=editor), 403)
+                assert "1000 limits" in refused["error"]["message"]
+            await ok(await client.post("/admin/v1/keys", json={"team": team}, headers=editor), 201)
+        finally:
+            await connection.execute("DELETE FROM limits WHERE name LIKE $1 || '%'", many)
+
+
 async def test_roles_are_described_and_keys_do_not_sign_out(admin: httpx.AsyncClient) -> None:
     roles = {each["role"]: each for each in (await ok(await admin.get("/admin/v1/roles")))["data"]}
     assert "owners:write" in roles["owner"]["permissions"] and "owners:write" not in roles["admin"]["permissions"]

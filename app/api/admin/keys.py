@@ -14,7 +14,15 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import DroppableFields, Limit
 from app.store import keys
 from app.store.configuration_rows import lock_configuration
-from app.store.key_limits import MAX_NEW_LIMITS, Budget, KeyLimit, add_key_limits, read_key_limits
+from app.store.key_limits import (
+    MAX_LIMITS_OF_TEAM,
+    MAX_NEW_LIMITS,
+    Budget,
+    KeyLimit,
+    add_key_limits,
+    count_limits_of_keys,
+    read_key_limits,
+)
 from app.store.key_rows import lock_changes
 from app.store.key_validation import MAX_NAME_CHARACTERS, parse_prefix
 from app.store.keys import KeyChanges, KeyFilter, KeyRow, KeyState
@@ -111,6 +119,7 @@ class KeyOperations:
         limits = [*body.limits, *(() if body.budget is None else (body.budget.to_limit(),))]
         if limits:
             await lock_configuration(call.connection)  # before the keys, as everywhere
+            await _check_limits_of_team(call, body.team, len(limits))
         key = await keys.create_key(
             call.connection,
             body.team,
@@ -150,6 +159,9 @@ class KeyOperations:
 
     async def rotate(self, call: Call[NoQuery, Rotation]) -> Answer:
         before = await _find_to_change(call)
+        if copied := (await read_key_limits(call.connection, [before.prefix])).get(before.prefix):
+            await lock_configuration(call.connection)
+            await _check_limits_of_team(call, before.team, len(copied))
         key = await keys.rotate_key(call.connection, before.prefix, overlap_s=call.body.overlap_s, author=call.author)
         if key is None:
             raise _not_valid(before.prefix)
@@ -176,6 +188,15 @@ async def _reload(call: Call[Any, Any], key: str) -> KeyRow:
     row = await keys.show_key(call.connection, key)
     assert row is not None, "it was stored in this transaction"
     return row
+
+
+async def _check_limits_of_team(call: Call[Any, Any], team: str, added: int) -> None:
+    """The configuration is everybody's: who may not write it may not fill it either."""
+    if not call.principal.may("config:write") and await count_limits_of_keys(call.connection, team) + added > MAX_LIMITS_OF_TEAM:
+        raise NotAllowed(
+            f"The keys of team {team!r:.100} have {MAX_LIMITS_OF_TEAM} limits of their own, or nearly so many, which is the most that roles"
+            " within a team make. Whoever has 'config:write' can add more, or delete those of keys that are no longer used."
+        )
 
 
 async def _check_priority(call: Call[Any, Any], team: str, priority: int | None) -> None:
