@@ -43,12 +43,16 @@ class SignedOut(Struct, frozen=True):
 
 async def _show_session(call: Call[NoQuery, NoBody]) -> Answer:
     principal = call.principal
-    company: set[Permission] = {permission for permission in COMPANY_PERMISSIONS["owner"] if principal.may(permission)}
-    within: dict[str, list[Permission]] = {}
-    for team in sorted({grant.team for grant in principal.grants if grant.team is not None}):
-        within[team] = sorted(each for each in COMPANY_PERMISSIONS["owner"] - company if principal.may(each, team))
+    company: set[Permission] = set()
+    within: dict[str, set[Permission]] = {}
+    for grant in principal.grants:
+        if grant.team is None:
+            company |= COMPANY_PERMISSIONS[grant.role]
+        else:
+            within.setdefault(grant.team, set()).update(TEAM_PERMISSIONS[grant.role])
+    further = {team: sorted(within[team] - company) for team in sorted(within)}
     roles = strongest_first(principal.grants)
-    return Answer(CurrentSession(principal.kind, principal.id, principal.name, roles, sorted(company), within))
+    return Answer(CurrentSession(principal.kind, principal.id, principal.name, roles, sorted(company), further))
 
 
 async def _list_roles(call: Call[NoQuery, NoBody]) -> Answer:

@@ -71,6 +71,7 @@ class Call(Generic[Q, B]):
     read_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
     write_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
     teams_checked: bool = field(default=False)
+    teams_by_permission: dict[Permission, frozenset[str] | None] = field(default_factory=dict[Permission, frozenset[str] | None])
 
     @property
     def connection(self) -> AsyncConnection:
@@ -83,7 +84,9 @@ class Call(Generic[Q, B]):
         self.teams_checked = True
         asked_for = permission or self.permission
         assert asked_for is not None, "an operation for everybody must say which permission it means"
-        return self.principal.teams_with(asked_for)
+        if asked_for not in self.teams_by_permission:  # handlers ask for each entry of a list
+            self.teams_by_permission[asked_for] = self.principal.teams_with(asked_for)
+        return self.teams_by_permission[asked_for]
 
     def is_visible(self, team: str | None, permission: Permission | None = None) -> bool:
         teams = self.visible_teams(permission)

@@ -19,7 +19,7 @@ from app.store.errors import InvalidKeyField
 from app.store.key_validation import MAX_NAME_CHARACTERS
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 
-MAX_GRANTS = 500  # of one account or group: every request of its holder reads them
+MAX_GRANTS = 200  # of one account or group: every request of its holder reads them
 
 ReceiverKind = Literal["user", "service_account", "group"]
 
