@@ -28,7 +28,7 @@ LAYERS = (
     {"app.store"},
     {
         *("app.background_tasks", "app.domain", "app.home_id", "app.settings", "app.telemetry", "app.thread_steps", "app.logs"),
-        *("app.switch_interval", "app.uuid7"),
+        *("app.decoding_errors", "app.switch_interval", "app.uuid7"),
     },
     {"providers"},
 )

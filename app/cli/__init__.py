@@ -10,6 +10,8 @@ _SECTIONS = {
     "Configuration": {
         "apply": "configuration",
         "export": "configuration",
+        "history": "configuration",
+        "rollback": "configuration",
         "models": "models",
         "providers": "providers",
         "credentials": "credentials",

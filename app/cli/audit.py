@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from app import uuid7
+from app.cli.changes import format_changes
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
 from app.cli.times import PastMomentParam, format_time
@@ -82,7 +83,7 @@ def _show(id: str, *, as_json: bool) -> None:
         if value is not None and name not in ("before", "after", "actor"):
             click.echo(f"{name}: {printable(str(value))}")
     click.echo(f"actor: {printable(_actor(event))}")
-    for change in _changes(event):
+    for change in format_changes(event.before, event.after):
         click.echo(f"  {change}")
 
 
@@ -101,22 +102,8 @@ def _actor(event: RecordedEvent) -> str:
 
 
 def _summary(event: RecordedEvent) -> str:
-    text = "; ".join(_changes(event))
+    text = "; ".join(format_changes(event.before, event.after))
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "\u2026"
-
-
-def _changes(event: RecordedEvent) -> list[str]:
-    """Each field that changed, as it was and as it is."""
-    before, after = event.before or {}, event.after or {}
-    fields = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
-    texts = ((name, _json(before.get(name)), _json(after.get(name))) for name in fields)
-    if event.before is None or event.after is None:
-        return [printable(f"{name}: {new if event.before is None else old}") for name, old, new in texts]
-    return [printable(f"{name}: {old} -> {new}") for name, old, new in texts]
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 async def _list(url: str, wanted: AuditFilter, limit: int) -> list[RecordedEvent]:

@@ -1,17 +1,26 @@
-"""Commands of the configuration: apply, export."""
+"""Commands of the configuration: apply, export, history, rollback."""
 
 import contextlib
 import sys
 import tomllib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TextIO
 
 import click
+import msgspec
+from msgspec import Struct
 
-from app.cli.output import json_option, print_json, progress
+from app.cli.changes import format_changes
+from app.cli.output import json_option, print_json, print_table, printable, progress
 from app.cli.store_query import query_store
+from app.cli.times import format_time
 from app.settings import Settings
-from app.store import configuration
+from app.store import configuration, configuration_history
+from app.store.audit_log import command_author
+from app.store.configuration_difference import EntryChange, display_name
+from app.store.configuration_history import VersionRow
+from app.store.database import transaction
+from app.store.paging import MAX_PAGE_ROWS
 from app.supervisor import server_addresses
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
@@ -74,7 +83,13 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
         outcome = query_database(
             settings.database_url,
             lambda url: configuration.apply(
-                url, text, prune=prune, confirm=confirm, wait_s=_APPLY_TIMEOUT_S, output_tokens=settings.limits_output_tokens
+                url,
+                text,
+                prune=prune,
+                confirm=confirm,
+                wait_s=_APPLY_TIMEOUT_S,
+                output_tokens=settings.limits_output_tokens,
+                author=command_author(),
             ),
         )
     if as_json:
@@ -100,6 +115,123 @@ def export(as_json: bool) -> None:
         print_json(tomllib.loads(text))
     else:
         click.echo(text, nl=False)
+
+
+@click.command()
+@click.argument("version", type=click.IntRange(min=0), required=False)
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE_ROWS), default=20, show_default=True, help="Most versions to list.")
+@json_option
+def history(version: int | None, limit: int, as_json: bool) -> None:
+    """List versions of the configuration; with VERSION, show what that one changed.
+
+    The newest come first. Every change of what a file can set is a version, whether by `apply`, another command or the admin API.
+
+    \b
+    Examples:
+      narthex history
+      narthex history 41
+
+    With --json: {"versions": [{"version", "at", "author_kind", "author_id", "author", "via", "restores", "changed"}]}; with VERSION the
+    version itself, with "changes": [{"section", "name", "before", "after"}].
+    """
+    if version is not None:
+        _show_version(version, as_json=as_json)
+        return
+    rows = query_store(lambda url: _list_versions(url, limit))
+    if as_json:
+        print_json({"versions": rows})
+    elif not rows:
+        click.echo("The configuration has not been changed yet.")
+    else:
+        cells = [(str(row.version), format_time(row.at), printable(row.author), row.via, _summary(row)) for row in rows]
+        print_table(("VERSION", "AT", "WHO", "VIA", "CHANGED"), cells)
+
+
+@click.command()
+@click.argument("version", type=click.IntRange(min=0))
+@click.option("--yes", is_flag=True, help="Do not prompt.")
+@click.option("--dry-run", is_flag=True, help="Show the difference; change nothing.")
+@json_option
+def rollback(version: int, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Make the configuration what it was as of VERSION, which `narthex history` shows.
+
+    That is a new version, equal to the old one: nothing is lost, and it can be rolled back in turn. Only what a file can set is restored.
+    A revoked key, role or credential stays revoked, and teams stay; the output says what was left. Shows the difference and prompts before
+    it changes anything, as `apply` does.
+
+    \b
+    Examples:
+      narthex rollback 41 --dry-run
+      narthex rollback 41
+
+    With --json (which needs --yes or --dry-run): {"restored": true or false, "difference": text, "message": text}.
+    """
+    if as_json and not yes and not dry_run:
+        raise click.UsageError("--json does not prompt, so it needs --yes (or --dry-run).")
+    settings = server_addresses.resolve(Settings.read())
+    with contextlib.ExitStack() as stack:
+        confirm = _Confirmation(stack, interactive=not yes and not dry_run, show=not as_json, approve=not dry_run)
+        outcome = query_database(
+            settings.database_url,
+            lambda url: configuration.restore(
+                url,
+                version,
+                confirm=confirm,
+                wait_s=_APPLY_TIMEOUT_S,
+                output_tokens=settings.limits_output_tokens,
+                author=command_author(),
+            ),
+        )
+    if as_json:
+        print_json({"restored": bool(confirm.difference) and not dry_run, "difference": confirm.difference, "message": outcome})
+    else:
+        click.echo(outcome)
+
+
+def _show_version(version: int, *, as_json: bool) -> None:
+    row, changes = query_store(lambda url: _find_version(url, version))
+    if row is None:
+        raise OperatorError(f"The history has no version {version}; `narthex history` lists them.")
+    if as_json:
+        print_json({**msgspec.structs.asdict(row), "changes": changes})
+        return
+    restores = "" if row.restores is None else f", which restored version {row.restores}"
+    click.echo(f"Version {row.version} of {format_time(row.at)}, by {printable(row.author)} ({row.via}){restores}")
+    for change in changes:
+        verb = "new" if change.before is None else "removed" if change.after is None else "changed"
+        click.echo(printable(f"\n{change.section} {change.name}: {verb}").lstrip())
+        for line in format_changes(change.before, change.after):
+            click.echo(f"  {line}")
+
+
+def _summary(row: VersionRow) -> str:
+    counts = ", ".join(f"{count} of {section}" for section, count in row.changed.items())
+    return counts if row.restores is None else f"{counts} (restores {row.restores})"
+
+
+async def _list_versions(url: str, limit: int) -> Sequence[VersionRow]:
+    async with transaction(url) as connection:
+        return (await configuration_history.page_versions(connection, _Newest(limit))).data
+
+
+async def _find_version(url: str, version: int) -> tuple[VersionRow | None, Sequence[EntryChange]]:
+    async with transaction(url) as connection:
+        changes: list[EntryChange] = []
+        after: str | None = None
+        while True:
+            page = await configuration_history.page_changes(connection, version, after=after, limit=MAX_PAGE_ROWS)
+            changes += (EntryChange(each.section, display_name(each), each.before, each.after) for each in page.data)
+            if page.next is None:
+                return await configuration_history.find_version(connection, version), changes
+            after = page.next
+
+
+class _Newest(Struct, frozen=True):
+    """The page of the newest versions."""
+
+    limit: int
+    after: str | None = None
+    sort: str = "-version"
 
 
 def _confirm() -> bool:

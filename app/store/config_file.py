@@ -3,15 +3,17 @@
 import datetime
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 import tomli_w
 from msgspec import Struct
 
+from app.decoding_errors import choices_at, in_plain_words
 from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
 from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
+from app.thread_steps import in_steps
 
 T = TypeVar("T")
 
@@ -57,11 +59,12 @@ def parse_config_file(content: str) -> ConfigFile:
 
 
 def write_file(snapshot: Snapshot, teams: Mapping[str, TeamConfig]) -> str:
-    """The TOML of a configuration. Empty sections are left out."""
+    """The TOML of a configuration. Empty sections are left out. In steps."""
     complete_teams = {name: {"content": team.content, **msgspec.to_builtins(team)} for name, team in teams.items()}
-    sections = {"teams": complete_teams, "providers": snapshot.providers, "models": snapshot.models}
-    tables = tomli_w.dumps(msgspec.to_builtins({name: section for name, section in sections.items() if section}))
-    return "\n".join(filter(None, [tables, *_format_tables("limits", snapshot.limits), *_format_tables("prices", snapshot.prices)]))
+    sections = (("teams", complete_teams), ("providers", snapshot.providers), ("models", snapshot.models))
+    entries = ((section, name, entry) for section, entries in sections for name, entry in entries.items())
+    tables = (tomli_w.dumps({section: {name: msgspec.to_builtins(entry)}}) for section, name, entry in in_steps(entries))
+    return "\n".join([*tables, *_format_tables("limits", snapshot.limits), *_format_tables("prices", snapshot.prices)])
 
 
 def limit_path(name: str) -> str:
@@ -141,7 +144,8 @@ def _convert(value: Any, kind: type[T], section_path: str) -> T:
         problem, _, path = str(fault).partition(" - at `$")
         full_path = (section_path + path.rstrip("`")).removeprefix(".")
         field = path.rstrip("`").removeprefix(".")
-        message = f"{problem} at `{full_path}`." if full_path else f"{problem}."
+        words = in_plain_words(problem)
+        message = f"{words} at `{full_path}`." if full_path else f"{words}."
         raise BadConfiguration(message + _hint(problem, kind, field)) from None
 
 
@@ -150,7 +154,7 @@ def _hint(problem: str, kind: type[Any], field: str) -> str:
     if field.partition("[")[0] == "drop":
         return ' It is "all", or a list of names of fields, such as ["logit_bias"].'
     if problem.startswith("Invalid enum value"):
-        return f" It may be {', '.join(_allowed_values(kind, field))}."
+        return f" It may be {', '.join(choices_at(kind, f'$.{field}'))}."
     if "unknown field" in problem and not field:
         return f" The fields are: {', '.join(get_type_hints(kind))}."
     if kind is Limit and field == "scope":
@@ -158,17 +162,9 @@ def _hint(problem: str, kind: type[Any], field: str) -> str:
     return ""
 
 
-def _allowed_values(kind: type[Any], field: str) -> Iterator[str]:
-    """The values of a Literal field."""
-    hint = get_type_hints(kind)[field]
-    for each in (hint, *get_args(hint)):
-        if get_origin(each) is Literal:
-            yield from get_args(each)
-
-
 def _format_tables(section: str, records: Sequence[Struct]) -> Iterator[str]:
     """Each record as a [[section]] table with inline tables: tomli_w would write the list in brackets."""
-    for record in records:
+    for record in in_steps(records):
         fields = msgspec.to_builtins(record)
         yield "".join([f"[[{section}]]\n", *(_format_line(name, value) for name, value in fields.items())])
 

@@ -11,6 +11,7 @@ from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
 from app.store.limit_validation import KnownNames
 from app.store.price_validation import MAX_NAME_CHARACTERS
+from app.thread_steps import in_steps
 from providers import catalogue
 from providers.adapters.provider import Provider
 from providers.catalogue import DIALECTS, ENGINE_PROBES
@@ -24,10 +25,10 @@ _MAX_CONTEXT_LENGTH = 1_000_000_000
 
 def validate(wanted: Snapshot) -> None:
     """Raises BadConfiguration for the first error."""
-    for name, provider in wanted.providers.items():
+    for name, provider in in_steps(wanted.providers.items()):
         _check_name(f"providers.{name!r}", name)
         _check_provider(name, provider)
-    for name, model in wanted.models.items():
+    for name, model in in_steps(wanted.models.items()):
         _check_name(f"models.{name!r}", name)
         _check_model(name, model, wanted)
     for limit in wanted.limits:

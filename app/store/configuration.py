@@ -44,6 +44,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 _KEY_PREFIX_CHARACTERS = 12
+_CHANGED_MEANWHILE = "Somebody else changed the configuration in the meantime: run this again to see the new difference."
 
 
 class Changed(Struct, frozen=True):
@@ -167,7 +168,7 @@ async def apply(
 
     def edit(current: State) -> State:
         if current.snapshot.hash != shown.snapshot.hash or current.teams != shown.teams:
-            raise BadConfiguration("Somebody else changed the configuration in the meantime: run this again to see the new difference.")
+            raise BadConfiguration(_CHANGED_MEANWHILE)
         return merge_file(current, file, prune=prune)
 
     async with transaction(database_url) as connection:
@@ -175,6 +176,37 @@ async def apply(
     if version is None:
         return "Nothing to change."
     return f"Applied as version {version}; {await wait_for_workers(database_url, version, wait_s)}"
+
+
+async def restore(
+    database_url: str,
+    version: int,
+    *,
+    confirm: Callable[[str], bool],
+    wait_s: float = 30.0,
+    output_tokens: int | None = None,
+    author: Author = SYSTEM,
+) -> str:
+    """As apply(), of the configuration of an earlier version: see roll_back()."""
+    async with transaction(database_url) as connection:
+        shown = await roll_back(connection, author, version, output_tokens=output_tokens)
+        await connection.rollback()
+    if shown.changed.version is None:
+        return "\n".join(["Nothing to change: the configuration is as it was then.", *shown.left])
+    message_lines = [
+        format_difference(shown.changed.before, shown.changed.after),
+        *(f"Warning: {each}" for each in shown.changed.warnings),
+        *shown.left,
+    ]
+    if not confirm("\n".join(message_lines)):
+        return "Nothing was changed."
+    async with transaction(database_url) as connection:
+        restored = await roll_back(connection, author, version, output_tokens=output_tokens)
+        before, expected = restored.changed.before, shown.changed.before
+        if restored.changed.version is None or (before.snapshot.hash, before.teams) != (expected.snapshot.hash, expected.teams):
+            raise BadConfiguration(_CHANGED_MEANWHILE)
+    serving = await wait_for_workers(database_url, restored.changed.version, wait_s)
+    return f"Restored version {version} as version {restored.changed.version}; {serving}"
 
 
 async def read_current(database: Database) -> Snapshot:
@@ -193,7 +225,7 @@ async def roll_back(connection: AsyncConnection, author: Author, version: int, *
     """Make a new version whose configuration is equal to that of an earlier one, in the caller's transaction.
 
     Keys, credentials, users, roles, registered nodes and drained endpoints stay as they are, and teams are never removed. Raises
-    BadConfiguration for a version that is not known.
+    UnknownVersion, or BadConfiguration for a version that is not valid today.
     """
     await lock_configuration(connection)
     earlier = await read_entries_at(connection, version)

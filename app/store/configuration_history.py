@@ -4,19 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import func, select
+from sqlalchemy import Row, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import snapshots, tables
 from app.store.audit_log import AuditEvent, Author, record_all
 from app.store.configuration_difference import EntryChange, display_name
-from app.store.database import Database, transaction
-from app.store.errors import BadConfiguration
+from app.store.errors import UnknownVersion
+from app.store.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, write_cursor
 
 _versions, _changes = tables.configuration_versions, tables.configuration_changes
 
 _RESOURCES = {"teams": "team", "providers": "provider", "models": "model", "limits": "limit", "prices": "price"}
+
+
+_KEYSET = Keyset({"version": SortColumn(_versions.c.version, int)}, SortColumn(_versions.c.version, int))
 
 
 class VersionRow(Struct, frozen=True):
@@ -82,46 +85,56 @@ def _audit_event(change: EntryChange, version: int, action: str | None) -> Audit
     return AuditEvent(action or usual_action, _RESOURCES[change.section], display_name(change), change.before, change.after, team, version)
 
 
-async def list_versions(database: Database, *, before: int | None = None, limit: int | None = None) -> list[VersionRow]:
-    """Versions, newest first; `before`: only older ones."""
-    query = select(_versions).order_by(_versions.c.version.desc()).limit(limit)
-    if before is not None:
-        query = query.where(_versions.c.version < before)
-    async with transaction(database) as connection:
-        rows = (await connection.execute(query)).all()
+async def read_configuration_version(connection: AsyncConnection) -> int:
+    """The newest version that changed what a file can set: versions are also of nodes and credentials."""
+    return await connection.scalar(select(func.max(_versions.c.version))) or await snapshots.read_version(connection)
+
+
+async def page_versions(connection: AsyncConnection, query: PageQuery) -> Page[VersionRow]:
+    rows = (await connection.execute(_KEYSET.page_query(select(_versions), query))).all()
+    changed = await _count_changes(connection, [row.version for row in rows])
+    return _KEYSET.page(rows, query, lambda row: _to_version(row, changed.get(row.version, {})))
+
+
+async def find_version(connection: AsyncConnection, version: int) -> VersionRow | None:
+    row = (await connection.execute(select(_versions).where(_versions.c.version == version))).one_or_none()
+    return None if row is None else _to_version(row, (await _count_changes(connection, [version])).get(version, {}))
+
+
+async def _count_changes(connection: AsyncConnection, versions: Sequence[int]) -> dict[int, dict[str, int]]:
+    """By version and section."""
+    changed: dict[int, dict[str, int]] = {}
+    if versions:
         counts = select(_changes.c.version, _changes.c.section, func.count()).group_by(_changes.c.version, _changes.c.section)
-        changed: dict[int, dict[str, int]] = {}
-        if rows:
-            counts = counts.where(_changes.c.version.between(rows[-1].version, rows[0].version))
-            for version, section, count in await connection.execute(counts):
-                changed.setdefault(version, {})[section] = count
-    return [
-        VersionRow(
-            row.version,
-            row.at.isoformat(),
-            row.author_kind,
-            row.author_id,
-            row.author_name,
-            row.via,
-            row.restores,
-            changed.get(row.version, {}),
-        )
-        for row in rows
-    ]
+        for version, section, count in await connection.execute(counts.where(_changes.c.version.between(min(versions), max(versions)))):
+            changed.setdefault(version, {})[section] = count
+    return changed
 
 
-async def list_changes(connection: AsyncConnection, version: int, *, after: tuple[str, str], limit: int) -> list[EntryChange]:
-    """What a version changed, by section and name, beginning after an entry. The content of limits is without their positions."""
+def _to_version(row: Row[Any], changed: dict[str, int]) -> VersionRow:
+    at = row.at.isoformat()
+    return VersionRow(row.version, at, row.author_kind, row.author_id, row.author_name, row.via, row.restores, changed)
+
+
+async def page_changes(connection: AsyncConnection, version: int, *, after: str | None, limit: int) -> Page[EntryChange]:
+    """What a version changed, by section and name. Limits are without their positions, unless only these have changed."""
     entry = (_changes.c.section, _changes.c.name)
-    query = select(_changes).where(_changes.c.version == version, func.row(*entry) > func.row(*after)).order_by(*entry).limit(limit)
-    return [
-        EntryChange(row.section, row.name, _without_position(row.section, row.before), _without_position(row.section, row.after))
-        for row in await connection.execute(query)
-    ]
+    query = select(_changes).where(_changes.c.version == version).order_by(*entry).limit(limit + 1)
+    cursor_scope = f"changes of {version}"
+    if after is not None:
+        query = query.where(func.row(*entry) > func.row(*read_cursor(after, cursor_scope, [str, str])))
+    rows = (await connection.execute(query)).all()
+    shown = rows[:limit]
+    following = write_cursor(cursor_scope, [shown[-1].section, shown[-1].name]) if len(rows) > limit else None
+    return Page([_to_change(row) for row in shown], following)
+
+
+def _to_change(row: Row[Any]) -> EntryChange:
+    return EntryChange(row.section, row.name, _without_position(row.section, row.before), _without_position(row.section, row.after))
 
 
 def _without_position(section: str, content: dict[str, Any] | None) -> dict[str, Any] | None:
-    return content.get("config") if section == "limits" and content is not None else content
+    return content.get("config", content) if section == "limits" and content is not None else content
 
 
 class EarlierEntries(Struct, frozen=True):
@@ -132,15 +145,12 @@ class EarlierEntries(Struct, frozen=True):
 
 
 async def read_entries_at(connection: AsyncConnection, version: int) -> EarlierEntries:
-    """Raises BadConfiguration for a version that is not known: one in the future, or from before the history was kept."""
+    """Raises UnknownVersion for one in the future, or from before the history was kept."""
     first = await connection.scalar(select(func.min(_versions.c.version)))
     current = await snapshots.read_version(connection)
     earliest = current if first is None else first - 1
     if not earliest <= version <= current:
-        raise BadConfiguration(
-            f"The configuration of version {version} is not known: the history has versions {earliest} to {current}."
-            " `narthex history` lists them."
-        )
+        raise UnknownVersion(f"The configuration of version {version} is not known. The history has versions {earliest} to {current}.")
     query = select(_changes.c.section, _changes.c.name, _changes.c.before).where(_changes.c.version > version)
     rows = await connection.execute(
         query.distinct(_changes.c.section, _changes.c.name).order_by(_changes.c.section, _changes.c.name, _changes.c.version)

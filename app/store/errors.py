@@ -5,6 +5,10 @@ class BadConfiguration(ValueError):
     """A configuration that cannot be applied; the message says where, what is wrong and how to fix it."""
 
 
+class UnknownVersion(BadConfiguration):
+    """A version of the configuration that the history does not have."""
+
+
 class InvalidKeyField(ValueError):
     """An invalid field of a key, a team, or a query; `field` names it, the message is a sentence."""
 

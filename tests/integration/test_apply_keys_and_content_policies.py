@@ -138,7 +138,7 @@ async def test_apply_without_prune_removes_nothing(database: str):
         ("[modells.x]", "unknown field `modells`"),
         ('[providers.r]\nadapter = "openai"\nbase_uri = "http://h"', "unknown field `base_uri` at `providers.r`"),
         ('[providers.r]\nbase_url = "http://h"', "missing required field `adapter` at `providers.r`"),
-        ("[providers.r]\nadapter = 5", "Expected `str`, got `int` at `providers.r.adapter`"),
+        ("[providers.r]\nadapter = 5", "Expected text, got an integer at `providers.r.adapter`"),
         ('[providers.r]\nadapter = "vlm"\nbase_url = "http://h"', "there is no adapter 'vlm'. There are: anthropic, auto, azure, "),
         ('[providers.r]\nadapter = "openai"\noptions = { regoin = "x" }', "'regoin'"),
         ('[providers.r]\nadapter = "openai"\noptions = { stream = "sometimes" }', '"both", "only" or "never"'),

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api.admin import (
     audit,
     budgets,
+    configuration,
     credentials,
     dropped,
     engines,
@@ -43,6 +44,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *service_accounts.operations(group_roles),
         *role_grants.operations(group_roles),
         *credentials.operations(gateway.fleet.vault),
+        *configuration.operations(gateway.settings.limits_output_tokens),
         *providers.operations(gateway),
         *models.operations(gateway),
         *limits.operations(gateway),

@@ -1,6 +1,5 @@
 """Bodies and query parameters of admin routes; an unknown name is an error that names it."""
 
-import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import parse_qsl
@@ -8,7 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta, inspect
 
-from app.api.rest.enum_choices import choices_at
+from app.decoding_errors import choices_at, in_plain_words
 from providers.canonical.errors import InvalidRequest
 
 T = TypeVar("T")
@@ -17,17 +16,6 @@ T = TypeVar("T")
 TimeText = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601; without a zone it is UTC.")]
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
-_PLAIN_TYPES = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "null": "null",
-    "array": "a list",
-    "object": "an object",
-    "datetime": "a time in ISO 8601, such as 2026-11-27T09:30:00Z",
-}
-_TYPE_LIST = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
 
 
 def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
@@ -100,14 +88,8 @@ def _invalid(fault: msgspec.ValidationError, body_type: type[Any]) -> InvalidReq
     choices = choices_at(body_type, f"${path.rstrip('`')}") if problem.startswith("Invalid enum value") else ()
     if choices:
         return InvalidRequest(f"`{field_path}` may be {', '.join(choices)}.", param=field_path)
-    words = _TYPE_LIST.sub(_in_plain_words, problem)
+    words = in_plain_words(problem)
     return InvalidRequest(f"{words} at `{field_path}`." if field_path else f"{words}.", param=field_path or None)
-
-
-def _in_plain_words(match: re.Match[str]) -> str:
-    """Types as JSON's users call them; a name of a field stays as it is."""
-    names = match[1].split(" | ")
-    return " or ".join(_PLAIN_TYPES[name] for name in names) if all(name in _PLAIN_TYPES for name in names) else match[0]
 
 
 def _has_nul(value: Any) -> bool:

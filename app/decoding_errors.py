@@ -1,0 +1,69 @@
+"""What msgspec says of a value of the wrong type, in words of ours: the types as JSON's users call them, and the choices of a field."""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+_PLAIN_TYPES = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+    "datetime": "a time in ISO 8601, such as 2026-11-27T09:30:00Z",
+}
+_TYPE_LIST = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
+_STEP = re.compile(r"\.(\w+)|\[[^\]]*\]")
+
+
+def in_plain_words(problem: str) -> str:
+    """msgspec's message with the types in words; a name of a field stays as it is."""
+    return _TYPE_LIST.sub(_plain_types, problem)
+
+
+def _plain_types(match: re.Match[str]) -> str:
+    names = match[1].split(" | ")
+    return " or ".join(_PLAIN_TYPES[name] for name in names) if all(name in _PLAIN_TYPES for name in names) else match[0]
+
+
+def choices_at(body_type: Any, path: str) -> tuple[str, ...]:
+    """What a field may be, by its path as msgspec writes it (`$.limits[...].per`), in the order of its declaration.
+
+    Empty if the field has no fixed choices. For a field that may be a list as well, the last choice says so.
+    """
+    hints: list[Any] = [body_type]
+    for step in _STEP.finditer(path.removeprefix("$")):
+        hints = [inner for hint in hints for inner in _step_into(hint, step[1])]
+    alternatives = [each for hint in hints for each in _alternatives(hint)]
+    choices = tuple(str(value) for each in alternatives if get_origin(each) is Literal for value in get_args(each))
+    return (*choices, "a list") if choices and any(_is_list(each) for each in alternatives) else choices
+
+
+def _step_into(hint: Any, name: str | None) -> list[Any]:
+    """The types of a field, or with None of the items of a list or a mapping."""
+    found: list[Any] = []
+    for each in _alternatives(hint):
+        kind: Any = get_origin(each) or each
+        if name is not None and isinstance(kind, type) and issubclass(kind, Struct):
+            fields = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+            found += [get_type_hints(kind, include_extras=True)[fields[name]]] if name in fields else []
+        elif name is None and get_args(each):
+            found.append(get_args(each)[1 if issubclass(kind, Mapping) else 0])
+    return found
+
+
+def _alternatives(hint: Any) -> list[Any]:
+    """The members of a union, without descriptions."""
+    if get_origin(hint) is Annotated:
+        return _alternatives(get_args(hint)[0])
+    return [each for one in get_args(hint) for each in _alternatives(one)] if get_origin(hint) in (Union, UnionType) else [hint]
+
+
+def _is_list(hint: Any) -> bool:
+    kind: Any = get_origin(hint) or hint
+    return isinstance(kind, type) and issubclass(kind, Sequence) and kind is not str
