@@ -153,6 +153,14 @@ async def test_only_who_may_set_credentials_has_them_sent_elsewhere(admin: httpx
         assert await serve_by(target) == 200
         assert await serve_by({**target, "endpoints": ["http://127.0.0.1:9"]}) == 200
         assert await serve_by({**target, "endpoints": ["http://127.0.0.1:10"]}) == 403
+        file = f'[providers."{name}"]\nadapter = "openai"\nbase_url = "http://127.0.0.1:10"\ncredential = "store:secret"\n'
+        headers = {**editor, "if-match": "*"}
+        applied = await client.post("/admin/v1/configuration?dry_run=true", content=file, headers=headers)
+        assert applied.status_code == 403, applied.text
+        before = (await ok(await admin.get("/admin/v1/configuration/versions")))["data"][1]["version"]
+        await ok(await admin.patch(f"/admin/v1/providers/{name}", json={"credential": None}, headers={"if-match": "*"}))
+        restored = await client.post(f"/admin/v1/configuration/versions/{before}/restore?dry_run=true", headers=headers)
+        assert restored.status_code == 403, restored.text
     await ok(await admin.patch(f"/admin/v1/providers/{name}?dry_run=true", json=elsewhere, headers={"if-match": "*"}))
     for each in (name, plain):
         await ok(await admin.delete(f"/admin/v1/providers/{each}", headers={"if-match": "*"}))

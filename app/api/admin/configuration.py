@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.admin.access_rules import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.store import configuration, configuration_history
 from app.store.config_file import ConfigFile, parse_config_file
@@ -84,6 +85,7 @@ class ConfigurationOperations:
             lambda state: merge_file(state, file, prune=call.query.prune),
             output_tokens=self._output_tokens,
         )
+        require_may_send_credentials(call, changed)
         applied = Applied(version=changed.version or version, changed=_count(changed, call), warnings=changed.warnings)
         return Answer(applied, etag=_etag(applied.version), warnings=[*changed.warnings, *_notes(changed)])
 
@@ -95,6 +97,7 @@ class ConfigurationOperations:
         except UnknownVersion as fault:
             raise UnknownRecord(str(fault)) from None
         changed = restored.changed
+        require_may_send_credentials(call, changed)
         answer = Restored(version=changed.version or version, changed=_count(changed, call), warnings=changed.warnings, left=restored.left)
         return Answer(answer, etag=_etag(answer.version), warnings=[*changed.warnings, *_notes(changed), *restored.left])
 
