@@ -120,7 +120,7 @@ def _wait_for_session(settings: Settings, gateway: AdminAccess, begun: Mapping[s
         if polled.status == 200:
             return CliSession(gateway.url, polled.document["token"], polled.document["name"], polled.document["expires_at"])
         if polled.status == 202:
-            interval_s = float(polled.document["interval"])
+            interval_s = max(interval_s, float(polled.document["interval"]))  # a slower pace stays: RFC 8628, section 3.5
         elif polled.status not in _TRY_AGAIN:
             raise_error(gateway, polled)
     raise CommandError("Nobody has signed in in time: begin again.")

@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, ip_network
 
@@ -17,7 +17,8 @@ _MAX_AT_ONCE = 16
 class AttemptLimit:
     """In each gateway process: requests of an address, by a bucket that fills evenly, and requests in progress."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> what is left, and when that was
         self._in_progress = 0
 
@@ -34,7 +35,7 @@ class AttemptLimit:
             self._in_progress -= 1
 
     def _take(self, network: str) -> None:
-        now = time.monotonic()
+        now = self._clock()
         left, since = self._buckets.pop(network, (float(_PER_MINUTE), now))
         left = min(left + (now - since) * _PER_MINUTE / 60, float(_PER_MINUTE))
         self._buckets[network] = (max(left - 1, 0), now)

@@ -56,9 +56,9 @@ async def _verify(issuer: Issuer, settings: Settings, token: str, nonce: str | N
         raise _invalid("it is for another client")
     if (len(audiences) > 1 or "azp" in claims) and claims.get("azp") != settings.oidc_client_id:
         raise _invalid("it was issued to another client")
-    if not isinstance(expires, int | float) or now > expires + _CLOCK_SKEW_S:
+    if not (isinstance(expires, int | float) and now <= expires + _CLOCK_SKEW_S):  # NaN is neither more nor less
         raise _invalid("it has expired, or the clocks of the gateway and the issuer differ")
-    if not isinstance(begins, int | float) or now < begins - _CLOCK_SKEW_S:
+    if not (isinstance(begins, int | float) and now >= begins - _CLOCK_SKEW_S):
         raise _invalid("it is not valid yet, or the clocks of the gateway and the issuer differ")
     if nonce is not None and not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
         raise _invalid("it is of another sign-in")

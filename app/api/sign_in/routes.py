@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from litestar import Request, Response, Router, get, post
 from litestar.datastructures import Cookie
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -29,7 +30,7 @@ from app.api.sign_in.pages import handle_error
 from app.api.sign_in.return_to import check_return_to
 from app.gateway.permissions import Address
 from app.gateway.serve import Gateway
-from app.store.access.sign_ins import AccountDisabled, Device, Person, SignedIn, TooManyUsers, sign_in
+from app.store.access.sign_ins import MAX_USERS, AccountDisabled, Device, Person, SignedIn, TooManyUsers, sign_in
 from app.store.access.tokens import SessionKind
 from app.store.admin_transactions import admin_transaction
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
@@ -183,7 +184,9 @@ class _SignInRoutes:
             log.warning("a disabled user was refused", extra={"user": person.name, "request": id})
             raise NotAllowed("An administrator has disabled your account here.") from None
         except TooManyUsers:
-            raise Unavailable("There are too many users: an administrator must remove some.") from None
+            raise Unavailable(
+                f"There are {MAX_USERS:,} users, and no more are taken: restrict at the issuer who may use this client."
+            ) from None
         except DB_UNAVAILABLE_ERRORS as fault:
             log.warning("the database is unavailable", extra={"fault": repr(fault)})
             raise Unavailable("The gateway's database is unavailable at the moment.", retry_after_s=2) from None
@@ -221,7 +224,7 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
         return await sign_in_routes.complete_device(request)
 
     handlers = [begin_sign_in, complete_sign_in, begin_device_sign_in, complete_device_sign_in]
-    return Router(PATH, route_handlers=handlers, exception_handlers={NarthexError: handle_error})
+    return Router(PATH, route_handlers=handlers, exception_handlers={NarthexError: handle_error}, request_max_body_size=_MAX_BODY_BYTES)
 
 
 def _parameter(request: Request[Any, Any, Any], name: str) -> str | None:
@@ -239,11 +242,10 @@ def _refused_by_issuer(error: str, description: str | None) -> NarthexError:
 
 
 async def _read_body(request: Request[Any, Any, Any]) -> bytes:
-    length = request.headers.get("content-length", "")
-    body = b"" if length.isdigit() and int(length) > _MAX_BODY_BYTES else await request.body()
-    if len(body) > _MAX_BODY_BYTES or (not body and length.isdigit() and int(length) > _MAX_BODY_BYTES):
-        raise BodyTooLarge(f"The body is too large: this route takes at most {_MAX_BODY_BYTES:,} bytes.")
-    return body
+    try:
+        return await request.body()
+    except RequestEntityTooLarge:
+        raise BodyTooLarge(f"The body is too large: this route takes at most {_MAX_BODY_BYTES:,} bytes.") from None
 
 
 def _redirect(url: str, cookies: list[Cookie], id: str) -> Response[bytes]:
