@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy import func, literal, select
+from sqlalchemy import Text, func, literal, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import AfterLoss, Limit, Period, Resource
@@ -15,6 +15,9 @@ from app.store.configuration import Changed, change_configuration, edited
 from app.store.configuration_rows import State, one_of
 
 MAX_NEW_LIMITS = 20
+
+# As the index has it: SQLAlchemy writes subscripts with parameters, which no index matches.
+_KEY_NAME = literal_column("(limits.config -> 'scope') ->> 'key'", Text)
 MAX_LIMITS_OF_TEAM = 1000  # of its single keys, made by roles within it: every gateway process has all limits of all teams
 
 _MAX_TEXT_CHARACTERS = 200
@@ -83,8 +86,7 @@ async def copy_key_limits(connection: AsyncConnection, author: Author, old: str,
 
 async def read_key_limits(connection: AsyncConnection, prefixes: Collection[str]) -> Mapping[str, Sequence[Limit]]:
     """The limits of each of the keys alone, by public part; keys without any are left out."""
-    key_name = tables.limits.c.config["scope"]["key"].astext
-    query = select(tables.limits.c.config).where(one_of(key_name, [f"nx-{each}" for each in prefixes])).order_by(tables.limits.c.position)
+    query = select(tables.limits.c.config).where(one_of(_KEY_NAME, [f"nx-{each}" for each in prefixes])).order_by(tables.limits.c.position)
     found: dict[str, list[Limit]] = {}
     for config in await connection.scalars(query):
         limit = msgspec.convert(config, Limit)
@@ -94,9 +96,8 @@ async def read_key_limits(connection: AsyncConnection, prefixes: Collection[str]
 
 async def count_limits_of_keys(connection: AsyncConnection, team: str) -> int:
     """How many limits there are of single keys of a team, valid or not."""
-    key_name = tables.limits.c.config["scope"]["key"].astext
     names = select(literal("nx-") + tables.keys.c.prefix).join(tables.teams, tables.teams.c.id == tables.keys.c.team_id)
-    of_team = key_name.in_(names.where(tables.teams.c.name == team))
+    of_team = _KEY_NAME.in_(names.where(tables.teams.c.name == team))
     return await connection.scalar(select(func.count()).select_from(tables.limits).where(of_team)) or 0
 
 

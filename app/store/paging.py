@@ -99,6 +99,10 @@ class Keyset(Struct, frozen=True):
 
 
 def _follows(column: ColumnElement[Any], value: Any, unique: ColumnElement[Any], last: Any, descending: bool) -> ColumnElement[bool]:
-    """Rows after the last one. Not as a comparison of tuples: both columns may be the same."""
-    beyond = column < value if descending else column > value
-    return or_(beyond, and_(column == value, unique < last if descending else unique > last))
+    """Rows after the last one. Not as a comparison of tuples: both columns may be the same.
+
+    The first comparison says nothing new, but an index can be entered by it.
+    """
+    if descending:
+        return and_(column <= value, or_(column < value, unique < last))
+    return and_(column >= value, or_(column > value, unique > last))

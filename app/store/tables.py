@@ -65,6 +65,7 @@ keys = Table(
     Column("priority", SmallInteger),  # as in teams; null for the team's
     Index(None, "changed"),
     Index(None, "team_id"),
+    Index(None, "created_at", "id"),
 )
 
 # One row. Every change to keys and teams increments `version` in its transaction; `last_removal_version` is the one of the last removal.

@@ -98,7 +98,8 @@ def _responses(route: CallerRoute) -> dict[str, Any]:
     if route.response is not None:
         content = json_content(route.response, route.response_media_type)
         if route.streams:
-            content["text/event-stream"] = {"schema": {"type": "string", "description": "With `stream`: server-sent events."}}
+            # Without a type: OpenAPI 3.1 does not say whether it would be that of the stream or of an event, and tools differ.
+            content["text/event-stream"] = {"schema": {"description": "With `stream`: server-sent events."}}
         headers = {} if route.access == "public" else {"x-request-id": header("RequestId")}
         for status, text in {200: route.summary, **route.also}.items():
             responses[str(status)] = {"description": text, "headers": headers, "content": content}

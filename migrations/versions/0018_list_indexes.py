@@ -1,4 +1,4 @@
-"""The limits of a key are found without reading all limits."""
+"""Indexes for the list of keys: by when they were created, and the limits of each."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,3 +11,4 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_index("limits_key_idx", "limits", [sa.text("((config -> 'scope') ->> 'key')")])
+    op.create_index("keys_created_at_id_idx", "keys", ["created_at", "id"])
