@@ -1,4 +1,4 @@
-"""The admin API: an audit log, the history of the configuration, users and service accounts with roles, and their tokens."""
+"""The admin API: an audit log, the history of the configuration, users and service accounts with roles, their tokens and sign-ins."""
 
 from typing import Any
 
@@ -117,6 +117,14 @@ def upgrade() -> None:
         _text("user_agent", nullable=True),
     )
     op.create_index("admin_tokens_principal_id_idx", "admin_tokens", ["principal_id"])
+    op.create_table(
+        "sign_in_attempts",
+        sa.Column("hash", sa.LargeBinary, primary_key=True),
+        _text("kind"),
+        _text("encrypted"),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+    )
+    op.create_index("sign_in_attempts_expires_at_idx", "sign_in_attempts", ["expires_at"])
     op.create_table(
         "admin_idempotency",
         sa.Column("author", sa.Text, primary_key=True),

@@ -1,4 +1,4 @@
-"""Indexes for the list of keys: by when they were created, and the limits of each."""
+"""Indexes for the list of keys: by when they were created, and the limits of each. Sign-ins that have begun are not stored here."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,3 +12,4 @@ depends_on = None
 def upgrade() -> None:
     op.create_index("limits_key_idx", "limits", [sa.text("((config -> 'scope') ->> 'key')")])
     op.create_index("keys_created_at_id_idx", "keys", ["created_at", "id"])
+    op.drop_table("sign_in_attempts")  # browsers and commands keep them
