@@ -1,6 +1,7 @@
 """ID tokens: whether one was signed by the issuer, for this gateway, for this sign-in, and is still valid; and whom it is about."""
 
 import hmac
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -14,6 +15,8 @@ from app.settings import Settings
 from app.store.access.sign_ins import Person
 from app.store.key_validation import MAX_NAME_CHARACTERS
 from providers.canonical.errors import InvalidUpstreamResponse
+
+log = logging.getLogger(__name__)
 
 # Signed with a key that only the issuer has: neither `none` nor HMAC with the client's secret.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA")
@@ -37,12 +40,16 @@ async def identify(issuer: Issuer, settings: Settings, tokens: IssuedTokens, non
         if more and more.get("sub") != claims["sub"]:  # required by OpenID Connect Core, section 5.3.2
             raise _invalid("its userinfo is about somebody else")
         claims = {**more, **claims}
-    groups = _find_groups(claims, settings.oidc_groups_claim) or ()
+    groups = _find_groups(claims, settings.oidc_groups_claim)
+    if groups is None:
+        # As Entra ID does for people who have many, and any issuer that was not configured to send them.
+        log.info("the issuer has sent no groups of a person", extra={"claim": settings.oidc_groups_claim, "claims": sorted(claims)[:50]})
     email = _text(claims.get("email"), _MAX_EMAIL_CHARACTERS)
     # An address that the issuer has not verified is what its holder wrote: not what others should know them by.
-    names = (email if claims.get("email_verified", True) is True else None, claims.get("preferred_username"), claims["sub"])
+    is_refuted = claims.get("email_verified") in (False, "false")
+    names = (None if is_refuted else email, claims.get("preferred_username"), claims["sub"])
     name = next((name for each in names if (name := _text(each, MAX_NAME_CHARACTERS)) is not None), claims["sub"][:MAX_NAME_CHARACTERS])
-    return Person(str(settings.oidc_issuer), claims["sub"], name, email, groups)
+    return Person(str(settings.oidc_issuer), claims["sub"], name, email, groups or ())
 
 
 async def _verify(issuer: Issuer, settings: Settings, token: str, nonce: str | None) -> dict[str, Any]:
