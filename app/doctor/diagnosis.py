@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from app.doctor import database, engines, gateway, limits, machine, processes, records, redis
+from app.doctor import database, engines, gateway, limits, machine, processes, records, redis, sign_in
 from app.doctor.findings import Finding, worst_first
 from app.domain import Snapshot
 from app.settings import Settings
@@ -39,6 +39,9 @@ async def diagnose_installation(environ: Mapping[str, str], on_done: Callable[[s
     async def diagnose_database() -> list[Finding]:
         return database.diagnose(await database_task)
 
+    async def diagnose_sign_in() -> list[Finding]:
+        return await sign_in.diagnose(settings)
+
     async def diagnose_engines() -> list[Finding]:
         facts = await database_task
         snapshot = facts.state.snapshot if facts.state else _load_saved_snapshot(settings)
@@ -55,6 +58,7 @@ async def diagnose_installation(environ: Mapping[str, str], on_done: Callable[[s
         "redis": diagnose_redis,
         "records": diagnose_records,
         "engines": diagnose_engines,
+        "sign-in": diagnose_sign_in,
     }
     check_results = await asyncio.gather(*(_run_check(area, check, on_done) for area, check in checks.items()))
     findings = [
