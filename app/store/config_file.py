@@ -17,6 +17,9 @@ from app.thread_steps import in_steps
 
 T = TypeVar("T")
 
+# tomllib's time and memory grow with the square of the parts of a dotted key, of which a line has no more than dots: 2 s and 200 MB.
+_MAX_SQUARED_DOTS = 50_000_000
+
 
 class _RawSections(Struct, forbid_unknown_fields=True):
     """A file's sections before their content is checked."""
@@ -40,9 +43,13 @@ class ConfigFile(Struct):
 
 def parse_config_file(content: str) -> ConfigFile:
     """Parse a file. Raises BadConfiguration for errors that show without the rest of the configuration."""
+    if sum(line.count(".") ** 2 for line in content.split("\n")) > _MAX_SQUARED_DOTS:
+        raise BadConfiguration("The file has too many dots in one line, or in several long ones: write long lists one value a line.")
     try:
         document = tomllib.loads(content)
-    except (ValueError, RecursionError) as fault:  # also for a number of 5000 digits, or a thousand nested lists
+    except RecursionError:
+        raise BadConfiguration("The file is nested too deeply: nothing in it needs more than a few levels.") from None
+    except ValueError as fault:  # also for a number of 5000 digits
         raise BadConfiguration(f"The file is not TOML: {fault}.") from None
     for section in ("limits", "prices"):
         if isinstance(document.get(section), dict):

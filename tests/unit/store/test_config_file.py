@@ -110,7 +110,9 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
     ("content", "message"),
     [
         ("a = " + "1" * 5000, "not TOML: Exceeds the limit"),
-        ("a = " + "[" * 5000, "not TOML: maximum recursion depth"),
+        ("a = " + "[" * 5000, "nested too deeply"),
+        ("a" + ".a" * 50_000 + " = 1", "too many dots in one line"),
+        (("a" + ".a" * 500 + " = 1\n") * 1_000, "or in several long ones"),
         ("[limits]", "`limits` is a list: each entry begins with [[limits]]"),
         ("[prices.x]", "`prices` is a list"),
         ("limits = 5", "Expected a list or null, got an integer at `limits`"),
