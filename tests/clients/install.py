@@ -13,8 +13,9 @@ from pathlib import Path
 import click
 
 HERE = Path(__file__).parent
-PYTHON_CLIENTS, LITELLM, FRAMEWORKS, CREWAI, AIDER, OPEN_WEBUI, OPENAPI_GENERATOR = (
-    HERE.parents[1] / f".venv-{name}" for name in ("clients", "litellm", "frameworks", "crewai", "aider", "open-webui", "openapi-generator")
+PYTHON_CLIENTS, LITELLM, FRAMEWORKS, CREWAI, AIDER, OPEN_WEBUI, OPENAPI_GENERATOR, SCHEMATHESIS = (
+    HERE.parents[1] / f".venv-{name}"
+    for name in ("clients", "litellm", "frameworks", "crewai", "aider", "open-webui", "openapi-generator", "schemathesis")
 )
 REQUIREMENTS = {
     PYTHON_CLIENTS: HERE / "requirements.txt",
@@ -24,6 +25,7 @@ REQUIREMENTS = {
     AIDER: HERE / "requirements-aider.txt",
     OPEN_WEBUI: HERE / "requirements-open-webui.txt",
     OPENAPI_GENERATOR: HERE / "requirements-openapi-generator.txt",
+    SCHEMATHESIS: HERE / "requirements-schemathesis.txt",
 }
 NODE_MODULES = HERE / "node_modules"
 # Their programs come with packages for each platform, whose versions are theirs.
