@@ -142,6 +142,17 @@ async def test_of_editors_at_once_one_changes_an_entry_and_none_loses_another(ad
     await asyncio.gather(*(admin.delete(f"/admin/v1/providers/{name}", headers={"if-match": "*"}) for name in names))
 
 
+async def test_workers_report_the_version_they_serve_and_records_name_the_configuration(admin: httpx.AsyncClient) -> None:
+    workers = (await ok(await admin.get("/admin/v1/workers", params={"sort": "-version"})))["data"]
+    assert workers and all(each["version"] >= 0 and each["seen_at"] for each in workers)
+    newest = (await ok(await admin.get("/admin/v1/snapshots", params={"limit": 1})))["data"][0]
+    document = (await ok(await admin.get(f"/admin/v1/snapshots/{newest['hash']}")))["document"]
+    assert "sandbox" in document["providers"] and "sandbox" in document["models"]
+    await ok(await admin.get("/admin/v1/snapshots/nonesuch"), 404)
+    shown = {each["name"]: each for each in (await ok(await admin.get("/admin/v1/settings")))["data"]}
+    assert shown["DATABASE_URL"]["value"] is None and shown["NARTHEX_PORT"]["value"] == admin.base_url.port
+
+
 class RandomEdits:
     """Edits of entries of its own, beside whatever else is configured. `states`: what was exported after each version."""
 

@@ -22,6 +22,8 @@ from app.api.admin import (
     role_grants,
     service_accounts,
     session,
+    settings,
+    snapshots,
     teams,
     users,
 )
@@ -50,6 +52,8 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *limits.operations(gateway),
         *budgets.operations(gateway),
         *prices.operations(gateway),
+        *settings.operations(gateway.settings),
+        *snapshots.operations(),
         *inferences.operations(),
         *dropped.operations(),
         *engines.operations(gateway),

@@ -1,0 +1,65 @@
+"""Which worker serves which version of the configuration, and the configurations that records name by their hash."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store import snapshots, tables
+from app.store.paging import Keyset, Page, PageQuery, SortColumn
+
+_workers, _snapshots = tables.workers, tables.snapshots
+
+
+class Worker(Struct, frozen=True):
+    """A gateway process. `id`: its machine, home and number. `seen_at`: when it last reported; `current`: it serves the newest version."""
+
+    id: str
+    version: int
+    current: bool
+    seen_at: str
+
+
+class StoredSnapshot(Struct, frozen=True):
+    """A configuration that was in force. `hash`: by which the `snapshot` of records names it. `created_at`: when it first was."""
+
+    hash: str
+    created_at: str
+
+
+class SnapshotDocument(StoredSnapshot, frozen=True):
+    """With its content: providers, models, limits and prices, by the names of fields that a file has."""
+
+    document: dict[str, Any]
+
+
+_WORKERS_KEYSET = Keyset(
+    {
+        "id": SortColumn(_workers.c.id),
+        "version": SortColumn(_workers.c.version, int),
+        "seen_at": SortColumn(_workers.c.seen_at, datetime),
+    },
+    SortColumn(_workers.c.id),
+)
+_SNAPSHOTS_KEYSET = Keyset({"created_at": SortColumn(_snapshots.c.created_at, datetime)}, SortColumn(_snapshots.c.hash))
+
+
+async def page_workers(connection: AsyncConnection, query: PageQuery) -> Page[Worker]:
+    """Of all machines, those that were seen in the last minute."""
+    newest = await snapshots.read_version(connection)
+    alive = select(_workers).where(_workers.c.seen_at > func.now() - text("interval '60 seconds'"))
+    rows = (await connection.execute(_WORKERS_KEYSET.page_query(alive, query))).all()
+    return _WORKERS_KEYSET.page(rows, query, lambda row: Worker(row.id, row.version, row.version >= newest, row.seen_at.isoformat()))
+
+
+async def page_snapshots(connection: AsyncConnection, query: PageQuery) -> Page[StoredSnapshot]:
+    selected = select(*(_snapshots.c[name] for name in ("hash", "created_at")))  # documents are large
+    rows = (await connection.execute(_SNAPSHOTS_KEYSET.page_query(selected, query))).all()
+    return _SNAPSHOTS_KEYSET.page(rows, query, lambda row: StoredSnapshot(row.hash, row.created_at.isoformat()))
+
+
+async def find_snapshot(connection: AsyncConnection, hash: str) -> SnapshotDocument | None:
+    row = (await connection.execute(select(_snapshots).where(_snapshots.c.hash == hash))).one_or_none()
+    return None if row is None else SnapshotDocument(row.hash, row.created_at.isoformat(), row.document)
