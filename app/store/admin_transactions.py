@@ -29,12 +29,19 @@ async def admin_transaction(database: AsyncEngine, timeout_s: float, *, read_onl
     and one of DB_UNAVAILABLE_ERRORS.
     """
     settings = {"timeout": str(int(timeout_s * 1000)), "read_only": "on" if read_only else "off"}
+    limit: asyncio.Timeout | None = None
     try:
-        async with asyncio.timeout(3 * timeout_s), database.connect() as connection:
+        async with asyncio.timeout(3 * timeout_s) as limit, database.connect() as connection:
             await connection.execute(_SETTINGS, settings)
             yield connection
             if connection.in_transaction():
                 await connection.commit()
+    except TimeoutError:
+        if limit is not None and limit.expired():
+            raise Unavailable(
+                f"This took longer than {3 * timeout_s:g} seconds, so nothing was changed. Try again, or send less at once.", retry_after_s=2
+            ) from None
+        raise
     except DBAPIError as fault:
         state = str(getattr(fault.orig, "sqlstate", None) or "")
         if state == _QUERY_CANCELED:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
 from app.store import tables
+from app.store.batches import BATCH_ROWS, execute_in_batches
 from providers.canonical.credential_masking import mask_credentials
 
 AuthorKind = Literal["key", "user", "service_account", "cli", "system"]
@@ -86,19 +87,17 @@ async def record_all(connection: AsyncConnection, author: Author, events: Iterab
         "user_agent": author.user_agent and author.user_agent[:MAX_USER_AGENT_CHARACTERS],
         "request_id": author.request_id,
     }
-    rows = [{"id": uuid7.mint(), **by, **_event_values(event)} for event in events]
-    if rows:
-        await connection.execute(tables.audit_log.insert(), rows)
+    rows = ({"id": uuid7.mint(), **by, **_event_values(event)} for event in events)
+    await execute_in_batches(connection, tables.audit_log.insert(), rows)
 
 
 async def read_changes(connection: AsyncConnection, author: Author) -> list[Change]:
     """What the request of an author has changed so far."""
     audit = tables.audit_log.c
     columns = (audit.action, audit.resource, audit.name, audit.team, audit.before, audit.after)
-    rows = await connection.execute(
-        select(*columns).where(audit.request_id == author.request_id, audit.at == func.now()).order_by(audit.id)
-    )
-    return [Change(*row) for row in rows]
+    query = select(*columns).where(audit.request_id == author.request_id, audit.at == func.now()).order_by(audit.id)
+    async with connection.stream(query) as rows:
+        return [Change(*row) async for batch in rows.partitions(BATCH_ROWS) for row in batch]
 
 
 def _event_values(event: AuditEvent) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The history of the configuration: what each version changed, by whom, and the state after any of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import snapshots, tables
 from app.store.audit_log import AuditEvent, Author, record_all
+from app.store.batches import execute_in_batches
 from app.store.configuration_difference import EntryChange, display_name
 from app.store.errors import UnknownVersion
 from app.store.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, write_cursor
@@ -52,28 +53,25 @@ async def publish_changes(
     version = await snapshots.publish_version(connection)
     values = {"author_kind": author.kind, "author_id": author.id, "author_name": author.name, "via": author.via, "restores": restores}
     await connection.execute(insert(_versions).values(version=version, **values))
-    rows = [{"version": version, **row} for row in _history_rows(changes, *positions)]
-    if rows:
-        await connection.execute(_changes.insert(), rows)
+    rows = ({"version": version, **row} for row in _history_rows(changes, *positions))
+    await execute_in_batches(connection, _changes.insert(), rows)
     action = None if restores is None else f"roll back to version {restores}"
     await record_all(connection, author, (_audit_event(change, version, action) for change in changes))
     return version
 
 
-def _history_rows(changes: Sequence[EntryChange], before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[str, Any]]:
+def _history_rows(changes: Sequence[EntryChange], before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """A limit has its position beside its content; one whose position alone changes has a row, too, without content."""
-    rows: list[dict[str, Any]] = []
     for change in changes:
         old, new = change.before, change.after
         if change.section == "limits":
             old = old and {"position": before.get(change.name), "config": old}
             new = new and {"position": after.get(change.name), "config": new}
-        rows.append({"section": change.section, "name": change.name, "before": old, "after": new})
+        yield {"section": change.section, "name": change.name, "before": old, "after": new}
     changed = {change.name for change in changes if change.section == "limits"}
     for name in before.keys() & after.keys() - changed:
         if before[name] != after[name]:
-            rows.append({"section": "limits", "name": name, "before": {"position": before[name]}, "after": {"position": after[name]}})
-    return rows
+            yield {"section": "limits", "name": name, "before": {"position": before[name]}, "after": {"position": after[name]}}
 
 
 def _audit_event(change: EntryChange, version: int, action: str | None) -> AuditEvent:

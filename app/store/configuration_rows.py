@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.domain import Limit, Price, Snapshot, TeamConfig
 from app.store import snapshots, tables
+from app.store.batches import execute_in_batches
 from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import BadConfiguration
 from app.store.key_rows import notify_workers
@@ -70,19 +71,18 @@ def by_price_key(prices: tuple[Price, ...]) -> dict[tuple[str, str, str], Price]
 
 async def store_table(connection: AsyncConnection, table: Table, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     await _delete(connection, table, [{"name": name} for name in old.keys() - new.keys()])
-    changed = [{"name": name, "config": msgspec.to_builtins(config)} for name, config in new.items() if old.get(name) != config]
+    changed = ({"name": name, "config": msgspec.to_builtins(config)} for name, config in new.items() if old.get(name) != config)
     await _upsert(connection, table, ["name"], ["config"], changed)
 
 
 async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig], existing: Mapping[str, TeamConfig]) -> None:
-    if changed:
-        row = insert(tables.teams)
-        rows = [
-            {"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority}
-            for name, team in changed.items()
-        ]
-        updates = {name: row.excluded[name] for name in ("content", "drop", "priority")}
-        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
+    row = insert(tables.teams)
+    rows = (
+        {"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority}
+        for name, team in changed.items()
+    )
+    updates = {name: row.excluded[name] for name in ("content", "drop", "priority")}
+    await execute_in_batches(connection, row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
     if changed.keys() & existing.keys():
         await notify_workers(connection)  # workers cache a team's settings with every key of it
 
@@ -95,21 +95,20 @@ async def store_limits(
     stored = await read_limit_positions(connection)
     positions = place_limits([limit.name for limit in new], stored)
     await _delete(connection, tables.limits, [{"name": name} for name in before.keys() - positions.keys()])
-    changed = [
+    changed = (
         {"name": limit.name, "position": positions[limit.name], "config": msgspec.to_builtins(limit)}
         for limit in new
         if before.get(limit.name) != limit or stored.get(limit.name) != positions[limit.name]
-    ]
+    )
     await _upsert(connection, tables.limits, ["name"], ["position", "config"], changed)
-    restarted = [
+    restarted = (
         {"key_name": limit.name}
         for limit in new
         if limit.name not in before or counted_subject(before[limit.name]) != counted_subject(limit)
-    ]
-    if restarted:
-        # A moment before workers have it, as this transaction has yet to be committed: what is counted too much is nothing.
-        of_rule = update(tables.limits).where(tables.limits.c.name == bindparam("key_name"))
-        await connection.execute(of_rule.values(counted_since=func.clock_timestamp()), restarted)
+    )
+    # A moment before workers have it, as this transaction has yet to be committed: what is counted too much is nothing.
+    of_rule = update(tables.limits).where(tables.limits.c.name == bindparam("key_name"))
+    await execute_in_batches(connection, of_rule.values(counted_since=func.clock_timestamp()), restarted)
     return stored, positions
 
 
@@ -131,26 +130,24 @@ async def store_prices(connection: AsyncConnection, old: tuple[Price, ...], new:
     names = ("provider", "model", "since")
     before, after = by_price_key(old), by_price_key(new)
     await _delete(connection, tables.prices, [dict(zip(names, key, strict=True)) for key in before.keys() - after.keys()])
-    changed = [
+    changed = (
         {**dict(zip(names, key, strict=True)), "config": msgspec.to_builtins(price)}
         for key, price in after.items()
         if before.get(key) != price
-    ]
+    )
     await _upsert(connection, tables.prices, names, ["config"], changed)
 
 
 async def _upsert(
-    connection: AsyncConnection, table: Table, key: Sequence[str], changing: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    connection: AsyncConnection, table: Table, key: Sequence[str], changing: Sequence[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """All rows in one batch: a statement for each would wait for Postgres each time."""
-    if rows:
-        row = insert(table)
-        updates = {**{name: row.excluded[name] for name in changing}, "updated_at": func.now()}
-        await connection.execute(row.on_conflict_do_update(index_elements=key, set_=updates), rows)
+    row = insert(table)
+    updates = {**{name: row.excluded[name] for name in changing}, "updated_at": func.now()}
+    await execute_in_batches(connection, row.on_conflict_do_update(index_elements=key, set_=updates), rows)
 
 
 async def _delete(connection: AsyncConnection, table: Table, keys: Sequence[Mapping[str, str]]) -> None:
-    """A batch, too: a list in one statement has at most 32,767 values."""
     if keys:
         condition = and_(*(table.c[name] == bindparam(f"key_{name}") for name in keys[0]))
-        await connection.execute(delete(table).where(condition), [{f"key_{name}": value for name, value in key.items()} for key in keys])
+        rows = ({f"key_{name}": value for name, value in key.items()} for key in keys)
+        await execute_in_batches(connection, delete(table).where(condition), rows)
