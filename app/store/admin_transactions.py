@@ -38,8 +38,10 @@ async def admin_transaction(database: AsyncEngine, timeout_s: float, *, read_onl
                 await connection.commit()
     except TimeoutError:
         if limit is not None and limit.expired():
+            log.warning("the database did not answer in time", extra={"timeout_s": 3 * timeout_s})
             raise Unavailable(
-                f"This took longer than {3 * timeout_s:g} seconds, so nothing was changed. Try again, or send less at once.", retry_after_s=2
+                f"The gateway's database did not do this within {3 * timeout_s:g} seconds: it does not answer, or it was too much at once.",
+                retry_after_s=2,
             ) from None
         raise
     except DBAPIError as fault:
