@@ -333,7 +333,7 @@ async def test_key_forgotten_during_recheck_is_not_restored(database: str, tmp_p
     [
         ("inferences?limit=0", "limit"),
         ("inferences?limit=1001", "limit"),
-        ("inferences?outcome=fine", "aborted, answered, disconnected, failed"),
+        ("inferences?outcome=fine", "answered, failed, disconnected, aborted"),
         ("inferences?teams=x", "Unknown parameter 'teams'"),
         ("inferences?team_id=x", "must be a UUIDv7"),
         ("inferences?since=yesterday", "since"),
