@@ -36,12 +36,24 @@ def choices_at(body_type: Any, path: str) -> tuple[str, ...]:
 
     Empty if the field has no fixed choices. For a field that may be a list as well, the last choice says so.
     """
+    alternatives = _types_at(body_type, path)
+    choices = tuple(str(value) for each in alternatives if get_origin(each) is Literal for value in get_args(each))
+    return (*choices, "a list") if choices and any(_is_list(each) for each in alternatives) else choices
+
+
+def field_names_at(body_type: Any, path: str) -> tuple[str, ...]:
+    """The names of the fields of the object at a path, as they are in JSON; empty if any name may be there."""
+    structs = [
+        kind for each in _types_at(body_type, path) if isinstance(kind := get_origin(each) or each, type) and issubclass(kind, Struct)
+    ]
+    return tuple(name for each in structs for name in each.__struct_encode_fields__)
+
+
+def _types_at(body_type: Any, path: str) -> list[Any]:
     hints: list[Any] = [body_type]
     for step in _STEP.finditer(path.removeprefix("$")):
         hints = [inner for hint in hints for inner in _step_into(hint, step[1])]
-    alternatives = [each for hint in hints for each in _alternatives(hint)]
-    choices = tuple(str(value) for each in alternatives if get_origin(each) is Literal for value in get_args(each))
-    return (*choices, "a list") if choices and any(_is_list(each) for each in alternatives) else choices
+    return [each for hint in hints for each in _alternatives(hint)]
 
 
 def _step_into(hint: Any, name: str | None) -> list[Any]:

@@ -45,7 +45,10 @@ async def authenticate_admin(snapshot_cache: SnapshotCache, scope: Scope) -> Cal
     """The caller of an ASGI request with an admin key. Raises as authenticate_scope does, and NotAllowed for a key of another kind."""
     caller = await authenticate_scope(snapshot_cache, scope)
     if not caller.admin:
-        raise NotAllowed("This needs an admin key. `narthex keys create --team T --admin` creates one.")
+        raise NotAllowed(
+            "This needs an admin key: `narthex keys create --team T --admin` creates one. "
+            "Routes below /admin/v1 also take tokens of service accounts."
+        )
     return caller
 
 

@@ -58,7 +58,8 @@ async def find_account(connection: AsyncConnection, group_roles: GroupRoles, kin
     account = await accounts.find_account(connection, kind, group_roles, id=name.lower() if by_id else None, name=None if by_id else name)
     if account is None:
         command = "users" if kind == "user" else "service-accounts"
-        raise OperatorError(f"There is no {kind.replace('_', ' ')} {name!r:.100}; `narthex {command} list` lists them.")
+        hint = " A user exists from the first sign-in on." if kind == "user" else ""
+        raise OperatorError(f"There is no {kind.replace('_', ' ')} {name!r:.100}; `narthex {command} list` lists them.{hint}")
     return account
 
 

@@ -28,14 +28,16 @@ _SHOWN_CHARACTERS = 60
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--actor", metavar="NAME", help="Only changes by this admin key or user of this machine.")
+@click.option("--actor", metavar="NAME", help="Only changes by this admin key, service account or user, of the gateway or of this machine.")
 @click.option("--action", metavar="ACTION", help="Only this: create, update, delete, revoke ...")
 @click.option("--resource", metavar="KIND", help="Only changes of this kind of thing: key, team, model, provider ...")
 @click.option("--name", metavar="NAME", help="Only changes of the thing of this name.")
 @click.option("--team", metavar="TEAM", help="Only changes of what belongs to this team.")
 @click.option("--since", type=PastMomentParam(), help="Only changes from then on: 7d (ago), 2026-11-01 or 2026-11-01T08:00Z.")
 @click.option("--until", type=PastMomentParam(), help="Only changes before then.")
-@click.option("--via", type=click.Choice(get_args(Via)), help="Only changes over the admin API, by commands, or by the gateway itself.")
+@click.option(
+    "--via", type=click.Choice(get_args(Via)), help="Only changes over the admin API, by commands, by signing in, or by the gateway itself."
+)
 @click.option("--search", metavar="TEXT", help="Only changes with this text in names or in what was changed, in any case.")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE_ROWS), default=50, show_default=True, help="Most changes to list.")
 @click.option("--export", "format", type=click.Choice(get_args(ExportFormat)), help="Print all that match, however many, in this format.")

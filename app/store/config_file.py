@@ -3,13 +3,13 @@
 import datetime
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, cast
 
 import msgspec
 import tomli_w
 from msgspec import Struct
 
-from app.decoding_errors import choices_at, in_plain_words
+from app.decoding_errors import choices_at, field_names_at, in_plain_words
 from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
 from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
@@ -162,8 +162,8 @@ def _hint(problem: str, kind: type[Any], field: str) -> str:
         return ' It is "all", or a list of names of fields, such as ["logit_bias"].'
     if problem.startswith("Invalid enum value"):
         return f" It may be {', '.join(choices_at(kind, f'$.{field}'))}."
-    if "unknown field" in problem and not field:
-        return f" The fields are: {', '.join(get_type_hints(kind))}."
+    if "unknown field" in problem:
+        return f" The fields are: {', '.join(field_names_at(kind, f'$.{field}'))}."
     if kind is Limit and field == "scope":
         return ' It is a table, such as { key = "each" } or { team = "legal" }.'
     return ""

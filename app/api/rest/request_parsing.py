@@ -1,5 +1,6 @@
 """Bodies and query parameters of admin routes; an unknown name is an error that names it."""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar, cast
 from urllib.parse import parse_qsl
@@ -7,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta, inspect
 
-from app.decoding_errors import choices_at, in_plain_words
+from app.decoding_errors import choices_at, field_names_at, in_plain_words
 from providers.canonical.errors import InvalidRequest
 
 T = TypeVar("T")
@@ -15,11 +16,15 @@ T = TypeVar("T")
 # A time in a query: parse_time() reads it.
 TimeText = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601; without a zone it is UTC.")]
 
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING_FIELD = re.compile(r"Object missing required field `(.*)`")
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 
 
 def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
     """Decode a JSON body. Raises InvalidRequest, which names the field at fault."""
+    if not raw.strip():
+        raise InvalidRequest("The body is empty: it must be a JSON object.")
     try:
         body = msgspec.json.decode(raw, type=body_type)
         if b"\\u0000" in raw and _has_nul(msgspec.json.decode(raw)):
@@ -84,12 +89,28 @@ def parse_time(text: str, name: str) -> datetime:
 
 def _invalid(fault: msgspec.ValidationError, body_type: type[Any]) -> InvalidRequest:
     problem, _, path = str(fault).partition(" - at `$")
-    field_path = path.rstrip("`").removeprefix(".")
-    choices = choices_at(body_type, f"${path.rstrip('`')}") if problem.startswith("Invalid enum value") else ()
+    path = path.rstrip("`")
+    field_path = path.removeprefix(".")
+    if unknown := _UNKNOWN_FIELD.fullmatch(problem):
+        param = _join(field_path, unknown[1][:60])
+        names = ", ".join(field_names_at(body_type, f"${path}"))
+        return InvalidRequest(
+            f"Unknown field `{param}`. The fields{f' of `{field_path}`' if field_path else ''} are: {names}.", param=param
+        )
+    if missing := _MISSING_FIELD.fullmatch(problem):
+        param = _join(field_path, missing[1])
+        return InvalidRequest(f"`{param}` is required.", param=param)
+    if problem == "Invalid RFC3339 encoded datetime":
+        return InvalidRequest(f"`{field_path}` must be a time in ISO 8601, such as 2026-11-27T09:30:00Z.", param=field_path)
+    choices = choices_at(body_type, f"${path}") if problem.startswith("Invalid enum value") else ()
     if choices:
         return InvalidRequest(f"`{field_path}` may be {', '.join(choices)}.", param=field_path)
     words = in_plain_words(problem)
     return InvalidRequest(f"{words} at `{field_path}`." if field_path else f"{words}.", param=field_path or None)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _has_nul(value: Any) -> bool:

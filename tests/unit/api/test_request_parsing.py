@@ -1,0 +1,44 @@
+"""What the admin API says of a body that it cannot use: which field is at fault, and what would be right."""
+
+from datetime import datetime
+
+import pytest
+from msgspec import Struct
+
+from app.api.rest.request_parsing import parse_admin_body
+from providers.canonical.errors import InvalidRequest
+
+
+class Amount(Struct, forbid_unknown_fields=True, rename={"time_zone": "zone"}):
+    usd: float
+    time_zone: str = "UTC"
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    team: str
+    budget: Amount | None = None
+    parts: list[Amount] = []
+    expires_at: datetime | None = None
+
+
+@pytest.mark.parametrize(
+    ("raw", "message", "param"),
+    [
+        (b" ", "The body is empty: it must be a JSON object.", None),
+        (b"{}", "`team` is required.", "team"),
+        (b'{"taem": "a"}', "Unknown field `taem`. The fields are: team, budget, parts, expires_at.", "taem"),
+        (b'{"team": "a", "budget": {}}', "`budget.usd` is required.", "budget.usd"),
+        (b'{"budget": {"eur": 1}}', "Unknown field `budget.eur`. The fields of `budget` are: usd, zone.", "budget.eur"),
+        (b'{"parts": [{"eur": 1}]}', "Unknown field `parts[0].eur`. The fields of `parts[0]` are: usd, zone.", "parts[0].eur"),
+        (
+            b'{"team": "a", "expires_at": "tomorrow"}',
+            "`expires_at` must be a time in ISO 8601, such as 2026-11-27T09:30:00Z.",
+            "expires_at",
+        ),
+        (b'{"team": 5}', "Expected text, got an integer at `team`.", "team"),
+    ],
+)
+def test_a_refused_body_names_the_field_and_what_would_be_right(raw: bytes, message: str, param: str | None):
+    with pytest.raises(InvalidRequest) as refused:
+        parse_admin_body(raw, Body)
+    assert (str(refused.value), refused.value.param) == (message, param)
