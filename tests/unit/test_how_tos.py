@@ -180,7 +180,7 @@ def test_admin_route_of_the_page_answers_as_declared(tree: Path) -> None:
         client.headers["authorization"] = "viewer"
         found = client.post("/admin/v1/targets", json={"model": "chat"}).json()
         assert (found["data"][0]["provider"], found["fallbacks"]) == ("gpu", ["sandbox"])
-        for body, param, status in (({"model": 1}, "model", 400), ({"model": "x"}, "model", 404), ({"modle": "chat"}, None, 400)):
+        for body, param, status in (({"model": 1}, "model", 400), ({"model": "x"}, "model", 404), ({"modle": "chat"}, "modle", 400)):
             refused = client.post("/admin/v1/targets", json=body)
             assert (refused.status_code, refused.json()["error"]["param"]) == (status, param)
 
