@@ -60,7 +60,8 @@ def check_what_it_saw(output: str, prefix: str) -> None:
 
 async def test_openapi_python_client(service: Service, document: Path, tmp_path: Path) -> None:
     python, generator = OPENAPI_GENERATOR / "bin" / "python", OPENAPI_GENERATOR / "bin" / "openapi-python-client"
-    generated = await run(generator, "generate", "--path", document, "--meta", "none", "--output-path", "narthex_api", folder=tmp_path)
+    options = ("--meta", "none", "--output-path", "narthex_api", "--config", HERE / "openapi-python-client.yaml")
+    generated = await run(generator, "generate", "--path", document, *options, folder=tmp_path)
     assert "warning" not in generated.lower() and "error" not in generated.lower(), generated
     await run(python, "-W", "error", "-m", "compileall", "-q", "narthex_api", folder=tmp_path)
     prefix = f"generated-{uuid.uuid4().hex[:12]}"
