@@ -31,6 +31,7 @@ _SECTIONS = {
         "chat": "chat",
         "audit": "audit",
         "dropped": "dropped",
+        "retention": "retention",
         "engines": "engines",
         "status": "diagnostics",
         "doctor": "diagnostics",

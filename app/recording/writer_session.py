@@ -15,7 +15,7 @@ from app.recording.segment_reader import DamagedBytes, ExchangeRecord, SegmentRe
 from app.recording.spool_folder import remove_segment, spool_id
 from app.recording.usage_sums import sum_usage
 from app.settings import Settings
-from app.store import partitions
+from app.store import partitions, retention
 from app.store.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
 from app.store.partitions import Connection
 
@@ -248,8 +248,7 @@ class WriterSession:
             self._housekeeping_due = time.monotonic() + HOUSEKEEPING_EVERY_S
             today = partitions.today()
             await self._make_partitions({today, today + 1})
-            await partitions.drop_expired(self._connection, "inferences", self._settings.keep_inferences_days, today)
-            await partitions.drop_expired(self._connection, "inference_content", self._settings.keep_content_days, today)
+            await retention.delete_expired(self._connection, self._settings)
 
     def _finish_segment(self, reader: SegmentReader) -> None:
         """Remove the file, and only then its position: a file that outlives its position would be read as a new one."""

@@ -57,7 +57,7 @@ async def drop_expired(connection: Connection, table: str, keep_days: int, now: 
     rows = await connection.fetch("SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::regclass", table)
     dropped = 0
     for name in sorted(row["name"] for row in rows):
-        day = _partition_day(name)
+        day = partition_day(name)
         if day is not None and day < now - keep_days:
             try:
                 async with connection.transaction():
@@ -86,7 +86,8 @@ def _partition_name(table: str, day: int) -> str:
     return f"{table}_{datetime.date(1970, 1, 1) + datetime.timedelta(days=day):%Y%m%d}"
 
 
-def _partition_day(name: str) -> int | None:
+def partition_day(name: str) -> int | None:
+    """The day since 1970 of a partition, by its name; None: it has none."""
     try:
         date = datetime.datetime.strptime(name.rpartition("_")[2], "%Y%m%d").date()
     except ValueError:

@@ -1,0 +1,37 @@
+"""How long records are kept: GET /admin/v1/retention."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.settings import Settings
+from app.store import retention
+from app.store.retention import TableRetention
+
+
+class Retention(Struct, frozen=True):
+    """Every recorded table, the largest kinds of records first."""
+
+    data: Sequence[TableRetention]
+
+
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
+    async def show(call: Call[NoQuery, NoBody]) -> Answer:
+        return Answer(Retention(await retention.list_retention(call.connection, settings)))
+
+    return [
+        Operation(
+            method="GET",
+            path="/retention",
+            id="list_retention",
+            tag="Configuration",
+            summary="How long each recorded table is kept",
+            description="By the settings of the responding process. The writers delete what has expired, by theirs, once an hour.",
+            permission="config:read",
+            response=Retention,
+            timeout_s=30.0,
+            handler=show,
+        )
+    ]

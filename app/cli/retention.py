@@ -1,0 +1,48 @@
+"""narthex retention: how long records are kept."""
+
+from collections.abc import Sequence
+
+import click
+
+from app.cli.output import format_size, json_option, print_json, print_table
+from app.cli.store_query import query_store
+from app.settings import Settings
+from app.store import retention as store
+from app.store.database import transaction
+from app.store.retention import TableRetention
+
+
+@click.command()
+@json_option
+def retention(as_json: bool) -> None:
+    """Show how long each recorded table is kept, and what of it is stored.
+
+    By the settings of this command's environment: give it the writers'. What has expired is deleted by the writers, once an hour.
+
+    \b
+    Example:
+      narthex retention
+
+    With --json: {"tables": [{"table", "setting", "keep_days": null for ever, "method", "oldest", "partitions", "size_bytes"}]}.
+    """
+    settings = Settings.read()
+
+    async def read(database_url: str) -> Sequence[TableRetention]:
+        async with transaction(database_url) as connection:
+            return await store.list_retention(connection, settings)
+
+    tables = query_store(read)
+    if as_json:
+        print_json({"tables": tables})
+    else:
+        cells = [
+            (
+                each.table,
+                "for ever" if each.keep_days is None else f"{each.keep_days} days",
+                each.setting or "",
+                each.oldest or "",
+                format_size(each.size_bytes),
+            )
+            for each in tables
+        ]
+        print_table(("TABLE", "KEPT", "SETTING", "OLDEST", "SIZE"), cells)

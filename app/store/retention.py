@@ -1,0 +1,111 @@
+"""Retention: how long the rows of each recorded table are kept, what of it is stored, and the deletion of what has expired.
+
+Tables with a partition for each day lose whole partitions; the small others lose rows, in batches. To keep a table for a limited time,
+add it to TABLES.
+"""
+
+import datetime
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.settings import Settings
+from app.store import partitions
+from app.store.partitions import Connection, drop_expired
+
+MIN_USAGE_DAYS = 62  # a budget of a calendar month, in any time zone, and the one before it
+_BATCH_ROWS = 5_000
+_MAX_BATCHES = 20  # in an hour, as nothing is stored meanwhile
+
+Method = Literal["partitions", "rows", "never"]
+
+
+class RecordedTable(Struct, frozen=True):
+    """`setting`: the field of Settings with its days, 0 for ever; None: nothing is deleted. `time_column`: of `rows`."""
+
+    name: str
+    setting: str | None
+    method: Method
+    time_column: str | None = None
+
+    def keep_days(self, settings: Settings) -> int:
+        """0: for ever."""
+        days = 0 if self.setting is None else int(getattr(settings, self.setting))
+        return max(days, MIN_USAGE_DAYS) if days and self.name == "usage" else days
+
+
+# deleted_responses marks inferences, and is of no use without them. A trigger keeps the audit log as it is.
+TABLES = (
+    RecordedTable("inferences", "keep_inferences_days", "partitions"),
+    RecordedTable("inference_content", "keep_content_days", "partitions"),
+    RecordedTable("usage", "keep_usage_days", "rows", "hour"),
+    RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
+    RecordedTable("audit_log", None, "never", "at"),
+)
+
+
+class TableRetention(Struct, frozen=True):
+    """How long a table's rows are kept, by the settings of the responding process; the writers' decide.
+
+    `setting`: its environment variable; null: the rows are never deleted. `keep_days` null: for ever. `method`: what expires at once:
+    `partitions` of a day, or `rows`. `oldest`: the day (UTC) of the oldest rows; null: there are none. `partitions`: how many there are.
+    """
+
+    table: str
+    setting: str | None
+    keep_days: int | None
+    method: Method
+    oldest: str | None
+    partitions: int
+    size_bytes: int
+
+
+async def list_retention(connection: AsyncConnection, settings: Settings) -> Sequence[TableRetention]:
+    return [await _describe(connection, settings, each) for each in TABLES]
+
+
+async def _describe(connection: AsyncConnection, settings: Settings, table: RecordedTable) -> TableRetention:
+    if table.method == "partitions":
+        sizes = text(
+            "SELECT inhrelid::regclass::text AS name, pg_total_relation_size(inhrelid) AS size FROM pg_inherits"
+            " WHERE inhparent = CAST(:name AS regclass)"
+        )
+        rows = (await connection.execute(sizes, {"name": table.name})).all()
+        days = [day for row in rows if (day := partitions.partition_day(row.name)) is not None]
+        oldest, size, count = min(days, default=None), sum(row.size for row in rows), len(rows)
+        first = None if oldest is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=oldest)
+    else:
+        assert table.time_column is not None
+        size = await connection.scalar(text("SELECT pg_total_relation_size(CAST(:name AS regclass))"), {"name": table.name}) or 0
+        # Names of this module, and no table is large: an index has the first, or there are few rows.
+        at = await connection.scalar(text(f"SELECT min({table.time_column}) FROM {table.name}"))  # noqa: S608
+        first, count = None if at is None else at.astimezone(datetime.UTC).date(), 0
+    variable = None if table.setting is None else f"NARTHEX_{table.setting.upper()}"
+    return TableRetention(
+        table.name, variable, table.keep_days(settings) or None, table.method, None if first is None else first.isoformat(), count, size
+    )
+
+
+async def delete_expired(connection: Connection, settings: Settings) -> None:
+    """Delete what has expired from every table: each partition, or batch of rows, in a transaction of its own."""
+    today = partitions.today()
+    for table in TABLES:
+        keep_days = table.keep_days(settings)
+        if table.method == "partitions":
+            await drop_expired(connection, table.name, keep_days, today)
+        elif table.method == "rows" and keep_days:
+            await _delete_rows(connection, table, datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=keep_days))
+
+
+async def _delete_rows(connection: Connection, table: RecordedTable, before: datetime.datetime) -> None:
+    # The lock keeps the writers of several machines from waiting for each other's rows.
+    delete = (
+        f"DELETE FROM {table.name} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table.name} WHERE {table.time_column} < $1"  # noqa: S608
+        f" LIMIT {_BATCH_ROWS} FOR UPDATE SKIP LOCKED))"
+    )
+    for _ in range(_MAX_BATCHES):
+        if await connection.execute(delete, before) == "DELETE 0":
+            return

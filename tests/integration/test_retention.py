@@ -1,0 +1,90 @@
+"""Retention: each recorded table loses what is older than its setting, and REST and the command show what is kept."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from app import uuid7
+from app.settings import Settings
+from app.store import partitions, retention
+from app.store.database import connect, create_database_engine
+from app.store.retention import MIN_USAGE_DAYS, list_retention
+from tests.support.postgres import database, postgres
+from tests.support.service import Service
+from tests.support.wait_until import wait_until
+from tests.support.writer_process import fetch, running_writer
+
+__all__ = ["database", "postgres"]
+
+DAY = timedelta(days=1)
+
+
+async def _insert_usage(database: str, *ages: timedelta) -> None:
+    connection = await connect(database)
+    now = datetime.now(UTC)
+    for age in ages:
+        await connection.execute(
+            "INSERT INTO usage SELECT gen_random_uuid(), $1, gen_random_uuid(), 'm', 1, 0, 1, 1, 0, 0, 1, 1, 1, 0", now - age
+        )
+    await connection.close()
+
+
+async def test_writer_deletes_old_sums_in_batches_and_keeps_the_rest(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_BATCH_ROWS", 3)
+    await _insert_usage(database, *[100 * DAY] * 8, *[99 * DAY] * 3, timedelta(), 89 * DAY)
+    settings = Settings(home=tmp_path, database_url=database, keep_usage_days=90, keep_inferences_days=30)
+    marks = [(uuid7.mint(), 31), (uuid7.mint(), 29)]
+    for id, days in marks:
+        await fetch(database, "INSERT INTO deleted_responses VALUES ($1, gen_random_uuid(), now() - make_interval(days => $2))", id, days)
+
+    async def are_deleted() -> bool:
+        rows = await fetch(database, "SELECT count(*) AS usage, (SELECT count(*) FROM deleted_responses) AS marks FROM usage")
+        return tuple(rows[0]) == (2, 1)
+
+    async with running_writer(settings):
+        await wait_until(are_deleted)
+    (kept,) = await fetch(database, "SELECT id::text FROM deleted_responses")
+    assert kept["id"] == marks[1][0]
+
+
+@pytest.mark.parametrize(("keep_days", "left"), [(0, 3), (1, 2), (MIN_USAGE_DAYS, 2), (MIN_USAGE_DAYS + 10, 3)])
+async def test_sums_that_budgets_need_are_kept_whatever_the_setting(database: str, keep_days: int, left: int) -> None:
+    await _insert_usage(database, timedelta(), (MIN_USAGE_DAYS - 1) * DAY, (MIN_USAGE_DAYS + 1) * DAY)
+    connection = await connect(database)
+    await retention.delete_expired(connection, Settings(keep_usage_days=keep_days))
+    assert await connection.fetchval("SELECT count(*) FROM usage") == left
+    await connection.close()
+
+
+async def test_list_says_what_is_kept_for_how_long_and_since_when(database: str) -> None:
+    connection = await connect(database)
+    await partitions.create_partitions(connection, [partitions.today() - 2, partitions.today()])
+    await connection.close()
+    await _insert_usage(database, 3 * DAY)
+    engine = create_database_engine(database)
+    async with engine.connect() as reading:
+        listed = {each.table: each for each in await list_retention(reading, Settings(keep_content_days=7, keep_usage_days=5))}
+    await engine.dispose()
+    today = datetime.now(UTC).date()
+    content, usage, audit = listed["inference_content"], listed["usage"], listed["audit_log"]
+    assert (content.setting, content.keep_days, content.oldest, content.partitions, content.method) == (
+        *("NARTHEX_KEEP_CONTENT_DAYS", 7, (today - 2 * DAY).isoformat()),
+        *(2, "partitions"),
+    )
+    assert (usage.keep_days, usage.oldest, usage.method) == (MIN_USAGE_DAYS, (datetime.now(UTC) - 3 * DAY).date().isoformat(), "rows")
+    assert (audit.setting, audit.keep_days, audit.method, audit.oldest) == (None, None, "never", None)
+    assert usage.size_bytes > 0 and listed["inferences"].size_bytes > 0
+
+
+async def test_rest_and_command_show_the_same(service: Service) -> None:
+    async with service.admin_client() as admin:
+        shown = (await admin.get("/admin/v1/retention")).json()["data"]
+    by_table = {each["table"]: each for each in shown}
+    assert by_table["inferences"]["keep_days"] == 400 and by_table["usage"]["keep_days"] is None
+    tables = json.loads(service.run("retention", "--json").stdout)["tables"]
+    assert [(each["table"], each["keep_days"]) for each in tables] == [(each["table"], each["keep_days"]) for each in shown]
+    assert "for ever" in service.run("retention").stdout
