@@ -62,6 +62,7 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     `credential`: references to where it is stored (providers/credentials/references.py); several are used in rotation.
     `drop`: what may be left out of a request that is sent to it. `accepts_nodes`: engines may register as its endpoints.
+    `trace`: whether it gets the trace of a request (`traceparent`); None: if it is self-hosted.
     """
 
     adapter: str
@@ -70,6 +71,7 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     options: Mapping[str, Any] = {}
     drop: DroppableFields = ()
     accepts_nodes: bool = False
+    trace: bool | None = None
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -337,3 +339,8 @@ class Exchange(Struct, frozen=True, array_like=True):
     charge_basis: ChargeBasis | None = None  # of several the least certain; None: nothing was charged, or it was not recorded yet
     reported_model: str | None = None  # the model that the host names in its response, if it is not `served_model`
     emulated: tuple[str, ...] = ()  # fields that the gateway honoured itself, as the target could not
+    # W3C trace context: the trace (32 hex digits; None: none), the caller's span (16; None: the trace began here), and whether it is kept.
+    trace_id: str | None = None
+    parent_span_id: str | None = None
+    sampled: bool = False
+    request_id: str | None = None  # the id that the caller gave its request, X-Request-Id; None: it gave none, and `id` stands for it

@@ -25,6 +25,7 @@ from app.api.http_protocol import http_protocol_class
 from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.path_segments import SegmentedPaths
+from app.api.request_id import RequestIdApp
 from app.api.routes import INFERENCE_PATHS, admin_pages, caller_routes, inference_routes, shared_routes
 from app.api.security_headers import SecurityHeaders
 from app.api.sign_in import routes as sign_in
@@ -281,4 +282,5 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
 
 def _with_layers(application: Litestar, settings: Settings) -> ASGIApp:
     secured = SecurityHeaders(cast(ASGIApp, application))
-    return SegmentedPaths(CorsApp(secured, Cors(settings.cors_origins)) if settings.cors_origins else secured)
+    with_cors = CorsApp(secured, Cors(settings.cors_origins)) if settings.cors_origins else secured
+    return SegmentedPaths(RequestIdApp(with_cors))

@@ -27,7 +27,7 @@ LAYERS = (
     {"migrations"},
     {"app.store"},
     {
-        *("app.background_tasks", "app.domain", "app.home_id", "app.settings", "app.telemetry", "app.thread_steps", "app.logs"),
+        *("app.background_tasks", "app.domain", "app.home_id", "app.otel", "app.settings", "app.telemetry", "app.thread_steps", "app.logs"),
         *("app.decoding_errors", "app.switch_interval", "app.uuid7"),
     },
     {"providers"},

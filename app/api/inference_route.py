@@ -12,11 +12,15 @@ from collections import Counter
 
 from app.api.authentication import authenticate
 from app.api.http_call import Header, HttpCall, body_too_large
+from app.api.request_id import HEADER as REQUEST_ID_HEADER
+from app.api.request_id import own_request_id
 from app.api.response_sink import HttpResponseSink
 from app.domain import Caller
 from app.gateway.context import RequestContext
 from app.gateway.serve import Gateway, serve
 from app.gateway.stages import Authenticated, claim_of
+from app.logs import RequestIds, current_request
+from app.otel.trace_context import read_trace_context
 from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, Unavailable
 from providers.dialect import Dialect
 
@@ -37,13 +41,15 @@ class InferenceRoute:
         sink = HttpResponseSink(call, context)
         gateway.telemetry.in_flight += 1
         entered: Caller | None = None
+        ids: RequestIds | None = None
         try:
             try:
+                headers = _read_headers(call.headers)
+                ids = _note_ids(context, call, headers)
                 if call.method != "POST":
                     raise MethodNotAllowed(call.method, call.path, "POST")
                 if gateway.draining:
                     raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
-                headers = _read_headers(call.headers)
                 reauthenticate = functools.partial(authenticate, gateway.snapshot_cache, headers, call.path, call.peer, call.headers)
                 caller = await reauthenticate()
                 gateway.load_shedder.enter(caller)
@@ -81,6 +87,8 @@ class InferenceRoute:
                 finally:
                     if context.body_claim is not None:
                         context.body_claim.release()
+                    if ids is not None:
+                        ids.is_over = True
 
     async def _send_error(self, error: NarthexError, context: RequestContext, sink: HttpResponseSink) -> None:
         """As a response of its own, or as the last frame of a stream that has begun."""
@@ -104,6 +112,15 @@ class InferenceRoute:
             await sink.end_stream(frame)
         else:
             await sink.send_error(error, frame)
+
+
+def _note_ids(context: RequestContext, call: HttpCall, headers: dict[bytes, bytes]) -> RequestIds:
+    """Takes over the caller's trace and its id of the request. Log lines of this task, and of those that it starts, carry them."""
+    context.trace = read_trace_context(headers, call.headers)
+    context.own_request_id = own_request_id(headers.get(REQUEST_ID_HEADER))
+    ids = RequestIds(context.id, context.request_id, None if context.trace is None else context.trace.trace_id)
+    current_request.set(ids)
+    return ids
 
 
 def _read_headers(raw_headers: list[Header]) -> dict[bytes, bytes]:

@@ -61,7 +61,7 @@ class HttpResponseSink:
         match context.stage:
             case Attempted() as attempted:
                 planned = attempted.planned
-                fields = _inference_headers(context.id, planned.admitted.episode_id, attempted.dropped)
+                fields = _inference_headers(context, planned.admitted.episode_id, attempted.dropped)
                 fields += self._rate_limit_headers(planned.reservation)
                 if not include_served:
                     return fields
@@ -71,13 +71,13 @@ class HttpResponseSink:
                     fields += _candidates_header(attempted)
                 return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
             case Planned(admitted=admitted, reservation=reservation):
-                return _inference_headers(context.id, admitted.episode_id, ()) + self._rate_limit_headers(reservation)
+                return _inference_headers(context, admitted.episode_id, ()) + self._rate_limit_headers(reservation)
             case Admitted(episode_id=episode_id):
-                return _inference_headers(context.id, episode_id, ())
+                return _inference_headers(context, episode_id, ())
             case Replayed(response=response):
-                return _replay_headers(response)
+                return _replay_headers(context, response)
             case _:
-                return _inference_headers(context.id, None, ())
+                return _inference_headers(context, None, ())
 
     def _rate_limit_headers(self, reservation: Reservation | None) -> bytes:
         if reservation is None:
@@ -86,9 +86,13 @@ class HttpResponseSink:
         return b"".join([b"%b: %b\r\n" % header for header in (to_anthropic_headers(headers) if self._is_anthropic else headers)])
 
 
-def _inference_headers(inference_id: str, episode_id: str | None, dropped: list[str] | tuple[str, ...]) -> bytes:
-    id = inference_id.encode("ascii")
-    fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (id, id, id)
+def _inference_headers(
+    context: RequestContext, episode_id: str | None, dropped: list[str] | tuple[str, ...], inference_id: str | None = None
+) -> bytes:
+    """`inference_id`: of an earlier request, which is replayed."""
+    id = (inference_id or context.id).encode("ascii")
+    request_id = id if context.own_request_id is None else context.own_request_id.encode("ascii")
+    fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (request_id, request_id, id)
     if episode_id is not None:
         fields += b"x-narthex-episode-id: %b\r\n" % episode_id.encode("ascii")
     return fields + b"x-narthex-dropped: %b\r\n" % _header_value(", ".join(dropped)) if dropped else fields
@@ -120,8 +124,8 @@ def _served_headers(served: Attempt | None, structured_output: str | None, repor
     return fields + b"x-narthex-served: %b\r\n" % _header_value(f"{served.provider}/{served.model}")
 
 
-def _replay_headers(response: StoredResponse) -> bytes:
-    fields = _inference_headers(response.inference_id, response.episode_id, response.dropped)
+def _replay_headers(context: RequestContext, response: StoredResponse) -> bytes:
+    fields = _inference_headers(context, response.episode_id, response.dropped, response.inference_id)
     if response.emulated:
         fields += _emulated_header(response.emulated)
     if response.served_provider is None or response.served_model is None:

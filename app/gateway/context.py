@@ -9,6 +9,7 @@ from app.gateway.exchange import build_exchange
 from app.gateway.memory.body_memory import BodyClaim
 from app.gateway.stages import Attempted, Planned, Received, Stage
 from app.gateway.upstream.progress import ResponseProgress
+from app.otel.trace_context import TraceContext
 
 
 class CallerConnection(Protocol):
@@ -23,6 +24,7 @@ class RequestContext:
 
     `id`: the inference's. `status`: the HTTP status of the response; 499 until there is one. `error`: the class of the error that
     ended the request, with its `message`; None: no error. `body_claim`: the memory that its bodies take; None: too little to be counted.
+    `trace`: None: it belongs to none. `own_request_id`: the caller's own id of the request; None: it gave none.
     """
 
     def __init__(self, route: str, caller_connection: CallerConnection) -> None:
@@ -36,6 +38,13 @@ class RequestContext:
         self.error: str | None = None
         self.message: str | None = None
         self.body_claim: BodyClaim | None = None
+        self.trace: TraceContext | None = None
+        self.own_request_id: str | None = None
+
+    @property
+    def request_id(self) -> str:
+        """By which the caller knows the request."""
+        return self.id if self.own_request_id is None else self.own_request_id
 
     @property
     def disconnected(self) -> bool:

@@ -19,6 +19,7 @@ from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.client import OutboundStream, UpstreamClient
 from app.gateway.upstream.progress import Charge
 from app.gateway.upstream.timeouts import AttemptTimeouts
+from app.otel.trace_context import TraceContext
 from app.settings import Settings
 from providers.canonical.errors import (
     CallerCredentialRequired,
@@ -45,6 +46,9 @@ class AttemptStage(Protocol):
     """Where an attempt notes that it has begun, so that whatever ends it is recorded and released; a RequestContext is one."""
 
     stage: Stage
+
+    @property
+    def trace(self) -> TraceContext | None: ...
 
     @property
     def disconnected(self) -> bool: ...
@@ -133,6 +137,8 @@ class EndpointAttempts:
             endpoint, client, target.model, translated.id, translated.stream, self._abort_sender, timeouts, prompt_tokens
         )
         context.stage = attempted
+        if context.trace is not None and endpoint.gets_trace:
+            call.trace_lines = context.trace.header_lines(meta.id, started_us)
         error: str | None = None
         message: str | None = None
         code: str | None = None

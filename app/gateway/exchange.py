@@ -9,6 +9,7 @@ from app.domain import Attempt, ChargeBasis, Exchange, Outcome, Plan
 from app.gateway.charges import cost_of
 from app.gateway.stages import Attempted, Planned
 from app.gateway.upstream.progress import Charge, least_certain
+from app.otel.trace_context import TraceContext
 from providers.canonical.chat import Usage
 
 # The end user is indexed and listed; what the caller sent in full is in the recorded request.
@@ -18,7 +19,8 @@ _MAX_END_USER_CHARS = 512
 class EndedRequest(Protocol):
     """What is recorded of a request whatever its stage; RequestContext is one.
 
-    `status`: 499 if no response was begun. `error`: the class of the error, with its `message`; None: no error.
+    `status`: 499 if no response was begun. `error`: the class of the error, with its `message`; None: no error. `trace`: None: it belongs
+    to none. `own_request_id`: the caller's own id of it; None: it gave none.
     """
 
     id: str
@@ -27,6 +29,8 @@ class EndedRequest(Protocol):
     status: int
     error: str | None
     message: str | None
+    trace: TraceContext | None
+    own_request_id: str | None
 
 
 def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRequest, duration_us: int, outcome: Outcome) -> Exchange:
@@ -34,7 +38,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     if ended.error is not None:
         outcome = "failed"
     admitted = planned.admitted
-    request, caller = admitted.request, admitted.caller
+    request, caller, trace = admitted.request, admitted.caller, ended.trace
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
     reported_model = None if attempted is None else attempted.reported_model
@@ -45,7 +49,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         charge = _charge_of_response(attempted, outcome)
         input_tokens, output_tokens, basis = charge.usage.input or 0, charge.usage.output or 0, charge.basis
         cost = cost_of(planned.plan, served.provider, served.model, charge.usage, ended.received_us / 1e6, reported_model)
-        if outcome != "answered" or served.candidates is not None:  # then the attempt is recorded as well
+        if outcome != "answered" or served.candidates is not None or _is_sampled(trace):  # then the attempt is recorded as well
             charges = [_AttemptCharge(served, input_tokens, output_tokens, cost, basis)]
     else:
         charges = _charges(attempted, outcome, ended.received_us / 1e6, reported_model)
@@ -73,7 +77,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         endpoint=None if served is None else served.endpoint,
         error=ended.error,
         message=ended.message if keeps_content else None,
-        attempts=() if attempted is None else _recorded_attempts(attempted, charges, outcome, keeps_content),
+        attempts=() if attempted is None else _recorded_attempts(attempted, charges, outcome, keeps_content, trace),
         dropped=() if attempted is None else tuple(attempted.dropped),
         tags=admitted.tags,
         end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],
@@ -84,7 +88,15 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         charge_basis=basis,
         reported_model=reported_model,
         emulated=() if attempted is None or attempted.emulation is None else tuple(attempted.emulation.report),
+        trace_id=None if trace is None else trace.trace_id,
+        parent_span_id=None if trace is None else trace.parent_span_id,
+        sampled=_is_sampled(trace),
+        request_id=ended.own_request_id,
     )
+
+
+def _is_sampled(trace: TraceContext | None) -> bool:
+    return trace is not None and trace.sampled
 
 
 class _AttemptCharge(NamedTuple):
@@ -137,14 +149,14 @@ def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
 
 
 def _recorded_attempts(
-    attempted: Attempted, charges: Sequence[_AttemptCharge], outcome: Outcome, keeps_content: bool
+    attempted: Attempted, charges: Sequence[_AttemptCharge], outcome: Outcome, keeps_content: bool, trace: TraceContext | None
 ) -> tuple[Attempt, ...]:
-    """Empty if the only attempt answered, unless an explanation was requested.
+    """Empty if the only attempt answered, unless an explanation was requested, or the writer makes a span of it.
 
     Error messages count as content: an engine may repeat the prompt.
     """
     attempts = attempted.attempts
-    if len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None:
+    if len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None and not _is_sampled(trace):
         return ()
     charged = {id(each.attempt): each for each in charges}
     return tuple(_recorded_attempt(attempt, charged.get(id(attempt)), keeps_content) for attempt in attempts)

@@ -22,6 +22,7 @@ from app.gateway.stages import Attempted, Stage
 from app.gateway.target_queues import Place
 from app.gateway.upstream.client import OutboundStream
 from app.gateway.upstream.timeouts import AttemptTimeouts
+from app.otel.trace_context import TraceContext
 from providers.canonical.errors import ConstraintViolation, UpstreamError
 from providers.dialect import OutboundResponse
 
@@ -120,6 +121,10 @@ class _Branch:
         self._outer = stage
         self.attempted = Attempted(attempted.planned, attempted.progress.begin_anew(), candidates=attempted.candidates)
         self.task: asyncio.Task[Response] = asyncio.ensure_future(send(attempt, self.attempted, self))  # type: ignore[arg-type]
+
+    @property
+    def trace(self) -> TraceContext | None:
+        return self._outer.trace
 
     @property
     def disconnected(self) -> bool:

@@ -224,6 +224,10 @@ inferences = Table(
     Column("charge_basis", Text),  # reported, received or reserved; None: nothing was charged, or it was not recorded yet
     Column("reported_model", Text),  # the model that the host names in its response; None: served_model, or none
     Column("emulated", ARRAY(Text)),  # fields that the gateway honoured itself, as the target could not
+    Column("trace_id", Text),  # of W3C trace context, in hexadecimal; null: it belongs to no trace
+    Column("parent_span_id", Text),  # the caller's span; null: the trace began here, or there is none
+    Column("sampled", Boolean),  # whether its trace is kept; null: recorded before that was
+    Column("request_id", Text),  # the caller's own id of the request, its X-Request-Id; null: it gave none
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )

@@ -75,6 +75,8 @@ class Provider:
     accepts_raw_prompt: ClassVar[bool] = False
     # Whether it runs in the operator's network: media URLs of callers are then fetched for it, unless `media_hosts` has their host.
     is_self_hosted: bool = False
+    # Whether it gets the trace of a request unless its configuration says otherwise; None: if it is self-hosted.
+    gets_trace: ClassVar[bool | None] = None
     # Whether its URLs name the model, and differ for streams.
     model_in_url: ClassVar[bool] = False
     # Whether the headers of its responses report its rate limits.

@@ -66,6 +66,7 @@ class SharedHead:
     """The head that all requests to one address with one credential share, written and checked once. `address`: of their origin.
 
     In request.extensions["shared_head"] it replaces the request's method, URL and headers; the body is the request's own, complete.
+    request.extensions["added_lines"]: header lines of this request alone, each with its line end, which whoever adds them has checked.
     Raises as write_request() does.
     """
 
@@ -81,7 +82,9 @@ class SharedHead:
 
     def write(self, request: httpx.Request) -> OutgoingRequest:
         body = b"".join(cast(httpx.ByteStream, request.stream))
-        return OutgoingRequest(b"%bContent-Length: %d\r\n\r\n" % (self._head, len(body)), body, len(body), self._keep_alive, False)
+        added: bytes = request.extensions.get("added_lines", b"")
+        head = b"%b%bContent-Length: %d\r\n\r\n" % (self._head, added, len(body))
+        return OutgoingRequest(head, body, len(body), self._keep_alive, False)
 
 
 def _frame(request: httpx.Request, framing: dict[bytes, bytes], lines: list[bytes]) -> tuple[bytes | None, int | None]:

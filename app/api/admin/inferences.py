@@ -64,6 +64,10 @@ class Inference(Struct, frozen=True, kw_only=True):
     charge_basis: str | None
     reported_model: str | None
     emulated: Sequence[str] | None
+    trace_id: str | None
+    parent_span_id: str | None
+    sampled: bool | None
+    request_id: str | None
 
 
 class Content(Struct, frozen=True):

@@ -31,6 +31,7 @@ class ProviderSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     options: Annotated[dict[str, Any], Meta(description="Options of the adapter.")] = {}
     drop: Drop = ()
     accepts_nodes: Annotated[bool, Meta(description="Whether engines may register as its endpoints.")] = False
+    trace: Annotated[bool | None, Meta(description="Whether it gets `traceparent`; null: if it is self-hosted.")] = None
 
 
 class NewProvider(ProviderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

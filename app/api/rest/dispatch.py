@@ -12,9 +12,9 @@ from litestar.response import Stream
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app import uuid7
 from app.api.client_ip import client_address
 from app.api.path_segments import decode_slashes
+from app.api.request_id import request_id_of
 from app.api.response_headers import request_headers, to_litestar_headers
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
 from app.api.rest.request_parsing import check_parameter, parse_admin_body, parse_query
@@ -65,7 +65,7 @@ class Dispatcher:
         if body[0]:  # it may have arrived slowly, and access may have ended meanwhile
             principal = await self._authenticate(request)
             _check_permission(principal, operation)
-        id = uuid7.mint()
+        id = request_id_of(request.scope)
         call = Call(
             principal,
             self._author(principal, request, id),

@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app import uuid7
 from app.api.admin_authentication import session_cookie_name
 from app.api.client_ip import client_address
+from app.api.request_id import request_id_of
 from app.api.response_headers import request_headers, to_litestar_headers
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.api.sign_in.attempt_limit import AttemptLimit
@@ -139,7 +140,7 @@ class _SignInRoutes:
                 raise InvalidRequest("The issuer's answer has no `code`.", param="code")
             tokens = await self._issuer.redeem_code(code, begun.verifier, self._redirect_uri)
             person = await identify(self._issuer, self._settings, tokens, begun.nonce)
-            id = uuid7.mint()
+            id = request_id_of(request.scope)
             signed_in = await self._sign_in(request, person, "browser", id)
             return _redirect(begun.return_to, [self._session_cookie(signed_in), self._sign_ins.cookie_that_ends(begun)], id)
 
@@ -164,7 +165,7 @@ class _SignInRoutes:
                     return _respond(DevicePending("pending", begun.interval_s + 5), 202)
                 case tokens:
                     person = await identify(self._issuer, self._settings, tokens, None)
-            id = uuid7.mint()
+            id = request_id_of(request.scope)
             signed_in = await self._sign_in(request, person, "cli", id)
             return _respond(DeviceSignedIn(signed_in.token, signed_in.name, signed_in.expires_at.isoformat()), id=id)
 

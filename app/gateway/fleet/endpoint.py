@@ -63,6 +63,13 @@ class Endpoint:
         """Only self-hosted engines are probed."""
         return self.config.adapter in ENGINE_PROBES
 
+    @property
+    def gets_trace(self) -> bool:
+        """Whether requests to it carry `traceparent`: by its configuration, else if it is self-hosted."""
+        if self.config.trace is not None:
+            return self.config.trace
+        return self.provider.is_self_hosted if self.provider.gets_trace is None else self.provider.gets_trace
+
     def dialects_for(self, model: str) -> tuple[str, ...]:
         """Provider.spoken_dialects_for(model), cached: every request needs it."""
         cached = self._dialects_by_model.get(model)

@@ -32,6 +32,7 @@ class UpstreamCall:
     `model`: as the host names it. `id`: by which the engine knows the request; None: by its connection alone. `streamed`: a stream was
     requested. `extensions`: those of the newest request, in which the transport notes that it was sent. `part_count`: how many requests
     are sent instead of this one. `prompt_tokens`: those that the endpoint has to read, because it does not have them cached.
+    `trace_lines`: header lines with the trace that its requests belong to; b"": none, or the endpoint gets none.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class UpstreamCall:
         self._release_place: Callable[[], None] | None = None
         self._close: Callable[[], Awaitable[None]] | None = None
         self.part_count = 1
+        self.trace_lines = b""
         self._parts: list[PartCall] = []
         self._has_failed_part = False
         now = time.monotonic()
@@ -74,6 +76,7 @@ class UpstreamCall:
             self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender, self.timeouts, is_part=True
         )
         part.input_tokens = input_tokens
+        part.trace_lines = self.trace_lines
         self._parts.append(part)
         return part
 
@@ -117,15 +120,20 @@ class UpstreamCall:
         # Most requests need no token to be fetched first, and are built without a coroutine.
         request = self.credential_client.try_build_request(template_key, body, timeout)
         if request is not None:
+            if self.trace_lines:
+                _add_lines(request, self.trace_lines)
             return request
         try:
-            return await self.credential_client.build_request(endpoint.provider, endpoint.base_url, template_key, body, timeout)
+            request = await self.credential_client.build_request(endpoint.provider, endpoint.base_url, template_key, body, timeout)
         except httpx.TransportError as fault:
             mask = self.credential_client.secret_mask.mask
             log.info("no token for a credential", extra={"provider": endpoint.provider.configured_as, "fault": mask(repr(fault))})
             raise TokenUnavailable(
                 f"No token for the gateway's credential at {endpoint.provider.configured_as} could be fetched."
             ) from None
+        if self.trace_lines:
+            _add_lines(request, self.trace_lines)
+        return request
 
     @property
     def request_id(self) -> str | None:
@@ -206,6 +214,16 @@ class UpstreamCall:
                 return StreamTruncated(f"{provider_name} broke off, or did not speak HTTP.")
             case _:
                 return Unreachable(f"The connection to {provider_name} broke.")
+
+
+def _add_lines(request: httpx.Request, lines: bytes) -> None:
+    """Adds header lines to a request, whose head may be shared with others, or be signed: no signature covers these."""
+    if "shared_head" in request.extensions:
+        request.extensions = {**request.extensions, "added_lines": lines}
+        return
+    for line in lines.splitlines():
+        name, _, value = line.partition(b": ")
+        request.headers[name.decode("ascii")] = value.decode("ascii")
 
 
 class PartCall(UpstreamCall):

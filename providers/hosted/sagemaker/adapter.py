@@ -54,6 +54,7 @@ class SageMaker(AwsHost):
 
     name: ClassVar[str] = "sagemaker"
     is_self_hosted: bool = True
+    gets_trace: ClassVar[bool | None] = False  # AWS reads the headers, and passes none of them on
     service: ClassVar[str] = "sagemaker"
     dialects: ClassVar[tuple[str, ...]] = _DIALECTS_BY_PAYLOAD["openai_chat"]
     default_base_url: ClassVar[str | None] = f"https://runtime.sagemaker.{REGION_PLACEHOLDER}.amazonaws.com"
