@@ -72,7 +72,7 @@ async def traced_host(service: Service, engine: ScriptedEngine) -> AsyncGenerato
 
 async def respond_message(request: ReceivedRequest) -> None:
     usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
