@@ -297,6 +297,22 @@ class Attempt(Struct, frozen=True, array_like=True):
     resumed_at: int | None = None
 
 
+class ChargedAttempt(Struct, frozen=True, array_like=True):
+    """What one attempt is charged, so that it can be priced again.
+
+    `cost_microusd`, `price`, `reported_model`: as in Exchange. `duration_us`: how long the attempt took, until the end of its response.
+    """
+
+    provider: str
+    model: str
+    usage: Usage
+    basis: ChargeBasis
+    cost_microusd: int | None = None
+    price: str | None = None
+    reported_model: str | None = None
+    duration_us: int = 0
+
+
 class Exchange(Struct, frozen=True, array_like=True):
     """A request and its response, as they are recorded; times in microseconds, offsets from `received_us` (Unix time).
 
@@ -344,3 +360,8 @@ class Exchange(Struct, frozen=True, array_like=True):
     parent_span_id: str | None = None
     sampled: bool = False
     request_id: str | None = None  # the id that the caller gave its request, X-Request-Id; None: it gave none, and `id` stands for it
+    price: str | None = None  # the price used (of several attempts, the last one's), as price_name() names it; None: there was none
+    host_cost_microusd: int | None = None  # what the host says that it cost; None: it does not say so, of all attempts that are charged
+    served_us: int | None = None  # how long the attempt that served took, until the end of the response; None: no engine served
+    # Empty: `cost_microusd` is that of `usage`, at one attempt. Else all that is charged.
+    charges: tuple[ChargedAttempt, ...] = ()

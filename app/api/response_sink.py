@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from app.api.anthropic_ratelimits import to_anthropic_headers
 from app.api.http_call import HttpCall
 from app.api.response_headers import error_headers
+from app.billing.cost import format_usd
 from app.domain import Attempt
 from app.gateway.context import RequestContext
 from app.gateway.limits.reservation import Reservation
@@ -63,6 +64,8 @@ class HttpResponseSink:
                 planned = attempted.planned
                 fields = _inference_headers(context, planned.admitted.episode_id, attempted.dropped)
                 fields += self._rate_limit_headers(planned.reservation)
+                if context.cost_microusd is not None:
+                    fields += b"x-narthex-cost-usd: %b\r\n" % format_usd(context.cost_microusd)
                 if not include_served:
                     return fields
                 if attempted.emulation is not None and attempted.emulation.fields:

@@ -43,6 +43,11 @@ def cost_microusd(usage: Usage, price: Price) -> int | None:
     return (units + _UNITS_PER_MICROUSD // 2) // _UNITS_PER_MICROUSD
 
 
+def format_usd(microusd: int) -> bytes:
+    """An amount in US dollars, exactly: 123 is 0.000123."""
+    return b"%d.%06d" % divmod(microusd, 1_000_000)
+
+
 def _billed_usage(usage: Usage) -> Usage:
     """The billed tokens as the usage, without parts on a side that is billed."""
     input, output = usage.billed_input, usage.billed_output

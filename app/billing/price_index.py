@@ -2,41 +2,67 @@
 
 import bisect
 import datetime
+import urllib.parse
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from app.domain import Price, Snapshot
 
 _DAY_S = 86_400
 
 
-def find_price(snapshot: Snapshot, provider: str, model: str, at_s: float) -> Price | None:
-    """The price of a provider's model at a moment (Unix time); None: it had none. `model`: the provider's name of it.
+class NamedPrice(NamedTuple):
+    """A price, and the name by which records refer to it: see price_name()."""
 
-    Cheap enough for every request: the index is built once for each snapshot.
+    price: Price
+    name: str
+
+
+def find_price(snapshot: Snapshot, provider: str, model: str, at_s: float) -> Price | None:
+    """The price of a provider's model at a moment (Unix time); None: it had none. `model`: the provider's name of it."""
+    found = find_named_price(snapshot, provider, model, at_s)
+    return None if found is None else found.price
+
+
+def find_named_price(snapshot: Snapshot, provider: str, model: str, at_s: float, reported_model: str | None = None) -> NamedPrice | None:
+    """As find_price(), with the name of the price. Cheap enough for every request: the index is built once for each snapshot.
+
+    `reported_model`: the host's own name of what served. Its price holds if one is configured: a name alone does not tell whether it is
+    another model (`deepseek-v4-flash` for `deepseek-chat`) or a version of the same.
     """
     if not snapshot.prices:
         return None
-    return _build_index(_ByIdentity(snapshot.prices)).find(provider, model, at_s)
+    return _build_index(_ByIdentity(snapshot.prices)).find_served(provider, model, at_s, reported_model)
+
+
+def price_name(provider: str, model: str, since: str | None) -> str:
+    """The name of a price in records, its path below /admin/v1/prices/: `gpu/Qwen%2FQwen3-4B/2026-11-01`, `openai/gpt-5/always`."""
+    return "/".join(urllib.parse.quote(part, safe="") for part in (provider, model, since or "always"))
 
 
 class PriceIndex:
     """Finds prices by provider, model and time."""
 
     def __init__(self, prices: Sequence[Price]) -> None:
-        self._by_model: dict[tuple[str, str], tuple[list[int], list[Price]]] = {}
+        self._by_model: dict[tuple[str, str], tuple[list[int], list[NamedPrice]]] = {}
         for price in sorted(prices, key=_first_day):
             days, same_model = self._by_model.setdefault((price.provider, price.model), ([], []))
             days.append(_first_day(price))
-            same_model.append(price)
+            same_model.append(NamedPrice(price, price_name(price.provider, price.model, price.since)))
 
-    def find(self, provider: str, model: str, at_s: float) -> Price | None:
+    def find(self, provider: str, model: str, at_s: float) -> NamedPrice | None:
         days, prices = self._by_model.get((provider, model), _NO_PRICES)
         at = bisect.bisect_right(days, at_s // _DAY_S)
         return prices[at - 1] if at else None
 
+    def find_served(self, provider: str, model: str, at_s: float, reported_model: str | None) -> NamedPrice | None:
+        """See find_named_price()."""
+        found = None if reported_model is None else self.find(provider, reported_model, at_s)
+        return self.find(provider, model, at_s) if found is None else found
 
-_NO_PRICES: tuple[list[int], list[Price]] = ([], [])
+
+_NO_PRICES: tuple[list[int], list[NamedPrice]] = ([], [])
 
 
 class _ByIdentity:

@@ -1,7 +1,9 @@
 """The bill: what a request is thought to need before it is answered, and what is charged for it afterwards."""
 
+from typing import NamedTuple
+
 from app.billing.cost import cost_microusd
-from app.billing.price_index import find_price
+from app.billing.price_index import find_named_price
 from app.domain import Exchange, Plan
 from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from providers.canonical.chat import Usage
@@ -22,21 +24,25 @@ def estimate_model_usage(request: InboundRequest, plan: Plan, name: str, default
     if plan.snapshot.prices:
         usage = Usage(request.input_tokens, output)
         targets = [target for target, model in zip(plan.targets, plan.names, strict=True) if model == name]
-        costs = [cost_of(plan, target.provider, target.model, usage, at_s) for target in targets]
+        costs = [cost_of(plan, target.provider, target.model, usage, at_s).microusd for target in targets]
         cost = None if None in costs else max((each for each in costs if each is not None), default=None)
     return UsageEstimate(request.input_tokens, output, cost)
 
 
-def cost_of(plan: Plan, provider: str, model: str, usage: Usage, at_s: float, reported_model: str | None = None) -> int | None:
-    """In millionths of a US dollar, by the price at a Unix time; None without one.
+class Cost(NamedTuple):
+    """In millionths of a US dollar; None: unknown. `price`: the name of the price used; None: there is none."""
 
-    `reported_model`: the host's own name of what served. Its price holds if one is configured: a name alone does not tell whether it is
-    another model (`deepseek-v4-flash` for `deepseek-chat`) or a version of the same.
-    """
-    price = None if reported_model is None else find_price(plan.snapshot, provider, reported_model, at_s)
-    if price is None:
-        price = find_price(plan.snapshot, provider, model, at_s)
-    return None if price is None else cost_microusd(usage, price)
+    microusd: int | None
+    price: str | None
+
+
+NO_PRICE = Cost(None, None)
+
+
+def cost_of(plan: Plan, provider: str, model: str, usage: Usage, at_s: float, reported_model: str | None = None) -> Cost:
+    """By the price at a Unix time. `reported_model`: see find_named_price()."""
+    found = find_named_price(plan.snapshot, provider, model, at_s, reported_model)
+    return NO_PRICE if found is None else Cost(cost_microusd(usage, found.price), found.name)
 
 
 def actual_usage(exchange: Exchange) -> ActualUsage:

@@ -25,6 +25,7 @@ class RequestContext:
     `id`: the inference's. `status`: the HTTP status of the response; 499 until there is one. `error`: the class of the error that
     ended the request, with its `message`; None: no error. `body_claim`: the memory that its bodies take; None: too little to be counted.
     `trace`: None: it belongs to none. `own_request_id`: the caller's own id of the request; None: it gave none.
+    `cost_microusd`: of the exchange, once it is recorded; None: unknown.
     """
 
     def __init__(self, route: str, caller_connection: CallerConnection) -> None:
@@ -40,6 +41,8 @@ class RequestContext:
         self.body_claim: BodyClaim | None = None
         self.trace: TraceContext | None = None
         self.own_request_id: str | None = None
+        self.cost_microusd: int | None = None
+        self._prepared: Exchange | None = None
 
     @property
     def request_id(self) -> str:
@@ -63,10 +66,18 @@ class RequestContext:
         """The exchange, as it is written to the spool. None: it was written before."""
         if planned.spool_record.closed:
             return None
-        attempted = self.stage if isinstance(self.stage, Attempted) else None
-        exchange = build_exchange(planned, attempted, self, self.progress.elapsed_us(), outcome)
+        exchange = self._prepared
+        if exchange is None or outcome != "answered" or self.error is not None:
+            attempted = self.stage if isinstance(self.stage, Attempted) else None
+            exchange = build_exchange(planned, attempted, self, self.progress.elapsed_us(), outcome)
+        self.cost_microusd = exchange.cost_microusd
         planned.spool_record.close(exchange)
         return exchange
+
+    def prepare_record(self, attempted: Attempted) -> Exchange:
+        """The exchange as write_record() will write it if the response is sent, for what the caller learns of it before."""
+        self._prepared = build_exchange(attempted.planned, attempted, self, self.progress.elapsed_us(), "answered")
+        return self._prepared
 
     def mask(self, text: str) -> str:
         """The text without the secret that the newest attempt was sent with."""

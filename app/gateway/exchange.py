@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from app.domain import Attempt, ChargeBasis, Exchange, Outcome, Plan
-from app.gateway.charges import cost_of
+from app.domain import Attempt, ChargeBasis, ChargedAttempt, Exchange, Outcome, Plan
+from app.gateway.charges import Cost, cost_of
 from app.gateway.stages import Attempted, Planned
 from app.gateway.upstream.progress import Charge, least_certain
 from app.otel.trace_context import TraceContext
@@ -14,6 +14,7 @@ from providers.canonical.chat import Usage
 
 # The end user is indexed and listed; what the caller sent in full is in the recorded request.
 _MAX_END_USER_CHARS = 512
+_NO_USAGE = Usage()
 
 
 class EndedRequest(Protocol):
@@ -42,18 +43,25 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
     reported_model = None if attempted is None else attempted.reported_model
+    usage = _NO_USAGE if progress is None or progress.usage is None else progress.usage
     charges: Sequence[_AttemptCharge] = ()
+    price: str | None = None
+    host_cost: int | None = None
+    recorded_charges: tuple[ChargedAttempt, ...] = ()
     if attempted is None or (served is None and not attempted.discarded):
         input_tokens, output_tokens, cost, basis = 0, 0, 0, None
     elif served is not None and len(attempted.attempts) == 1 and not attempted.discarded:  # as nearly always
         charge = _charge_of_response(attempted, outcome)
         input_tokens, output_tokens, basis = charge.usage.input or 0, charge.usage.output or 0, charge.basis
-        cost = cost_of(planned.plan, served.provider, served.model, charge.usage, ended.received_us / 1e6, reported_model)
-        if outcome != "answered" or served.candidates is not None or _is_sampled(trace):  # then the attempt is recorded as well
-            charges = [_AttemptCharge(served, input_tokens, output_tokens, cost, basis)]
+        cost, price = cost_of(planned.plan, served.provider, served.model, charge.usage, ended.received_us / 1e6, reported_model)
+        host_cost = charge.usage.host_cost_microusd
+        if charge.usage is not usage or outcome != "answered" or served.candidates is not None or _is_sampled(trace):
+            charges = [_AttemptCharge(served, charge, Cost(cost, price), reported_model, duration_us - served.started_us)]
+            recorded_charges = () if charge.usage == usage else _recorded_charges(charges)
     else:
-        charges = _charges(attempted, outcome, ended.received_us / 1e6, reported_model)
+        charges = _charges(attempted, outcome, ended.received_us / 1e6, reported_model, duration_us)
         input_tokens, output_tokens, cost, basis = _sum(charges)
+        price, host_cost, recorded_charges = charges[-1].cost.price, _sum_host_costs(charges), _recorded_charges(charges)
     keeps_content = caller.content == "full"
     return Exchange(
         id=ended.id,
@@ -71,7 +79,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         content=caller.content,
         first_token_us=None if progress is None else progress.first_token_us,
         finish_reason=None if progress is None else progress.finish_reason,
-        usage=Usage() if progress is None or progress.usage is None else progress.usage,
+        usage=usage,
         served_provider=None if served is None else served.provider,
         served_model=None if served is None else served.model,
         endpoint=None if served is None else served.endpoint,
@@ -92,6 +100,10 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         parent_span_id=None if trace is None else trace.parent_span_id,
         sampled=_is_sampled(trace),
         request_id=ended.own_request_id,
+        price=price,
+        host_cost_microusd=host_cost,
+        served_us=None if served is None else duration_us - served.started_us,
+        charges=recorded_charges,
     )
 
 
@@ -100,38 +112,74 @@ def _is_sampled(trace: TraceContext | None) -> bool:
 
 
 class _AttemptCharge(NamedTuple):
-    """What one attempt is charged. `cost_microusd` None: a price is missing."""
+    """What one attempt is charged. `duration_us`: how long it took, until the end of its response."""
 
     attempt: Attempt
-    input_tokens: int
-    output_tokens: int
-    cost_microusd: int | None
-    basis: ChargeBasis
+    charge: Charge
+    cost: Cost
+    reported_model: str | None
+    duration_us: int
+
+    @property
+    def input_tokens(self) -> int:
+        return self.charge.usage.input or 0
+
+    @property
+    def output_tokens(self) -> int:
+        return self.charge.usage.output or 0
 
 
 def _sum(charges: Sequence[_AttemptCharge]) -> tuple[int, int, int | None, ChargeBasis | None]:
     """Input and output tokens, the cost (None: a price is missing), and how certain they are (None: nothing is charged)."""
-    costs = [each.cost_microusd for each in charges]
+    costs = [each.cost.microusd for each in charges]
     return (
         sum([each.input_tokens for each in charges]),
         sum([each.output_tokens for each in charges]),
         None if None in costs else sum([cost or 0 for cost in costs]),
-        least_certain([each.basis for each in charges]) if charges else None,
+        least_certain([each.charge.basis for each in charges]) if charges else None,
     )
 
 
-def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None) -> list[_AttemptCharge]:
-    """Of each attempt that a host worked for, also of responses that nobody got, at the price of the target that wrote each."""
+def _sum_host_costs(charges: Sequence[_AttemptCharge]) -> int | None:
+    """None: a host does not say what it asks."""
+    costs = [each.charge.usage.host_cost_microusd for each in charges]
+    return None if None in costs else sum([cost or 0 for cost in costs])
+
+
+def _recorded_charges(charges: Sequence[_AttemptCharge]) -> tuple[ChargedAttempt, ...]:
+    return tuple(
+        ChargedAttempt(
+            each.attempt.provider,
+            each.attempt.model,
+            each.charge.usage,
+            each.charge.basis,
+            each.cost.microusd,
+            each.cost.price,
+            each.reported_model,
+            each.duration_us,
+        )
+        for each in charges
+    )
+
+
+def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None, duration_us: int) -> list[_AttemptCharge]:
+    """Of each attempt that a host worked for, also of responses that nobody got, at the price of the target that wrote each.
+
+    At least one. `duration_us`: of the request.
+    """
     plan, served, discarded = attempted.planned.plan, attempted.served, attempted.discarded
-    charges = [_attempt_charge(plan, each.attempt, each.charge, at_s, each.reported_model) for each in discarded] if discarded else []
+    charges = [_attempt_charge(plan, each.attempt, each.charge, at_s, each.reported_model, each.attempt.duration_us) for each in discarded]
     if served is not None and all([each.attempt is not served for each in discarded]):
-        charges.append(_attempt_charge(plan, served, _charge_of_response(attempted, outcome), at_s, reported_model))
+        charge = _charge_of_response(attempted, outcome)
+        charges.append(_attempt_charge(plan, served, charge, at_s, reported_model, duration_us - served.started_us))
     return charges
 
 
-def _attempt_charge(plan: Plan, attempt: Attempt, charge: Charge, at_s: float, reported_model: str | None) -> _AttemptCharge:
+def _attempt_charge(
+    plan: Plan, attempt: Attempt, charge: Charge, at_s: float, reported_model: str | None, duration_us: int
+) -> _AttemptCharge:
     cost = cost_of(plan, attempt.provider, attempt.model, charge.usage, at_s, reported_model)
-    return _AttemptCharge(attempt, charge.usage.input or 0, charge.usage.output or 0, cost, charge.basis)
+    return _AttemptCharge(attempt, charge, cost, reported_model, duration_us)
 
 
 def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
@@ -167,4 +215,4 @@ def _recorded_attempt(attempt: Attempt, charge: _AttemptCharge | None, keeps_con
         attempt = replace(attempt, message=None)
     if charge is None:
         return attempt
-    return replace(attempt, input_tokens=charge.input_tokens, output_tokens=charge.output_tokens, cost_microusd=charge.cost_microusd)
+    return replace(attempt, input_tokens=charge.input_tokens, output_tokens=charge.output_tokens, cost_microusd=charge.cost.microusd)

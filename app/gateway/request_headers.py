@@ -111,6 +111,14 @@ def wants_resumption(headers: Mapping[bytes, bytes]) -> bool:
     return header_value == b"true"
 
 
+def wants_cost(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the last usage of a stream is to have its cost: `x-narthex-cost: true`. Raises InvalidRequest."""
+    header_value = headers.get(b"x-narthex-cost")
+    if header_value not in (None, b"true", b"false"):
+        raise InvalidRequest("The header x-narthex-cost may be true or false.")
+    return header_value == b"true"
+
+
 def wants_explanation(headers: Mapping[bytes, bytes]) -> bool:
     """Whether the response and the record say which endpoints there were and why one was chosen: `x-narthex-explain: true`."""
     return headers.get(b"x-narthex-explain") == b"true"

@@ -23,9 +23,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import httpx
+from msgspec import Raw
 from msgspec.structs import replace
 
 from app.background_tasks import BackgroundTask, finish_despite_cancellation
+from app.billing.cost import format_usd
 from app.domain import Caller, Outcome
 from app.gateway.attempts import Attempts
 from app.gateway.charges import actual_usage, estimate_usage
@@ -48,6 +50,7 @@ from app.gateway.request_headers import (
     refuses_unvalidated,
     request_tags,
     resolve_episode_id,
+    wants_cost,
     wants_resumption,
 )
 from app.gateway.request_translation.team_salts import TeamSalts
@@ -66,6 +69,7 @@ from app.store.snapshot_cache import SnapshotCache
 from app.telemetry import Telemetry
 from providers.canonical.errors import Unavailable, UpstreamError
 from providers.canonical.raw_json import Body
+from providers.canonical.stream_usage import add_to_last_usage
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import Dialect, InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.catalogue import CHAT_DIALECTS, RAW_PROMPT_DIALECTS
@@ -198,6 +202,7 @@ async def serve(
     admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers))
     if reserved:
         admitted.reserved_fields = reported_names(reserved)
+    shows_cost = request.stream and wants_cost(headers)
     planned, constraint = await _plan(gateway, raw, context, admitted)
     may_drop = droppable_fields(headers)
     operator_drops = planned.endpoint_table.operator_drops
@@ -230,7 +235,7 @@ async def serve(
         episode_id,
         request.model,
         context.received_us // 1_000_000,
-        request.wants_usage,
+        request.wants_usage or shows_cost,
         sent_body,
         estimated_input=request.input_tokens,
     )
@@ -238,7 +243,7 @@ async def serve(
     response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):
-        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta)
+        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta, shows_cost=shows_cost)
     else:
         mark = _marker(attempted)
         if mark is not None:
@@ -321,6 +326,8 @@ async def _relay_stream(
     sink: ResponseSink,
     translators: ProviderTranslators,
     meta: ResponseMeta,
+    *,
+    shows_cost: bool,
 ) -> None:
     """Sends each block on as it arrives. The last frames wait until the exchange is in the spool."""
     editor, admitted = response.editor, attempted.planned.admitted
@@ -355,6 +362,8 @@ async def _relay_stream(
             last = dialect.write_error_frame(error)
             break
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
+    if shows_cost and relayed is not None:
+        last = await _add_cost(gateway, context, attempted, last)
     await _record_response(gateway, attempted.planned, last)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
@@ -386,6 +395,15 @@ async def _relay_blocks(response: OutboundStream, attempted: Attempted, sink: Re
             await sink.send(data)
         if editor.done or editor.failure is not None:
             return
+
+
+async def _add_cost(gateway: Gateway, context: RequestContext, attempted: Attempted, last: bytes) -> bytes:
+    """The last frames with the cost of the request in their usage, in US dollars; null: unknown."""
+    microusd = context.prepare_record(attempted).cost_microusd
+    added = {"narthex_cost_usd": None if microusd is None else Raw(format_usd(microusd))}
+    if len(last) > SMALL_BYTES and is_large(last):
+        return await gateway.large_requests.of_team(attempted.planned.admitted.caller.team_id).run(add_to_last_usage, last, added)
+    return add_to_last_usage(last, added)
 
 
 async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:

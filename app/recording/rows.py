@@ -6,9 +6,10 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy import Text
 
-from app.domain import Exchange
+from app.domain import ChargedAttempt, Exchange
 from app.store.inference_writes import INFERENCE_COLUMNS
 from app.store.tables import inferences
 
@@ -26,6 +27,7 @@ _USAGE_DETAILS = (
     "tier",
     "billed_input",
     "billed_output",
+    "requests",
 )
 
 _NO_USAGE_DETAILS = (None,) * len(_USAGE_DETAILS)
@@ -64,6 +66,15 @@ def _usage_details(exchange: Exchange) -> str | None:
     return _jsonb({name: value for name, value in zip(_USAGE_DETAILS, values, strict=True) if value is not None})
 
 
+def _charges(charges: tuple[ChargedAttempt, ...]) -> str:
+    """Without what is null, which is most of a usage."""
+    return _jsonb([{**_set_fields(each), "usage": _set_fields(each.usage)} for each in charges])
+
+
+def _set_fields(struct: Struct) -> dict[str, Any]:
+    return {name: value for name, value in _to_dict(struct).items() if value is not None}
+
+
 def _jsonb(value: Any) -> str:
     text = _json(value).decode()
     return _json(_without_nul(value)).decode() if "\\u0000" in text else text
@@ -94,15 +105,23 @@ _CONVERTERS: Mapping[str, Callable[[Exchange], Any]] = {
     "attempts": _attempts,
     "usage_details": _usage_details,
 }
-_COLLECTIONS: Mapping[str, Callable[[Any], Any]] = {"dropped": _text_array, "emulated": _text_array, "tags": _jsonb}  # null when empty
-_MAX_TOKENS = dict.fromkeys(("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"), INT4_MAX)
+_COLLECTIONS: Mapping[str, Callable[[Any], Any]] = {  # null when empty
+    "dropped": _text_array,
+    "emulated": _text_array,
+    "tags": _jsonb,
+    "charges": _charges,
+}
+_MAX_COUNTS = {
+    **dict.fromkeys(("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"), INT4_MAX),
+    "host_cost_microusd": MAX_COST_MICROUSD,
+}
 _MAX_CHARGES = {"charged_input": INT4_MAX, "charged_output": INT4_MAX, "cost_microusd": MAX_COST_MICROUSD}
 
 _read_fields = attrgetter(*(_FIELDS.get(name, name) for name in INFERENCE_COLUMNS))
 _received_at = INFERENCE_COLUMNS.index("received_at")
 _text_positions = [position for position, column in enumerate(inferences.columns) if isinstance(column.type, Text)]
 _bounded_positions = [
-    (INFERENCE_COLUMNS.index(name), maximum, name in _MAX_CHARGES) for name, maximum in (_MAX_TOKENS | _MAX_CHARGES).items()
+    (INFERENCE_COLUMNS.index(name), maximum, name in _MAX_CHARGES) for name, maximum in (_MAX_COUNTS | _MAX_CHARGES).items()
 ]
 _collection_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _COLLECTIONS.items()]
 _converter_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _CONVERTERS.items()]
@@ -111,7 +130,7 @@ _converter_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, conve
 def inference_row(exchange: Exchange) -> tuple[Any, ...]:
     """The row of an exchange, in the order of INFERENCE_COLUMNS. Raises ValueError or OverflowError for an invalid time.
 
-    Values that Postgres cannot hold are adapted where nothing that matters is lost: NUL is removed from text, and a count of tokens
+    Values that Postgres cannot hold are adapted where nothing that matters is lost: NUL is removed from text, and a count
     beyond its column is stored as not reported.
     """
     row: list[Any] = [*_read_fields(exchange)]

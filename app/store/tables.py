@@ -228,6 +228,10 @@ inferences = Table(
     Column("parent_span_id", Text),  # the caller's span; null: the trace began here, or there is none
     Column("sampled", Boolean),  # whether its trace is kept; null: recorded before that was
     Column("request_id", Text),  # the caller's own id of the request, its X-Request-Id; null: it gave none
+    Column("price", Text),  # the price used, by its path below /admin/v1/prices/; None: there was none, or it was not recorded yet
+    Column("host_cost_microusd", BigInteger),  # what the host says that it cost; None: it does not say
+    Column("served_us", BigInteger),  # how long the attempt that served took, until the end of the response
+    Column("charges", JSONB),  # what each attempt is charged; None: the cost is that of the tokens above, at one attempt
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )

@@ -14,7 +14,8 @@ _COLUMNS = (
     *("id", "episode_id", "received_at", "route", "model", "function", "variant", "served_provider", "served_model", "streamed"),
     *("status", "outcome", "finish_reason", "error", "message", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"),
     *("duration_us", "first_token_us", "dropped", "emulated", "tags", "end_user", "charged_input", "charged_output", "charge_basis"),
-    *("cost_microusd", "structured_output", "usage_details", "reported_model", "request_id", "trace_id"),
+    *("cost_microusd", "price", "host_cost_microusd", "structured_output", "usage_details", "reported_model"),
+    *("request_id", "trace_id"),
 )
 
 
@@ -56,6 +57,8 @@ _FIND = _find()
 def _to_dict(row: Row[Any], max_bytes: int) -> dict[str, Any]:
     fields: dict[str, Any] = {name: getattr(row, name) for name in _COLUMNS}
     fields["received_at"] = row.received_at.isoformat()
+    # Charges that the engine did not report in full are estimates, and so is their cost.
+    fields["cost_estimated"] = None if row.charge_basis is None else row.charge_basis != "reported"
     fields["content"] = None
     if row.content_policy is not None:
         request, response = _unpack(row.packed_request, max_bytes), _unpack(row.packed_response, max_bytes)

@@ -19,8 +19,9 @@ class Usage(Struct, frozen=True, array_like=True):
     Parts of `input`: `cached`, `cache_written` (with its own part `cache_written_hour`, which is cached for an hour), `audio_input`,
     `image_input`. Parts of `output`: `reasoning`, `audio_output`. `tier`: the service tier, where it has its own price: "batch", "flex",
     "priority". `billed_input`, `billed_output`: the tokens that the host bills, where it bills others than it processed; what they cost
-    is priced by them. None: those of `input` and `output`. `estimated`: the gateway counted, as the host reported nothing. Recorded as an
-    array: fields are only ever appended.
+    is priced by them. None: those of `input` and `output`. `estimated`: the gateway counted, as the host reported nothing.
+    `host_cost_microusd`: what the host itself says that this cost. `requests`: the number of requests that these are the sum of; None:
+    one. Recorded as an array: fields are only ever appended.
     """
 
     input: int | None = None
@@ -36,6 +37,8 @@ class Usage(Struct, frozen=True, array_like=True):
     billed_input: int | None = None
     billed_output: int | None = None
     estimated: bool = False
+    host_cost_microusd: int | None = None
+    requests: int | None = None
 
 
 class OpaqueState(Struct, frozen=True):

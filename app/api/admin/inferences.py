@@ -68,6 +68,10 @@ class Inference(Struct, frozen=True, kw_only=True):
     parent_span_id: str | None
     sampled: bool | None
     request_id: str | None
+    price: str | None
+    host_cost_microusd: int | None
+    served_us: int | None
+    charges: Sequence[dict[str, Any]] | None
 
 
 class Content(Struct, frozen=True):

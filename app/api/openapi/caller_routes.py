@@ -299,7 +299,13 @@ _CALLERS = [
         tag="Callers",
         summary="Show a recorded request of the key's team, with its response",
         description="`id` is the `x-narthex-inference-id` of the response. A record appears within seconds of the response's end.",
-        response=_object(id=_TEXT),
+        response=_object(
+            id=_TEXT,
+            cost_microusd=_COUNT_OR_NULL,
+            cost_estimated={"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            price=_TEXT_OR_NULL,
+            host_cost_microusd=_COUNT_OR_NULL,
+        ),
         errors=(404, 429),
     ),
     CallerRoute(

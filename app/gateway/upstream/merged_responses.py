@@ -22,6 +22,8 @@ from providers.dialect import ChatDialect, OutboundResponse, ResponseMeta
 # Events that wait for a slow caller.
 _MAX_WAITING_EVENTS = 64
 
+_UNSUMMED = ("tier", "estimated", "requests")
+
 EventSource = Callable[[], AsyncGenerator[Event]]
 
 
@@ -137,8 +139,9 @@ def sum_usage(usages: Sequence[Usage]) -> Usage:
         counts = [count for each in usages if (count := getattr(each, field)) is not None]
         return sum(counts) if counts else None
 
-    summed = {field: total(field) for field in Usage.__struct_fields__ if field not in ("tier", "estimated")}
-    return Usage(**summed, tier=usages[0].tier, estimated=any(each.estimated for each in usages))
+    summed = {field: total(field) for field in Usage.__struct_fields__ if field not in _UNSUMMED}
+    estimated, requests = any(each.estimated for each in usages), sum(each.requests or 1 for each in usages)
+    return Usage(**summed, tier=usages[0].tier, estimated=estimated, requests=requests if requests > 1 else None)
 
 
 class _Embeddings(Struct):

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
-from providers.canonical.raw_json import DECODE_ERRORS, merge_object
+from providers.canonical.host_costs import read_host_cost
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, merge_object
 from providers.canonical.token_counts import plausible_count
 
 
@@ -25,6 +26,7 @@ class _Usage(Struct):
     """Usage as hosts report it: `prompt_cache_hit_tokens` is DeepSeek's field, `cached_tokens` at this level Together's.
 
     `reasoning_tokens` at this level is SGLang's and Perplexity's. `service_tier` is Mistral's, and so was `num_cached_tokens` until 2026.
+    The fields of costs are OpenRouter's, Perplexity's (`cost`, an object) and xAI's (`cost_in_usd_ticks`).
     """
 
     prompt_tokens: int | None = None
@@ -37,6 +39,10 @@ class _Usage(Struct):
     num_cached_tokens: int | None = None
     reasoning_tokens: int | None = None
     service_tier: str | None = None
+    cost: Raw = NULL
+    cost_in_usd_ticks: Raw = NULL
+    cost_details: Raw = NULL
+    is_byok: Raw = NULL
 
 
 class _Groq(Struct):
@@ -47,9 +53,10 @@ _usage_decoder = msgspec.json.Decoder(_Usage)
 _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 _groq_decoder = msgspec.json.Decoder(_Groq)
 _NO_DETAILS = _Details()
+_TRUE = Raw(b"true")
 _usage_details = attrgetter(
     *("prompt_tokens_details", "completion_tokens_details", "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"),
-    "reasoning_tokens",
+    *("reasoning_tokens", "cost", "cost_in_usd_ticks"),
 )
 _NO_USAGE_DETAILS = _usage_details(_Usage())
 
@@ -122,6 +129,9 @@ def _to_usage(reported: _Usage, service_tier: Any) -> Usage:
         audio_output=plausible_count(completion_details.audio_tokens),
         image_input=plausible_count(prompt_details.image_tokens),
         tier=tier,
+        host_cost_microusd=read_host_cost(
+            reported.cost, reported.cost_in_usd_ticks, reported.cost_details, is_byok=reported.is_byok == _TRUE
+        ),
     )
 
 

@@ -6,7 +6,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
-from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.host_costs import read_host_cost
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.canonical.token_counts import plausible_count
 from providers.dialects.openai.usage import priced_tier
 
@@ -28,6 +29,8 @@ class _Usage(Struct):
     output_tokens: int | None = None
     input_tokens_details: _InputDetails | None = None
     output_tokens_details: _OutputDetails | None = None
+    cost: Raw = NULL
+    cost_in_usd_ticks: Raw = NULL
 
 
 _usage_decoder = msgspec.json.Decoder(_Usage)
@@ -54,6 +57,7 @@ def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
         audio_output=plausible_count(output_details.audio_tokens),
         image_input=plausible_count(input_details.image_tokens),
         tier=priced_tier(service_tier),
+        host_cost_microusd=read_host_cost(reported.cost, reported.cost_in_usd_ticks),
     )
 
 

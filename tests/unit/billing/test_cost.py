@@ -146,4 +146,4 @@ def test_latest_started_price_applies(days: list[datetime.date], today: datetime
     prices = [price(float(number), since=day.isoformat()) for number, day in enumerate(days)]
     current = PriceIndex(prices).find("p", "m", (today.toordinal() - datetime.date(1970, 1, 1).toordinal()) * 86_400)
     started = [day for day in days if day <= today]
-    assert (current and current.since) == (max(started).isoformat() if started else None)
+    assert (current and current.price.since) == (max(started).isoformat() if started else None)

@@ -27,7 +27,7 @@ def usage(prompt: int, completion: int, reasoning: int, *, separate_reasoning: b
         "completion_tokens": completion if separate_reasoning else completion + reasoning,
         "total_tokens": prompt + completion + reasoning,
         "completion_tokens_details": {"reasoning_tokens": reasoning},
-        "cost_in_usd_ticks": 7,
+        "cost_in_usd_ticks": 70_000,
     }
 
 
@@ -37,7 +37,8 @@ def test_reasoning_tokens_are_included_in_output_tokens(prompt: int, completion:
     for separate_reasoning in (True, False):
         raw = Raw(json.dumps(usage(prompt, completion, reasoning, separate_reasoning=separate_reasoning)).encode())
         counted, kept = normalize_usage(raw)
-        assert counted == read_usage(raw) == Usage(input=prompt, output=completion + reasoning, reasoning=reasoning)
+        assert counted == read_usage(raw)
+        assert counted == Usage(input=prompt, output=completion + reasoning, reasoning=reasoning, host_cost_microusd=7)
         assert (kept is raw) == (not separate_reasoning)
         assert json.loads(bytes(kept)) == {**json.loads(bytes(raw)), "completion_tokens": completion + reasoning}
 
@@ -51,7 +52,7 @@ def test_usage_is_normalized_the_same_way_whole_and_streamed() -> None:
     }
     edited = chat.edit_response(json.dumps(response_body).encode(), META)
     assert json.loads(edited.raw)["usage"] == {**reported, "completion_tokens": 127}
-    assert edited.usage == Usage(input=165, output=127, reasoning=125)
+    assert edited.usage == Usage(input=165, output=127, reasoning=125, host_cost_microusd=7)
     chunks: list[dict[str, Any]] = [
         {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]},
         {"choices": [], "usage": reported},

@@ -119,7 +119,7 @@ def test_reported_model_is_priced_if_it_has_a_price_and_as_requested_otherwise()
     plan = Plan("m", "m", (Target("p", "cheap"),), ("m",), snapshot)
 
     def cost(reported_model: str | None) -> int | None:
-        return cost_of(plan, "p", "cheap", Usage(1_000_000, 0), 0.0, reported_model)
+        return cost_of(plan, "p", "cheap", Usage(1_000_000, 0), 0.0, reported_model).microusd
 
     assert (cost(None), cost("cheap-2026-01-01"), cost("unpriced"), cost("dear")) == (1_000_000, 1_000_000, 1_000_000, 10_000_000)
 

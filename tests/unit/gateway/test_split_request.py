@@ -114,7 +114,7 @@ async def test_merged_responses_are_one_with_their_choices_in_order_and_the_sum_
     response = assemble_response([event async for event in merged])
     await merged.close()
     assert [[part for part in choice.parts] for choice in response.choices] == [[Text("a")], [Text("b")], [Text("c")]]
-    assert response.usage == Usage(6, 9)
+    assert response.usage == Usage(6, 9, requests=3)
 
 
 async def test_failure_of_one_response_is_that_of_all_and_close_ends_the_others():
@@ -135,7 +135,7 @@ async def test_failure_of_one_response_is_that_of_all_and_close_ends_the_others(
 
 
 def test_summed_usage_keeps_what_nobody_reported_unreported():
-    assert sum_usage([Usage(1, 2, cached=1), Usage(1, None)]) == Usage(2, 2, cached=1)
+    assert sum_usage([Usage(1, 2, cached=1), Usage(1, None)]) == Usage(2, 2, cached=1, requests=2)
 
 
 def test_embeddings_are_numbered_anew():
@@ -147,4 +147,4 @@ def test_embeddings_are_numbered_anew():
     merged = merge_embeddings([response([1], [2]), response([3])])
     body = json.loads(merged.raw)
     assert [(each["index"], each["embedding"]) for each in body["data"]] == [(0, [1]), (1, [2]), (2, [3])]
-    assert body["usage"] == {"prompt_tokens": 4, "total_tokens": 4} and merged.usage == Usage(4)
+    assert body["usage"] == {"prompt_tokens": 4, "total_tokens": 4} and merged.usage == Usage(4, requests=2)
