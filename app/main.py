@@ -17,6 +17,7 @@ from litestar import Litestar
 from litestar.types import ASGIApp, ControllerRouterHandler
 
 from app import logs
+from app.api.access_log import AccessLog, AccessLogApp
 from app.api.admin.routes import admin_router, operations
 from app.api.cors import Cors, CorsApp
 from app.api.exception_handlers import HANDLERS
@@ -97,12 +98,13 @@ class GatewayServer(uvicorn.Server):
 @dataclass(frozen=True, slots=True)
 class Applications:
     """`callers`: the application on the callers' address, whose lifespan starts and stops the gateway. `admin`: on that of the admin API;
-    None: it has none of its own, and `callers` has its routes, too.
+    None: it has none of its own, and `callers` has its routes, too. `access_log`: None: there is none.
     """
 
     callers: Litestar
     admin: Litestar | None
     gateway: Gateway
+    access_log: AccessLog | None
 
 
 def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> Applications:
@@ -166,7 +168,10 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
 
     metrics_task = BackgroundTask("metrics", lambda: keep_metrics_current(gateway))
     node_upkeep = NodeUpkeep(settings, fleet, database)
+    access_log = None if settings.access_log == "off" else AccessLog(settings.access_log, telemetry.count_dropped_access_lines)
     gateway.background_tasks += (metrics_task, node_upkeep.task)
+    if access_log is not None:
+        gateway.background_tasks.append(access_log.task)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
@@ -179,6 +184,8 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         metrics_task.start()
         gateway.load_shedder.task.start()
         node_upkeep.task.start()
+        if access_log is not None:
+            access_log.start()
         try:
             yield
         finally:
@@ -199,6 +206,8 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
                 async with asyncio.timeout(_DB_CLOSE_TIMEOUT_S):
                     await asyncio.gather(database.dispose(), admin_database.dispose())
             spool.close()
+            if access_log is not None:
+                await access_log.stop()
 
     shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
     for_admins = [
@@ -208,9 +217,11 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         *admin_pages(gateway),
     ]
     if not settings.admin_port:
-        return Applications(_application(settings, [*shared, *for_callers, *for_admins], INFERENCE_PATHS, lifespan), None, gateway)
+        return Applications(
+            _application(settings, [*shared, *for_callers, *for_admins], INFERENCE_PATHS, lifespan), None, gateway, access_log
+        )
     callers = _application(settings, [*shared, *for_callers], INFERENCE_PATHS, lifespan)
-    return Applications(callers, _application(settings, [*shared_routes(gateway), *for_admins], ()), gateway)
+    return Applications(callers, _application(settings, [*shared_routes(gateway), *for_admins], ()), gateway, access_log)
 
 
 def _application(
@@ -256,7 +267,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
             write_batcher, loop_turns, settings.silence_timeout_s, handlers, head_timeout_s=settings.head_timeout_s
         )
         return uvicorn.Config(
-            cast(Any, _with_layers(application, settings)),
+            cast(Any, _with_layers(application, settings, applications.access_log)),
             http=protocol_class,
             ws="none",
             loop="none",
@@ -270,7 +281,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
             timeout_graceful_shutdown=int(settings.drain_timeout_s),
         )
 
-    callers_config = config(applications.callers, inference_routes(gateway))
+    callers_config = config(applications.callers, inference_routes(gateway, applications.access_log))
     admin_config = None if applications.admin is None else config(applications.admin, {})
     # Objects made at the start live for ever: the collector skips them from now on, and does not run after every 700 new ones.
     gc.collect()
@@ -280,7 +291,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     await GatewayServer(callers_config, gateway, admin_config).serve(sockets)
 
 
-def _with_layers(application: Litestar, settings: Settings) -> ASGIApp:
+def _with_layers(application: Litestar, settings: Settings, access_log: AccessLog | None) -> ASGIApp:
     secured = SecurityHeaders(cast(ASGIApp, application))
     with_cors = CorsApp(secured, Cors(settings.cors_origins)) if settings.cors_origins else secured
-    return SegmentedPaths(RequestIdApp(with_cors))
+    return SegmentedPaths(RequestIdApp(with_cors if access_log is None else AccessLogApp(with_cors, access_log)))

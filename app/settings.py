@@ -367,6 +367,9 @@ class Settings:
         "Who may read /metrics: everybody; keys (admin keys, and keys whose routes name /metrics); everybody, but only on"
         " NARTHEX_ADMIN_PORT (admin); or nobody, and there is no such route (off).",
     )
+    access_log: Literal["off", "stdout", "stderr"] = setting(
+        "off", "Where each gateway process writes a JSON line for each request: method, path, status, duration, team, key, model and ids."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe level that is logged.")
 
     @classmethod

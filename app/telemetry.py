@@ -174,6 +174,9 @@ class Telemetry:
             registry=registry,
             multiprocess_mode="livemax",
         )
+        self._access_lines_dropped = Counter(
+            "narthex_access_log_lines_dropped", "Lines of the access log that were left out, as nobody took them.", registry=registry
+        )
         self._tasks_failing = Gauge(
             "narthex_background_tasks_failing",
             "Background tasks that failed in the last seconds; they are started again.",
@@ -243,6 +246,9 @@ class Telemetry:
             if count > self._counted_task_failures[task]:
                 self._task_failures.labels(task).inc(count - self._counted_task_failures[task])
                 self._counted_task_failures[task] = count
+
+    def count_dropped_access_lines(self, lines: int) -> None:
+        self._access_lines_dropped.inc(lines)
 
     def count_replay(self, route: str) -> None:
         self._replays.labels(route).inc()

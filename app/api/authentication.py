@@ -56,7 +56,10 @@ async def authenticate_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Cal
     """The caller of an ASGI request. Raises as authenticate does, and InvalidRequest for a key that is sent twice."""
     raw_headers = check_key_headers(scope)
     client = scope["client"]
-    return await authenticate(snapshot_cache, dict(raw_headers), decode_slashes(scope["path"]), client[0] if client else None, raw_headers)
+    path = decode_slashes(scope["path"])
+    caller = await authenticate(snapshot_cache, dict(raw_headers), path, client[0] if client else None, raw_headers)
+    scope["state"]["caller"] = caller  # for the access log
+    return caller
 
 
 def check_key_headers(scope: Scope) -> list[tuple[bytes, bytes]]:

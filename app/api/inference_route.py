@@ -10,6 +10,7 @@ import logging
 import traceback
 from collections import Counter
 
+from app.api.access_log import AccessLog
 from app.api.authentication import authenticate
 from app.api.http_call import Header, HttpCall, body_too_large
 from app.api.request_id import HEADER as REQUEST_ID_HEADER
@@ -28,11 +29,12 @@ log = logging.getLogger(__name__)
 
 
 class InferenceRoute:
-    """One route, in one dialect."""
+    """One route, in one dialect. `access_log`: None: there is none."""
 
-    def __init__(self, gateway: Gateway, dialect: Dialect) -> None:
+    def __init__(self, gateway: Gateway, dialect: Dialect, access_log: AccessLog | None = None) -> None:
         self._gateway = gateway
         self._dialect = dialect
+        self._access_log = access_log
 
     async def __call__(self, call: HttpCall) -> None:
         """Runs as a task of its own, which the call cancels when the caller disconnects."""
@@ -89,6 +91,8 @@ class InferenceRoute:
                         context.body_claim.release()
                     if ids is not None:
                         ids.is_over = True
+                    if self._access_log is not None:
+                        self._access_log.add_inference(context, call.method, call.path)
 
     async def _send_error(self, error: NarthexError, context: RequestContext, sink: HttpResponseSink) -> None:
         """As a response of its own, or as the last frame of a stream that has begun."""

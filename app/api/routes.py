@@ -6,6 +6,7 @@ from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import health, inferences, limits, metrics, models, nodes, responses, usage
+from app.api.access_log import AccessLog
 from app.api.cors import Cors, CorsRoute
 from app.api.http_call import CallHandler
 from app.api.inference_route import InferenceRoute
@@ -25,9 +26,9 @@ INFERENCE_PATHS = {
 }
 
 
-def inference_routes(gateway: Gateway) -> Mapping[str, CallHandler]:
+def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[str, CallHandler]:
     """The inference routes, which bypass Litestar: its layers would cost each inference a tenth of its processor time for nothing."""
-    found = {path: InferenceRoute(gateway, DIALECTS[dialect]) for path, dialect in INFERENCE_PATHS.items()}
+    found = {path: InferenceRoute(gateway, DIALECTS[dialect], access_log) for path, dialect in INFERENCE_PATHS.items()}
     if not gateway.settings.cors_origins:
         return found
     cors = Cors(gateway.settings.cors_origins)

@@ -178,6 +178,7 @@ async def serve(
         if isinstance(begun, StoredResponse):
             context.stage = Replayed(Authenticated(await reauthenticate()), begun)
             gateway.telemetry.count_replay(context.route)
+            context.status = begun.status
             await sink.replay(begun)
             return
         authenticated.claim = begun
