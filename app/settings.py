@@ -301,6 +301,8 @@ class Settings:
         0,
         "Age at which sums of usage and costs are deleted; 0 = never. Less than 62 counts as 62: budgets of a month are rebuilt from them.",
     )
+    keep_minutes_days: int = setting(7, "Age at which sums of inferences by minute are dropped; 0 = never.")
+    keep_hours_days: int = setting(400, "Age at which sums of inferences by hour are dropped; 0 = never. Those by day stay.")
 
     idempotency_keep_s: float = setting(
         86400.0, "How long a response is kept for retries with its Idempotency-Key; 0 = the header is refused."

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import datetime
 import logging
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from msgspec import Struct, field
 
 from app.recording.batch import UNUSABLE_RECORD_ERRORS, Batch, InferenceRow, copy_all, copy_valid_rows, fold_record, record_byte_ranges
 from app.recording.quarantine import quarantine_record
+from app.recording.rollup_sums import RollupSummer
 from app.recording.segment_format import list_segments
 from app.recording.segment_reader import DamagedBytes, ExchangeRecord, SegmentReader, UnknownSegmentVersion
 from app.recording.spool_folder import remove_segment, spool_id
@@ -18,12 +20,15 @@ from app.settings import Settings
 from app.store import partitions, retention
 from app.store.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
 from app.store.partitions import Connection
+from app.store.rollups import RollupSums, add_rollups
+from app.store.spools import report_stored_until
 
 logger = logging.getLogger(__name__)
 
 IDLE_POLL_S = 0.05
 DRAINING_POLL_S = 0.005
 HOUSEKEEPING_EVERY_S = 3600.0
+REPORT_EVERY_S = 1.0
 STORE_TIMEOUT_S = 120.0
 MAX_ROWS_PER_READ = 200  # prepared before the event loop runs again
 MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -66,13 +71,20 @@ class WriterSession:
         self._store_task: asyncio.Task[None] | None = None
         self._removed_segments: list[str] = []
         self._known_days: set[int] = set()
+        self._rollups = RollupSummer(connection)
+        # Everything that was in the spool then is read, is in the batch being stored, is stored.
+        self._read_until = self._storing_until = self._stored_until = 0.0
+        self._report_due = 0.0
         self._housekeeping_due = 0.0
 
     async def run(self) -> None:
         """Store records until `stop` is set, and then until everything is stored."""
         await self._load_positions()
         while True:
+            began = time.time()
             has_read = self._read_segments()
+            if not has_read and not self._state.postponed_until:
+                self._read_until = began
             if self._is_batch_due():
                 await self._start_store()
             elif self._store_task is not None and self._store_task.done():
@@ -181,6 +193,7 @@ class WriterSession:
         await self._complete_store()
         await self._do_housekeeping()  # here too, or it would never run where there is always something to read
         self._stored_batch, self._batch = self._batch, Batch()
+        self._storing_until = self._read_until
         self._store_task = asyncio.create_task(self._store(self._stored_batch))
 
     async def _complete_store(self) -> None:
@@ -193,6 +206,7 @@ class WriterSession:
         self._state.committed |= {name: position for name, (_, position) in batch.positions.items()}
         self._state.rows += len(batch.rows)
         self._state.lost_content += batch.lost_content
+        self._stored_until = self._storing_until
         self._state.last_error = None
 
     async def _store(self, batch: Batch) -> None:
@@ -202,13 +216,14 @@ class WriterSession:
                 async with self._connection.transaction():
                     await self._move_positions(batch)
                     await copy_all(self._connection, batch.rows)
-                    await self._add_usage(batch.rows)
+                    sums = await self._add_sums(batch.rows)
             except ROW_ERRORS:
                 self._known_days.clear()  # another machine's retention may have dropped one
                 await self._make_partitions(batch.days)
-                await self._store_valid_rows(batch)
+                sums = await self._store_valid_rows(batch)
+        self._rollups.mark_stored(sums)
 
-    async def _store_valid_rows(self, batch: Batch) -> None:
+    async def _store_valid_rows(self, batch: Batch) -> RollupSums:
         async with self._connection.transaction():
             await self._move_positions(batch)
             rejected = await copy_valid_rows(self._connection, batch.rows)
@@ -216,11 +231,16 @@ class WriterSession:
                 self._quarantine_record(row.reader, record_byte_ranges(row.reader, row), reason)
             rejected_ids = {id(row) for row, _ in rejected}
             valid = [row for row in batch.rows if id(row) not in rejected_ids]
-            await self._add_usage(valid)
+            sums = await self._add_sums(valid)
         batch.rows = valid
+        return sums
 
-    async def _add_usage(self, rows: list[InferenceRow]) -> None:
+    async def _add_sums(self, rows: list[InferenceRow]) -> RollupSums:
+        """At the end of the transaction: writers of other machines wait for the rows until it is committed."""
+        sums = await self._rollups.sum([row.inference for row in rows])
+        await add_rollups(self._connection, sums, self._rollups.stored_groups)
         await add_usage(self._connection, sum_usage(row.inference for row in rows))
+        return sums
 
     async def _move_positions(self, batch: Batch) -> None:
         for name, (_, position) in batch.positions.items():
@@ -236,6 +256,7 @@ class WriterSession:
         """Remove finished segments, create and drop partitions; postponed while the connection is in use."""
         if self._store_task is not None:
             return
+        await self._report_stored_until()
         for reader in list(self._readers.values()):
             if reader.is_finished and not (reader.name in self._batch.positions and self._batch.rows):
                 self._finish_segment(reader)
@@ -249,6 +270,13 @@ class WriterSession:
             today = partitions.today()
             await self._make_partitions({today, today + 1})
             await retention.delete_expired(self._connection, self._settings)
+
+    async def _report_stored_until(self) -> None:
+        if not self._batch.rows:
+            self._stored_until = self._read_until
+        if self._stored_until and time.monotonic() >= self._report_due:
+            self._report_due = time.monotonic() + REPORT_EVERY_S
+            await report_stored_until(self._connection, self._spool_id, datetime.datetime.fromtimestamp(self._stored_until, datetime.UTC))
 
     def _finish_segment(self, reader: SegmentReader) -> None:
         """Remove the file, and only then its position: a file that outlives its position would be read as a new one."""

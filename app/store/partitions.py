@@ -1,9 +1,9 @@
-"""Partitions: one for each day (UTC) of each recorded table, by the time in the UUIDv7 of its rows."""
+"""Partitions of recorded tables: one for each day or month (UTC), by the time in the UUIDv7 of a row, or by its column `time`."""
 
 import datetime
 import logging
 from collections.abc import Collection
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import asyncpg
 
@@ -13,8 +13,27 @@ logger = logging.getLogger(__name__)
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"  # generic for the type checker only
 
-TABLES = ("inferences", "inference_content")
+
+class PartitionedTable(NamedTuple):
+    """`by`: the column that partitions are bound by. `has_updates`: its rows change, so pages keep free space for their new versions."""
+
+    name: str
+    by: Literal["id", "time"] = "id"
+    span: Literal["day", "month"] = "day"
+    has_updates: bool = False
+
+
+TABLES = (
+    PartitionedTable("inferences"),
+    PartitionedTable("inference_content"),
+    PartitionedTable("rollups_by_minute", "time", has_updates=True),
+    PartitionedTable("rollups_by_hour", "time", "month", has_updates=True),
+    PartitionedTable("rollups_by_day", "time", "month", has_updates=True),
+    PartitionedTable("subject_rollups_by_hour", "time", "month", has_updates=True),
+    PartitionedTable("subject_rollups_by_day", "time", "month", has_updates=True),
+)
 DAY_MS = 86_400_000
+_EPOCH = datetime.date(1970, 1, 1)
 LOCK = 0x6E617274_70617274  # for pg_advisory_xact_lock: writers of several machines create the same partitions
 OLDEST_DAYS = 400  # Postgres may have been unavailable for a while; records older than this, and than anything kept, have a wrong clock
 
@@ -27,7 +46,7 @@ def day_of(id: str) -> int:
 
 
 def today() -> int:
-    return (datetime.datetime.now(datetime.UTC).date() - datetime.date(1970, 1, 1)).days
+    return (datetime.datetime.now(datetime.UTC).date() - _EPOCH).days
 
 
 def is_plausible(day: int, keep_days: int, now: int) -> bool:
@@ -36,15 +55,15 @@ def is_plausible(day: int, keep_days: int, now: int) -> bool:
 
 
 async def create_partitions(connection: Connection, days: Collection[int]) -> None:
-    """Create the missing partitions of these days."""
-    partitions = [(table, day) for table in TABLES for day in sorted(days)]
-    names = [_partition_name(table, day) for table, day in partitions]
+    """Create the missing partitions for these days."""
+    wanted = sorted({_Partition.of(table, day) for table in TABLES for day in days})
+    names = [each.name for each in wanted]
     missing = {
         row["name"] for row in await connection.fetch("SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL", names)
     }
-    for (table, day), name in zip(partitions, names, strict=True):
-        if name in missing:
-            await _create_partition(connection, table, name, day)
+    for each in wanted:
+        if each.name in missing:
+            await _create_partition(connection, each)
 
 
 async def drop_expired(connection: Connection, table: str, keep_days: int, now: int) -> int:
@@ -57,8 +76,8 @@ async def drop_expired(connection: Connection, table: str, keep_days: int, now: 
     rows = await connection.fetch("SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::regclass", table)
     dropped = 0
     for name in sorted(row["name"] for row in rows):
-        day = partition_day(name)
-        if day is not None and day < now - keep_days:
+        days = partition_days(name)
+        if days is not None and days[1] <= now - keep_days:
             try:
                 async with connection.transaction():
                     await connection.execute("SET LOCAL lock_timeout = '2s'")
@@ -71,25 +90,55 @@ async def drop_expired(connection: Connection, table: str, keep_days: int, now: 
     return dropped
 
 
-async def _create_partition(connection: Connection, table: str, name: str, day: int) -> None:
+class _Partition(NamedTuple):
+    """`begin`, `end`: days since 1970."""
+
+    table: PartitionedTable
+    name: str
+    begin: int
+    end: int
+
+    @classmethod
+    def of(cls, table: PartitionedTable, day: int) -> "_Partition":
+        date = _EPOCH + datetime.timedelta(days=day)
+        if table.span == "day":
+            return cls(table, f"{table.name}_{date:%Y%m%d}", day, day + 1)
+        begin = date.replace(day=1)
+        return cls(table, f"{table.name}_{begin:%Y%m}", (begin - _EPOCH).days, (_next_month(begin) - _EPOCH).days)
+
+    @property
+    def bounds(self) -> tuple[str, str]:
+        if self.table.by == "id":
+            return lowest_at(self.begin * DAY_MS), lowest_at(self.end * DAY_MS)
+        begin, end = (_EPOCH + datetime.timedelta(days=day) for day in (self.begin, self.end))
+        return f"{begin} 00:00:00+00", f"{end} 00:00:00+00"
+
+
+async def _create_partition(connection: Connection, partition: _Partition) -> None:
     # Created separately and attached: CREATE TABLE ... PARTITION OF would wait for every reader of the table, and block new ones.
+    table, name = partition.table, partition.name
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name):
             return
-        await connection.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING COMPRESSION)")
-        begin, end = lowest_at(day * DAY_MS), lowest_at((day + 1) * DAY_MS)
-        await connection.execute(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{begin}') TO ('{end}')")
+        options = " WITH (fillfactor = 70)" if table.has_updates else ""
+        await connection.execute(
+            f"CREATE TABLE {name} (LIKE {table.name} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING COMPRESSION){options}"
+        )
+        begin, end = partition.bounds
+        await connection.execute(f"ALTER TABLE {table.name} ATTACH PARTITION {name} FOR VALUES FROM ('{begin}') TO ('{end}')")
 
 
-def _partition_name(table: str, day: int) -> str:
-    return f"{table}_{datetime.date(1970, 1, 1) + datetime.timedelta(days=day):%Y%m%d}"
-
-
-def partition_day(name: str) -> int | None:
-    """The day since 1970 of a partition, by its name; None: it has none."""
+def partition_days(name: str) -> tuple[int, int] | None:
+    """The days since 1970 of a partition, by its name: the first, and the one after its last. None: it was not created here."""
+    text = name.rpartition("_")[2]
     try:
-        date = datetime.datetime.strptime(name.rpartition("_")[2], "%Y%m%d").date()
+        begin = datetime.datetime.strptime(text, "%Y%m" if len(text) == 6 else "%Y%m%d").date()
     except ValueError:
         return None
-    return (date - datetime.date(1970, 1, 1)).days
+    first = (begin - _EPOCH).days
+    return first, (_next_month(begin) - _EPOCH).days if len(text) == 6 else first + 1
+
+
+def _next_month(first: datetime.date) -> datetime.date:
+    return (first + datetime.timedelta(days=31)).replace(day=1)

@@ -1,7 +1,7 @@
 """Retention: how long the rows of each recorded table are kept, what of it is stored, and the deletion of what has expired.
 
-Tables with a partition for each day lose whole partitions; the small others lose rows, in batches. To keep a table for a limited time,
-add it to TABLES.
+Tables with a partition for each day or month lose whole partitions; the small others lose rows, in batches. To keep a table for a
+limited time, add it to TABLES.
 """
 
 import datetime
@@ -41,6 +41,12 @@ class RecordedTable(Struct, frozen=True):
 TABLES = (
     RecordedTable("inferences", "keep_inferences_days", "partitions"),
     RecordedTable("inference_content", "keep_content_days", "partitions"),
+    RecordedTable("rollups_by_minute", "keep_minutes_days", "partitions"),
+    RecordedTable("rollups_by_hour", "keep_hours_days", "partitions"),
+    RecordedTable("rollups_by_day", None, "partitions"),
+    # What names end users is kept no longer than their inferences.
+    RecordedTable("subject_rollups_by_hour", "keep_inferences_days", "partitions"),
+    RecordedTable("subject_rollups_by_day", "keep_inferences_days", "partitions"),
     RecordedTable("usage", "keep_usage_days", "rows", "hour"),
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
     RecordedTable("audit_log", None, "never", "at"),
@@ -51,7 +57,8 @@ class TableRetention(Struct, frozen=True):
     """How long a table's rows are kept, by the settings of the responding process; the writers' decide.
 
     `setting`: its environment variable; null: the rows are never deleted. `keep_days` null: for ever. `method`: what expires at once:
-    `partitions` of a day, or `rows`. `oldest`: the day (UTC) of the oldest rows; null: there are none. `partitions`: how many there are.
+    `partitions` of a day or month, or `rows`. `oldest`: the day (UTC) of the oldest rows; null: there are none. `partitions`: how many
+    there are.
     """
 
     table: str
@@ -74,7 +81,7 @@ async def _describe(connection: AsyncConnection, settings: Settings, table: Reco
             " WHERE inhparent = CAST(:name AS regclass)"
         )
         rows = (await connection.execute(sizes, {"name": table.name})).all()
-        days = [day for row in rows if (day := partitions.partition_day(row.name)) is not None]
+        days = [found[0] for row in rows if (found := partitions.partition_days(row.name)) is not None]
         oldest, size, count = min(days, default=None), sum(row.size for row in rows), len(rows)
         first = None if oldest is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=oldest)
     else:

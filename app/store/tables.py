@@ -1,5 +1,7 @@
 """The tables, for SQLAlchemy. The migrations create them; a test compares the two."""
 
+from typing import Any, Literal
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -278,6 +280,86 @@ usage = Table(
     Index(None, "hour"),
     # Free space on each page: the row of a busy key is updated with every batch, and stays on its page.
     postgresql_with={"fillfactor": 70},
+)
+
+# What rollups are grouped by: every combination that occurred. `id`: a hash of the rest. Empty: there is none; a team or key is null where
+# it is not known, as in refusals of unknown keys. `model`: the name without prefixes.
+rollup_groups = Table(
+    "rollup_groups",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("team_id", UUID(as_uuid=False)),
+    Column("key_id", UUID(as_uuid=False)),
+    Column("route", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("function", Text, nullable=False),
+    Column("variant", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("served_model", Text, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("outcome", Text, nullable=False),  # as of inferences, or refused
+    Column("error", Text, nullable=False),
+    Column("rule", Text, nullable=False),  # the limit that refused
+    Index(None, "team_id"),
+)
+
+
+def _rollup_columns() -> tuple[Column[Any], ...]:
+    """Sums of a group in a period. Sketches: see app/store/sketches.py."""
+    return (
+        Column("requests", BigInteger, nullable=False),
+        Column("input_tokens", BigInteger, nullable=False),
+        Column("output_tokens", BigInteger, nullable=False),
+        Column("cached_tokens", BigInteger, nullable=False),
+        Column("reasoning_tokens", BigInteger, nullable=False),
+        Column("cost_microusd", BigInteger, nullable=False),
+        Column("estimated_microusd", BigInteger, nullable=False),  # the part of it that was charged by an estimate
+        Column("unpriced", BigInteger, nullable=False),
+        Column("duration_us", BigInteger, nullable=False),
+        Column("max_duration_us", BigInteger, nullable=False),
+        Column("max_cost_microusd", BigInteger, nullable=False),
+        Column("duration_sketch", ARRAY(BigInteger), nullable=False),
+        Column("first_token_sketch", ARRAY(BigInteger), nullable=False),
+    )
+
+
+# Partitioned by time. `time`: when the minute, hour or day (UTC) begins.
+rollup_tables: dict[Literal["minute", "hour", "day"], Table] = {
+    level: Table(
+        f"rollups_by_{level}",
+        metadata,
+        Column("time", DateTime(timezone=True), primary_key=True),
+        Column("group_id", BigInteger, primary_key=True, autoincrement=False),
+        *_rollup_columns(),
+        postgresql_partition_by="RANGE (time)",
+    )
+    for level in ("minute", "hour", "day")
+}
+
+# The same by end user (`dimension` end_user) and by tag (tag:NAME).
+subject_rollup_tables: dict[Literal["minute", "hour", "day"], Table] = {
+    level: Table(
+        f"subject_rollups_by_{level}",
+        metadata,
+        Column("dimension", Text, primary_key=True),
+        Column("value", Text, primary_key=True),
+        Column("time", DateTime(timezone=True), primary_key=True),
+        Column("group_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("team_id", UUID(as_uuid=False), nullable=False),
+        *_rollup_columns(),
+        Index(None, "time"),
+        postgresql_partition_by="RANGE (time)",
+    )
+    for level in ("hour", "day")
+}
+
+# Until when each spool is stored: what was received before that is in the tables. A machine that has gone stops renewing `renewed_at`.
+spools = Table(
+    "spools",
+    metadata,
+    Column("spool", Text, primary_key=True),
+    Column("stored_until", DateTime(timezone=True), nullable=False),
+    Column("renewed_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
 # How far the writer has read each spool segment; moved in the transaction that stores the rows, which makes storing exactly once.

@@ -14,6 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 from app.store.database import connect, create_database_engine
 from app.store.migrate import alembic_config, migrate
 from app.store.migrations_folder import newest_revision
+from app.store.partitions import TABLES
 from app.store.tables import metadata
 from tests.support.postgres import blank_database, database, postgres
 
@@ -38,13 +39,14 @@ def test_the_newest_revision_is_alembics_head() -> None:
     assert ScriptDirectory.from_config(alembic_config()).get_current_head() == newest_revision()
 
 
-async def test_recorded_tables_are_partitioned_by_id_and_content_is_not_recompressed(database: str) -> None:
+async def test_recorded_tables_are_partitioned_and_content_is_not_recompressed(database: str) -> None:
     connection = await connect(database)
     try:
         keys = await connection.fetch(
             "SELECT partrelid::regclass::text AS name, pg_get_partkeydef(partrelid) AS key FROM pg_partitioned_table"
         )
-        assert {row["name"]: row["key"] for row in keys} == {"inferences": "RANGE (id)", "inference_content": "RANGE (id)"}
+        by_name = {row["name"]: row["key"].replace('"', "") for row in keys}
+        assert by_name == {table.name: f"RANGE ({table.by})" for table in TABLES}
         storage = await connection.fetch(
             "SELECT attname FROM pg_attribute WHERE attrelid = 'inference_content'::regclass AND attstorage = 'e' ORDER BY attname"
         )

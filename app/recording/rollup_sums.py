@@ -1,0 +1,176 @@
+"""What a batch of inferences adds to the rollups of each minute, hour and day."""
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from app.domain import MODEL_PREFIXES
+from app.store.inference_writes import INFERENCE_COLUMNS
+from app.store.partitions import Connection
+from app.store.rollups import (
+    MAX_SUBJECT_BYTES,
+    MAX_SUBJECTS,
+    OTHER,
+    SECONDS,
+    SUBJECT_LEVELS,
+    Group,
+    Level,
+    RollupSums,
+    SubjectKey,
+    Sums,
+    group_id,
+    load_subjects,
+    subject_hash,
+)
+from app.store.sketches import bucket_of
+
+K = TypeVar("K")
+
+_MAX_CACHED_GROUPS = 100_000
+_MAX_CACHED_DAYS = 4  # of subjects
+
+_group_columns = itemgetter(
+    *(
+        INFERENCE_COLUMNS.index(name)
+        for name in (
+            *("received_at", "team_id", "key_id", "route", "model", "function", "variant", "served_provider", "served_model"),
+            *("status", "outcome", "error", "tags", "end_user"),
+        )
+    )
+)
+_value_columns = itemgetter(
+    *(
+        INFERENCE_COLUMNS.index(name)
+        for name in (
+            *("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_microusd", "charge_basis"),
+            *("duration_us", "first_token_us"),
+        )
+    )
+)
+_decode_tags = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class RollupSummer:
+    """Sums up batches of one connection. `stored_groups`: ids of groups that are in Postgres, as far as they are remembered."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.stored_groups: set[int] = set()
+        self._connection = connection
+        self._groups: dict[tuple[Any, ...], tuple[int, Group]] = {}  # by the columns of an inference
+        self._subjects: dict[int, dict[str, set[int]]] = {}
+
+    async def sum(self, inferences: Sequence[tuple[Any, ...]]) -> RollupSums:
+        """What these rows, in the order of INFERENCE_COLUMNS, add."""
+        groups: dict[int, Group] = {}
+        minutes: dict[tuple[int, int], Sums] = {}
+        subject_hours: dict[SubjectKey, Sums] = {}
+        for inference in inferences:
+            received_at, *group_values, tags, end_user = _group_columns(inference)
+            input, output, cached, reasoning, cost, charge_basis, duration_us, first_token_us = _value_columns(inference)
+            group = tuple(group_values)
+            found = self._groups.get(group)
+            if found is None:
+                found = self._remember_group(group)
+            id, groups[found[0]] = found
+            time = int(received_at.timestamp())
+            minute = time - time % 60, id
+            sums = minutes.get(minute)
+            if sums is None:
+                sums = minutes[minute] = Sums()
+            added = (
+                *(1, input or 0, output or 0, cached or 0, reasoning or 0, cost or 0),
+                *((cost or 0) if charge_basis not in (None, "reported") else 0, cost is None, duration_us, duration_us, cost or 0),
+            )
+            duration = bucket_of(duration_us)
+            first_token = None if first_token_us is None else bucket_of(first_token_us)
+            sums.count(added, duration, first_token)
+            if tags is not None or end_user:
+                team = groups[id][0]
+                for dimension, value in _subjects(tags, end_user):
+                    dimension, value = await self._admit_subject(received_at, team, dimension, value)
+                    subject = SubjectKey(dimension, value, time - time % 3600, id, team)
+                    sums = subject_hours.get(subject)
+                    if sums is None:
+                        sums = subject_hours[subject] = Sums()
+                    sums.count(added, duration, first_token)
+        return RollupSums(groups, _levels(minutes), _subject_levels(subject_hours))
+
+    def mark_stored(self, sums: RollupSums) -> None:
+        """The transaction that stored them is committed."""
+        if len(self.stored_groups) > _MAX_CACHED_GROUPS:
+            self.stored_groups.clear()
+        self.stored_groups.update(sums.groups)
+
+    def _remember_group(self, columns: tuple[Any, ...]) -> tuple[int, Group]:
+        if len(self._groups) > _MAX_CACHED_GROUPS:
+            self._groups.clear()
+        group = _group_of(columns)
+        self._groups[columns] = found = group_id(group), group
+        return found
+
+    async def _admit_subject(self, received_at: datetime.datetime, team: str, dimension: str, value: str) -> tuple[str, str]:
+        """The subject, or OTHER if it is too long or the team has MAX_SUBJECTS of that day already."""
+        if len(dimension.encode()) + len(value.encode()) > MAX_SUBJECT_BYTES:
+            return _other(dimension)
+        day = int(received_at.timestamp()) // SECONDS["day"]
+        by_team = self._subjects.get(day)
+        if by_team is None:
+            if len(self._subjects) >= _MAX_CACHED_DAYS:
+                del self._subjects[min(self._subjects)]
+            by_team = self._subjects[day] = await load_subjects(self._connection, day)
+        known = by_team.setdefault(team, set())
+        hashed = subject_hash(dimension, value)
+        if hashed not in known:
+            if len(known) >= MAX_SUBJECTS:
+                return _other(dimension)
+            known.add(hashed)
+        return dimension, value
+
+
+def _other(dimension: str) -> tuple[str, str]:
+    """A name of a tag may be one of very many, too."""
+    return (dimension, OTHER) if dimension == "end_user" else ("tag:" + OTHER, OTHER)
+
+
+def _subjects(tags: str | None, end_user: str | None) -> list[tuple[str, str]]:
+    subjects = [("end_user", end_user)] if end_user else []
+    if tags is not None:
+        subjects += [(f"tag:{name}", value) for name, value in _decode_tags(tags).items()]
+    return subjects
+
+
+def _group_of(columns: Sequence[Any]) -> Group:
+    """The group of an inference with these columns: UUIDs as Postgres writes them, and the model that the caller's name means."""
+    team_id, key_id, route, model, function, variant, provider, served_model, status, outcome, error = columns
+    for prefix in MODEL_PREFIXES:
+        model = model.removeprefix(prefix)
+    return (
+        *(str(UUID(team_id)), str(UUID(key_id)), route, model, function or "", variant or ""),
+        *(provider or "", served_model or "", status, outcome, error or "", ""),
+    )
+
+
+def _levels(minutes: Mapping[tuple[int, int], Sums]) -> dict[Level, Mapping[tuple[int, int], Sums]]:
+    hours = _merge(minutes, lambda key: (key[0] - key[0] % SECONDS["hour"], key[1]))
+    days = _merge(hours, lambda key: (key[0] - key[0] % SECONDS["day"], key[1]))
+    return {"minute": minutes, "hour": hours, "day": days}
+
+
+def _subject_levels(hours: Mapping[SubjectKey, Sums]) -> dict[Level, Mapping[SubjectKey, Sums]]:
+    assert SUBJECT_LEVELS == ("hour", "day")
+    return {"hour": hours, "day": _merge(hours, lambda key: key._replace(time=key.time - key.time % SECONDS["day"]))}
+
+
+def _merge(sums_by_key: Mapping[K, Sums], broader: Callable[[K], K]) -> dict[K, Sums]:
+    merged: dict[K, Sums] = {}
+    for key, sums in sums_by_key.items():
+        broad_key = broader(key)
+        into = merged.get(broad_key)
+        if into is None:
+            into = merged[broad_key] = Sums()
+        into.add(sums)
+    return merged

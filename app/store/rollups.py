@@ -1,0 +1,202 @@
+"""Rollups: sums of inferences by minute, hour and day, which the writer keeps in the transaction that stores the inferences.
+
+A group is everything that answers can be grouped and filtered by, except end users and tags. These have rollups of their own, by
+subject: `end_user`, or `tag:` and the name of a tag, with a value.
+"""
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from app.store.partitions import Connection
+from app.store.sketches import MAX_ENTRIES, pack
+from app.store.tables import rollup_groups, rollup_tables, subject_rollup_tables
+
+Level = Literal["minute", "hour", "day"]
+SECONDS: Mapping[Level, int] = {"minute": 60, "hour": 3600, "day": 86_400}
+SUBJECT_LEVELS: tuple[Level, ...] = ("hour", "day")
+
+# Distinct subjects of a team and day. Callers choose the values, so what goes beyond is summed up as OTHER.
+MAX_SUBJECTS = 20_000
+MAX_SUBJECT_BYTES = 1000  # of name and value together; a longer one counts as OTHER
+OTHER = "(other)"
+
+GROUP_COLUMNS = tuple(column.name for column in rollup_groups.columns if column.name != "id")
+SUM_COLUMNS = (
+    *("requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"),
+    *("cost_microusd", "estimated_microusd", "unpriced", "duration_us"),
+)
+MAX_COLUMNS = ("max_duration_us", "max_cost_microusd")
+SKETCH_COLUMNS = ("duration_sketch", "first_token_sketch")
+
+_SUMMED = len(SUM_COLUMNS)
+
+Group = tuple[Any, ...]  # the values of GROUP_COLUMNS
+
+
+class Sums:
+    """What a group adds to a time: `values` of SUM_COLUMNS and MAX_COLUMNS, and counts by bucket of each of SKETCH_COLUMNS."""
+
+    __slots__ = ("durations", "first_tokens", "values")
+
+    def __init__(self) -> None:
+        self.values = [0] * (len(SUM_COLUMNS) + len(MAX_COLUMNS))
+        self.durations: dict[int, int] = {}
+        self.first_tokens: dict[int, int] = {}
+
+    def count(self, values: Sequence[int], duration: int, first_token: int | None) -> None:
+        """Count one inference: its values, and the buckets of its times."""
+        mine = self.values
+        for at in range(_SUMMED):
+            mine[at] += values[at]
+        for at in range(_SUMMED, len(mine)):
+            if values[at] > mine[at]:
+                mine[at] = values[at]
+        self.durations[duration] = self.durations.get(duration, 0) + 1
+        if first_token is not None:
+            self.first_tokens[first_token] = self.first_tokens.get(first_token, 0) + 1
+
+    def add(self, other: "Sums") -> None:
+        mine, theirs = self.values, other.values
+        for at in range(_SUMMED):
+            mine[at] += theirs[at]
+        for at in range(_SUMMED, len(mine)):
+            mine[at] = max(mine[at], theirs[at])
+        for counts, added in ((self.durations, other.durations), (self.first_tokens, other.first_tokens)):
+            for bucket, count in added.items():
+                counts[bucket] = counts.get(bucket, 0) + count
+
+
+class SubjectKey(NamedTuple):
+    """`time`: Unix time in seconds at which the period begins."""
+
+    dimension: str
+    value: str
+    time: int
+    group_id: int
+    team_id: str
+
+
+class RollupSums(NamedTuple):
+    """What a batch adds. By level, the sums by Unix time in seconds and group id."""
+
+    groups: Mapping[int, Group]
+    by_level: Mapping[Level, Mapping[tuple[int, int], Sums]]
+    by_subject: Mapping[Level, Mapping[SubjectKey, Sums]]
+
+
+def group_id(group: Group) -> int:
+    """The id of a group: 63 bits of a hash of its values, so that every writer knows it without a query."""
+    return int.from_bytes(blake2b(msgspec.msgpack.encode(group), digest_size=8).digest(), "big") >> 1
+
+
+async def add_rollups(connection: Connection, sums: RollupSums, known_groups: Collection[int]) -> None:
+    """Add a batch to the stored rollups, in the transaction that stores it. Their partitions must exist.
+
+    `known_groups`: ids of groups that are stored.
+    """
+    await _insert_groups(connection, {id: group for id, group in sums.groups.items() if id not in known_groups})
+    for level, added in sums.by_level.items():
+        rows = sorted(added.items(), key=_time_and_group)
+        if rows:
+            times = [_moment(time) for (time, _), _ in rows]
+            await connection.execute(_ADD[level], times, [id for (_, id), _ in rows], *_value_arguments(row for _, row in rows))
+    for level, by_subject in sums.by_subject.items():
+        subjects = sorted(by_subject.items(), key=_subject_key)
+        if subjects:
+            keys = [key for key, _ in subjects]
+            await connection.execute(
+                _ADD_SUBJECTS[level],
+                [key.dimension for key in keys],
+                [key.value for key in keys],
+                [_moment(key.time) for key in keys],
+                [key.group_id for key in keys],
+                [key.team_id for key in keys],
+                *_value_arguments(row for _, row in subjects),
+            )
+
+
+async def load_subjects(connection: Connection, day: int) -> dict[str, set[int]]:
+    """Hashes of the subjects that are stored of a day since 1970, by team; within a transaction. See subject_hash()."""
+    found: dict[str, set[int]] = {}
+    rows = connection.cursor(
+        "SELECT DISTINCT team_id::text, dimension, value FROM subject_rollups_by_day WHERE time = $1",
+        _moment(day * SECONDS["day"]),
+        prefetch=1000,
+    )
+    async for row in rows:
+        found.setdefault(row["team_id"], set()).add(subject_hash(row["dimension"], row["value"]))
+    return found
+
+
+def subject_hash(dimension: str, value: str) -> int:
+    return hash((dimension, value))
+
+
+async def _insert_groups(connection: Connection, groups: Mapping[int, Group]) -> None:
+    if groups:
+        ids = sorted(groups)
+        columns = zip(*(groups[id] for id in ids), strict=True)
+        await connection.execute(_INSERT_GROUPS, ids, *(list(column) for column in columns))
+
+
+def _value_arguments(rows: Iterable[Sums]) -> list[list[Any]]:
+    sums = list(rows)
+    columns: list[list[Any]] = [list(column) for column in zip(*(row.values for row in sums), strict=True)]
+    return [*columns, [_array(pack(row.durations)) for row in sums], [_array(pack(row.first_tokens)) for row in sums]]
+
+
+def _array(numbers: Sequence[int]) -> str:
+    """As text: Postgres has no arrays of arrays of different lengths."""
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def _moment(seconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+# In a fixed order, so that writers of several machines that add to the same rows do not deadlock.
+def _time_and_group(item: tuple[tuple[int, int], Sums]) -> tuple[int, int]:
+    return item[0]
+
+
+def _subject_key(item: tuple[SubjectKey, Sums]) -> SubjectKey:
+    return item[0]
+
+
+def _add_statement(table: str, keys: Mapping[str, str], unique: str) -> str:
+    names = [*keys, *SUM_COLUMNS, *MAX_COLUMNS, *SKETCH_COLUMNS]
+    types = {**keys, **dict.fromkeys((*SUM_COLUMNS, *MAX_COLUMNS), "bigint"), **dict.fromkeys(SKETCH_COLUMNS, "text")}
+    parameters = ", ".join(f"${at}::{types[name]}[]" for at, name in enumerate(names, 1))
+    selected = ", ".join(f"{name}::bigint[]" if name in SKETCH_COLUMNS else name for name in names)
+    changes = [
+        *(f"{name} = stored.{name} + excluded.{name}" for name in SUM_COLUMNS),
+        *(f"{name} = greatest(stored.{name}, excluded.{name})" for name in MAX_COLUMNS),
+        *(
+            f"{name} = CASE WHEN cardinality(stored.{name}) + cardinality(excluded.{name}) > {MAX_ENTRIES}"
+            f" THEN merge_sketch(stored.{name} || excluded.{name}) ELSE stored.{name} || excluded.{name} END"
+            for name in SKETCH_COLUMNS
+        ),
+    ]
+    return f"""
+        INSERT INTO {table} AS stored ({", ".join(names)})
+        SELECT {selected} FROM unnest({parameters}) AS added ({", ".join(names)})
+        ON CONFLICT ({unique}) DO UPDATE SET {", ".join(changes)}
+    """  # noqa: S608
+
+
+_GROUP_TYPES = {"team_id": "uuid", "key_id": "uuid", "status": "smallint"}
+_GROUP_PARAMETERS = ", ".join(f"${at}::{_GROUP_TYPES.get(name, 'text')}[]" for at, name in enumerate(GROUP_COLUMNS, 2))
+_INSERT_GROUPS = f"""
+    INSERT INTO rollup_groups (id, {", ".join(GROUP_COLUMNS)}) SELECT * FROM unnest($1::bigint[], {_GROUP_PARAMETERS})
+    ON CONFLICT DO NOTHING
+"""  # noqa: S608
+_KEYS = {"time": "timestamptz", "group_id": "bigint"}
+_SUBJECT_KEYS = {"dimension": "text", "value": "text", **_KEYS, "team_id": "uuid"}
+_ADD = {level: _add_statement(table.name, _KEYS, "time, group_id") for level, table in rollup_tables.items()}
+_ADD_SUBJECTS = {
+    level: _add_statement(table.name, _SUBJECT_KEYS, "dimension, value, time, group_id") for level, table in subject_rollup_tables.items()
+}
