@@ -1,13 +1,15 @@
 """The records that all packages of the service share, all frozen."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from providers.canonical.chat import Usage
 
-ContentPolicy = Literal["full", "redacted", "none"]
+# What is recorded of requests and responses: everything; everything but what the rules of MaskConfig find; only structure and numbers; or
+# nothing.
+ContentPolicy = Literal["full", "masked", "redacted", "none"]
 # Of users and service accounts in the admin API, the strongest first; app/store/access/roles.py has what each permits.
 Role = Literal["owner", "admin", "editor", "viewer", "auditor"]
 # disconnected: the caller left first. aborted: this process stopped first, or something broke in it.
@@ -24,12 +26,27 @@ DroppableFields = Literal["all"] | tuple[str, ...]
 MODEL_PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
 
 
+Detector = Literal["email", "phone", "card", "iban", "ip_address", "secret"]
+ALL_DETECTORS: tuple[Detector, ...] = get_args(Detector)
+
+
+class MaskConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`mask` of a team: what its content policy `masked` keeps out of the records.
+
+    `detectors`: what is found by built-in rules. `patterns`: regular expressions of RE2, by the name that takes the place of a match.
+    """
+
+    detectors: tuple[Detector, ...] = ALL_DETECTORS
+    patterns: Mapping[str, str] = {}
+
+
 class Caller(Struct, frozen=True):
     """Whom a key stands for, and what it may do.
 
     None means no restriction. `prefix`: the key's public part, as `nx-` and twelve hex digits. Entries of `models` and `routes` may
     end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires. `drop`: what may be left out of its
-    requests, by the choice of its team or of the key. `priority`: from -100 to 100; where requests wait, the highest go first.
+    requests, by the choice of its team or of the key. `priority`: from -100 to 100; where requests wait, the highest go first. `mask`: its
+    team's rules for content that is `masked`.
     """
 
     key_id: str
@@ -44,17 +61,19 @@ class Caller(Struct, frozen=True):
     expires_s: float | None = None
     drop: DroppableFields = ()
     priority: int = 0
+    mask: MaskConfig = MaskConfig()
 
 
 class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them.
 
-    `priority`: of keys without one of their own; see Caller.
+    `priority`: of keys without one of their own; see Caller. `mask`: the rules of the policy `masked`.
     """
 
     content: ContentPolicy = "full"
     drop: DroppableFields = ()
     priority: int = 0
+    mask: MaskConfig = MaskConfig()
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

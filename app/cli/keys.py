@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast, get_args
 
 import click
 from msgspec import UNSET
@@ -65,9 +65,7 @@ def keys() -> None:
 @click.option("--team", required=True, help="The team that it stands for; created if it is new.")
 @click.option("--name", default="", help="A description for people.")
 @click.option("--admin", is_flag=True, help="Create a key for the admin API.")
-@click.option(
-    "--content", type=click.Choice(["full", "redacted", "none"]), help="Also set what is kept of the team's requests and responses."
-)
+@click.option("--content", type=click.Choice(get_args(ContentPolicy)), help="Also set what is kept of the team's requests and responses.")
 @_restriction_options
 @drop_option
 @priority_option

@@ -284,7 +284,7 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
     endpoint_table, matcher = gateway.fleet.table, gateway.limits.matcher
     targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, context.id, episode_id=admitted.episode_id, tags=admitted.tags)
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
-    opened, claim = gateway.spool.open(context.id, caller.content), admitted.authenticated.claim
+    opened, claim = gateway.spool.open(context.id, caller.content, caller.mask), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)
     reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate, matcher)
     # A reservation that no stage holds is never settled: only this comes before the stage. A request that limits refuse costs no check.

@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
+from app.recording.event_frames import DONE, EventData, is_event_stream, split_frames
+
 # Keys below which the wire formats put structure. Below any other key everything is content, tool arguments and schemas included.
 STRUCTURE_KEYS = frozenset(
     {
@@ -45,8 +47,6 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/@-]{1,100}")
 _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,63}")
-_EVENT_STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 def redact(data: bytes) -> bytes:
@@ -57,16 +57,7 @@ def redact(data: bytes) -> bytes:
     """
     if not data:
         return data
-    return b"".join(_redact_frames(data)) if _EVENT_STREAM.match(data) else _redact_json(data)
-
-
-def complete_frames_bytes(data: bytes | bytearray) -> int:
-    """The length of the complete frames at a stream's beginning: up to its last blank line. 0 if it is not a stream, or has none."""
-    if not _EVENT_STREAM.match(data):
-        return 0
-    # \r\r is a blank line too, but no engine writes it, and \r\n\r\n does not end in one of the others.
-    ends = (data.rfind(b"\n\n") + 2, data.rfind(b"\r\n\r\n") + 4)
-    return max(end for end in (0, *ends) if end not in (1, 3))
+    return b"".join(_redact_frames(data)) if is_event_stream(data) else _redact_json(data)
 
 
 def _redact_json(data: bytes) -> bytes:
@@ -95,57 +86,13 @@ def _redact_large_object(data: bytes) -> bytes:
 
 
 def _redact_frames(data: bytes) -> Iterator[bytes]:
-    """An event's name is kept if its data has the same `type`, as in the wire formats: any other may be text."""
-    event_line = b""
-    data_lines: list[bytes] = []
-    lines = _LINE_END.split(data)
-    if not lines[-1]:
-        lines.pop()  # what follows the last line ending is not a line
-    for line in (*lines, None):
-        field, value = _split_field(line or b"")
-        if field == b"data":
-            data_lines.append(value)
-            continue
-        if data_lines or event_line:
-            event_data = b"\n".join(data_lines)
-            if event_line:
-                yield event_line + b"\n" if _is_type_of(event_data, event_line) else _withheld_line(event_line)
-            if data_lines:
-                yield b"data: " + _redact_event_data(event_data) + b"\n"
-            event_line = b""
-            data_lines.clear()
-        if line is None:
-            return
-        if not line:
-            yield b"\n"
-        elif field == b"event":
-            event_line = b"event: " + value
-        elif field == b"retry" and value.isdigit():
-            yield b"retry: " + value + b"\n"
+    for each in split_frames(data):
+        if not isinstance(each, EventData):
+            yield each
+        elif each.data == DONE:
+            yield b"data: " + each.data + b"\n"
         else:
-            yield _withheld_line(line)
-
-
-def _split_field(line: bytes) -> tuple[bytes, bytes]:
-    field, _, value = line.partition(b":")
-    return field, value.removeprefix(b" ")
-
-
-def _is_type_of(event_data: bytes, event_line: bytes) -> bool:
-    try:
-        value = msgspec.json.decode(event_data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
-    name = event_line.removeprefix(b"event: ").decode("latin-1")
-    return isinstance(value, dict) and cast("dict[str, Any]", value).get("type") == name and _IDENTIFIER.fullmatch(name) is not None
-
-
-def _withheld_line(line: bytes) -> bytes:
-    return b": [withheld: %d bytes]\n" % len(line)
-
-
-def _redact_event_data(data: bytes) -> bytes:
-    return data if data == b"[DONE]" else _redact_json(data)
+            yield b"data: " + _redact_json(each.data) + b"\n"
 
 
 def _redact_structure(value: Any, parent_key: str) -> Any:

@@ -40,7 +40,7 @@ _json = msgspec.json.Encoder().encode
 class PackedContent(NamedTuple):
     """The recorded content of an exchange, packed. None: nothing is kept."""
 
-    policy: Literal["full", "redacted", "none", "lost"]
+    policy: Literal["full", "masked", "redacted", "none", "lost"]
     request: bytes | None = None
     response: bytes | None = None
 

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from app.domain import ContentPolicy, Exchange
+from app.domain import ContentPolicy, Exchange, MaskConfig
 from app.recording.disk_space import DiskSpace
 from app.recording.durability import Durability
 from app.recording.exchange_encoding import encode_exchange
+from app.recording.masking import compile_rules
 from app.recording.open_segment import OpenSegment
 from app.recording.segment_format import (
     CONTENT_LOST,
@@ -31,6 +32,7 @@ from providers.transport.write_batcher import WriteBatcher
 logger = logging.getLogger(__name__)
 
 WRITER_SILENT_S = 5.0
+_DEFAULT_MASK = MaskConfig()
 _MAX_RECORDS_PER_WRITE = 256  # two buffers a record, and a kernel takes at most 1024 in one write
 
 
@@ -98,8 +100,9 @@ class Spool:
         if self._refuses_when_full and self._is_full:
             raise SpoolFull("This gateway cannot record requests at the moment: its spool is full. Try again later.")
 
-    def open(self, id: str, policy: ContentPolicy) -> SpoolRecord:
-        return SpoolRecord(self, id, policy, self._part_bytes)
+    def open(self, id: str, policy: ContentPolicy, mask: MaskConfig = _DEFAULT_MASK) -> SpoolRecord:
+        """`mask`: what the policy `masked` finds."""
+        return SpoolRecord(self, id, policy, self._part_bytes, compile_rules(mask) if policy == "masked" else None)
 
     async def wait_until_durable(self) -> None:
         """Returns once every record closed so far is as durable as `spool_fsync` says, or will be at the end of the loop's iteration."""

@@ -6,12 +6,19 @@ from typing import ParamSpec, Protocol, TypeVar
 import msgspec
 
 from app.domain import ContentPolicy, Exchange
+from app.recording.event_frames import complete_frames_bytes, is_event_stream
+from app.recording.masking import MaskRules
 from app.recording.open_segment import OpenSegment
-from app.recording.redaction import complete_frames_bytes, redact
+from app.recording.redaction import redact
 from app.recording.segment_format import PART_OF_REQUEST, PART_OF_RESPONSE
+from app.recording.stream_masking import StreamMasker, mask
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+# A stream is masked in such pieces: each takes one or two milliseconds of the event loop.
+_MASKED_BYTES = 8 * 1024
 
 
 class LargeWork(Protocol):
@@ -38,12 +45,16 @@ class SpoolRecord:
     """
 
     __slots__ = (
+        "_mask_rules",
+        "_masked",
+        "_min_spill_bytes",
         "_part_bytes",
         "_policy",
         "_request",
         "_response",
         "_response_spill_bytes",
         "_spool",
+        "_stream_masker",
         "closed",
         "id",
         "is_content_lost",
@@ -51,7 +62,8 @@ class SpoolRecord:
         "segment",
     )
 
-    def __init__(self, spool: RecordSink, id: str, policy: ContentPolicy, part_bytes: int) -> None:
+    def __init__(self, spool: RecordSink, id: str, policy: ContentPolicy, part_bytes: int, mask_rules: MaskRules | None = None) -> None:
+        """`mask_rules`: of the policy `masked`."""
         self.id = id
         self.closed = False
         self.is_content_lost = False
@@ -59,8 +71,11 @@ class SpoolRecord:
         self.segment: OpenSegment | None = None
         self._spool = spool
         self._policy: ContentPolicy = policy
+        self._mask_rules = mask_rules
+        self._stream_masker: StreamMasker | None = None  # of a stream that is masked, once a part of it was written
         self._part_bytes = part_bytes
-        self._response_spill_bytes = part_bytes
+        self._masked = bytearray()  # of that stream, what waits to be a part
+        self._response_spill_bytes = self._min_spill_bytes = min(part_bytes, _MASKED_BYTES) if policy == "masked" else part_bytes
         self._request: bytes | bytearray = b""
         self._response: bytes | bytearray = b""
 
@@ -74,7 +89,7 @@ class SpoolRecord:
         if self._policy == "none":
             return
         self._request = _append(self._request, data)
-        # Redaction needs the complete body.
+        # Redaction and masking need the complete body.
         if len(self._request) > self._part_bytes and self._policy == "full":
             self._request = self._spill(PART_OF_REQUEST, self._request)
 
@@ -91,8 +106,8 @@ class SpoolRecord:
         if self._policy == "none":
             return
         self._request = body  # should the process end meanwhile, close() redacts it
-        if self._policy == "redacted":
-            body = await large_work.run(redact, body)
+        if self._policy != "full":
+            body = await large_work.run(self._protect, body)
         self._request = b""
         await self._spill_in_turns(PART_OF_REQUEST, body, large_work)
 
@@ -103,8 +118,14 @@ class SpoolRecord:
         if self._response:
             data = bytes(self._response) + data
         self._response = data
-        if self._policy == "redacted":
-            data = await large_work.run(redact, data)
+        if self._policy == "masked" and (self._stream_masker is not None or is_event_stream(data)):
+            # A copy: should the process end meanwhile, close() goes on from the state before.
+            masker = self._masker().copy()
+            masked = await large_work.run(masker.feed, data)
+            self._stream_masker, data = masker, bytes(self._masked) + masked
+            self._masked = bytearray()
+        elif self._policy != "full":
+            data = await large_work.run(self._protect, data)
         self._response = b""
         await self._spill_in_turns(PART_OF_RESPONSE, data, large_work)
 
@@ -117,11 +138,27 @@ class SpoolRecord:
         self._request = self._response = b""
         if exchange.content != self._policy:
             exchange = msgspec.structs.replace(exchange, content=self._policy)
-        if self._policy == "redacted":
-            request, response = redact(bytes(request)), redact(bytes(response))
+        if self._policy in ("redacted", "masked"):
+            masker, self._stream_masker = self._stream_masker, None
+            request = self._protect(bytes(request))
+            response = (
+                self._protect(bytes(response))
+                if masker is None
+                else b"".join((self._masked, masker.feed(bytes(response)), masker.finish()))
+            )
             request = self._spill(PART_OF_REQUEST, request) if len(request) > self._part_bytes else request
             response = self._spill(PART_OF_RESPONSE, response) if len(response) > self._part_bytes else response
         self._spool.finish_record(self, exchange, bytes(request), bytes(response))
+
+    def _protect(self, body: bytes) -> bytes:
+        """A whole body as the policy, which is neither `full` nor `none`, keeps it."""
+        return redact(body) if self._mask_rules is None else mask(body, self._mask_rules)
+
+    def _masker(self) -> StreamMasker:
+        if self._stream_masker is None:
+            assert self._mask_rules is not None, "the policy `masked` comes with rules"
+            self._stream_masker = StreamMasker(self._mask_rules)
+        return self._stream_masker
 
     def _spill_response(self) -> None:
         if self._policy == "full":
@@ -129,10 +166,16 @@ class SpoolRecord:
             return
         frames_end = complete_frames_bytes(self._response)
         if frames_end:
-            self._spill(PART_OF_RESPONSE, redact(bytes(self._response[:frames_end])), include_tail=True)
+            frames = bytes(self._response[:frames_end])
+            if self._policy == "masked":
+                self._masked += self._masker().feed(frames)
+                if len(self._masked) > self._part_bytes:
+                    self._masked = bytearray(self._spill(PART_OF_RESPONSE, self._masked))
+            else:
+                self._spill(PART_OF_RESPONSE, redact(frames), include_tail=True)
             self._response = self._response[frames_end:]
         # A body without frames is held until it is complete; searching it for a frame's end after each block would cost more each time.
-        self._response_spill_bytes = max(self._part_bytes, 2 * len(self._response))
+        self._response_spill_bytes = max(self._min_spill_bytes, 2 * len(self._response))
 
     def _spill(self, kind: int, data: bytes | bytearray, include_tail: bool = False) -> bytes:
         """Write parts of `spool_part_bytes`; returns what is left."""

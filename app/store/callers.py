@@ -12,12 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import Caller, ContentPolicy
 from app.store import tables
 from app.store.droppable_fields import from_drop_column, unite_drops
+from app.store.mask_rules import from_mask_column
 
 MAX_CHANGES = 10_000
 
 _FIND = """
 SELECT k.id::text, k.team_id::text, k.admin, k.prefix, k.hash, k.models, k.routes, k.networks,
-       extract(epoch FROM k.expires_at)::float8 AS expires_s, k.drop AS key_drop, t.name AS team, t.content, t.drop AS team_drop,
+       extract(epoch FROM k.expires_at)::float8 AS expires_s, k.drop AS key_drop, t.name AS team, t.content, t.drop AS team_drop, t.mask,
        coalesce(k.priority, t.priority) AS priority
 FROM keys k JOIN teams t ON t.id = k.team_id
 WHERE k.prefix = ANY($1::text[]) AND k.revoked_at IS NULL
@@ -100,6 +101,7 @@ def _caller(row: Any) -> Caller:
         expires_s=row["expires_s"],
         drop=unite_drops(from_drop_column(row["team_drop"]), from_drop_column(row["key_drop"])),
         priority=row["priority"],
+        mask=from_mask_column(row["mask"]),
     )
 
 

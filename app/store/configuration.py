@@ -38,6 +38,7 @@ from app.store.errors import BadConfiguration, InvalidKeyField
 from app.store.key_rows import lock_changes
 from app.store.key_validation import check_priority, check_team
 from app.store.limit_validation import KnownNames
+from app.store.mask_rules import check_mask
 from app.thread_steps import in_steps, run_in_steps
 
 T = TypeVar("T")
@@ -296,6 +297,7 @@ def _check_teams(teams: Mapping[str, TeamConfig]) -> None:
         try:
             check_team(name)
             check_priority(team.priority)
+            check_mask(team.mask)
         except InvalidKeyField as fault:
             raise BadConfiguration(f"teams.{name!r:.60}: {fault}") from None
         check_drop(f"teams.{name}.drop", team.drop)

@@ -17,6 +17,7 @@ from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import BadConfiguration
 from app.store.key_rows import notify_workers
 from app.store.limit_validation import counted_subject
+from app.store.mask_rules import from_mask_column, mask_column
 from app.store.snapshots import StoredConfiguration, price_key
 from app.thread_steps import run_in_steps
 
@@ -48,11 +49,17 @@ def _decode(stored: StoredConfiguration) -> Snapshot:
 
 async def read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
     """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
-    query = select(tables.teams.c.name, tables.teams.c.content, tables.teams.c.drop, tables.teams.c.priority)
+    query = select(tables.teams.c.name, tables.teams.c.content, tables.teams.c.drop, tables.teams.c.priority, tables.teams.c.mask)
     if names is not None:
         query = query.where(one_of(tables.teams.c.name, names)).with_for_update()
     rows = await connection.execute(query)
-    teams = ((row.name, {"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority}) for row in rows)
+    teams = (
+        (
+            row.name,
+            {"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority, "mask": from_mask_column(row.mask)},
+        )
+        for row in rows
+    )
     return dict(sorted((name, msgspec.convert(team, TeamConfig)) for name, team in teams))
 
 
@@ -78,10 +85,13 @@ async def store_table(connection: AsyncConnection, table: Table, old: Mapping[st
 async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig], existing: Mapping[str, TeamConfig]) -> None:
     row = insert(tables.teams)
     rows = (
-        {"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority}
+        {
+            **{"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority},
+            "mask": mask_column(team.mask),
+        }
         for name, team in changed.items()
     )
-    updates = {name: row.excluded[name] for name in ("content", "drop", "priority")}
+    updates = {name: row.excluded[name] for name in ("content", "drop", "priority", "mask")}
     await execute_in_batches(connection, row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
     if changed.keys() & existing.keys():
         await notify_workers(connection)  # workers cache a team's settings with every key of it

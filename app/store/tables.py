@@ -38,11 +38,12 @@ teams = Table(
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("content", Text, nullable=False, server_default="full"),  # full | redacted | none: how much of the content is recorded
+    Column("content", Text, nullable=False, server_default="full"),  # full | masked | redacted | none: how much of the content is recorded
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("changed", BigInteger, nullable=False, server_default="0"),  # as in keys
     Column("drop", ARRAY(Text)),  # fields that may be dropped from its requests: {all} for every field, null for none
     Column("priority", SmallInteger, nullable=False, server_default="0"),  # from -100 to 100; where requests wait, the highest go first
+    Column("mask", JSONB(none_as_null=True)),  # rules of the content policy `masked`; null: all built-in detectors
     Index(None, "changed"),
 )
 
@@ -243,7 +244,7 @@ inference_content = Table(
     "inference_content",
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
-    Column("policy", Text, nullable=False),  # full | redacted | none | lost
+    Column("policy", Text, nullable=False),  # full | masked | redacted | none | lost
     Column("request", LargeBinary),  # packed: see content_packing
     Column("response", LargeBinary),
     postgresql_partition_by="RANGE (id)",

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
-from app.domain import ContentPolicy, DroppableFields, TeamConfig
+from app.domain import ContentPolicy, DroppableFields, MaskConfig, TeamConfig
 from app.store import tables
 from app.store.audit_log import SYSTEM, Author
 from app.store.configuration_difference import EntryChange, to_entry
@@ -21,6 +21,7 @@ from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import InvalidKeyField
 from app.store.key_rows import lock_changes, notify_workers, valid_key_conditions
 from app.store.key_validation import check_priority, check_team
+from app.store.mask_rules import from_mask_column, mask_column
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 
 _keys, _teams = tables.keys, tables.teams
@@ -36,6 +37,7 @@ class Team(Struct, frozen=True):
     priority: int
     created_at: str
     keys: int
+    mask: MaskConfig
 
 
 _KEYSET = Keyset({"name": SortColumn(_teams.c.name), "created_at": SortColumn(_teams.c.created_at, datetime)}, SortColumn(_teams.c.name))
@@ -90,7 +92,16 @@ def _select_rows() -> Select[Any]:
 
 
 def _to_row(row: Row[Any]) -> Team:
-    return Team(row.id, row.name, row.content, from_drop_column(row.drop), row.priority, row.created_at.isoformat(), row.keys)
+    return Team(
+        row.id,
+        row.name,
+        row.content,
+        from_drop_column(row.drop),
+        row.priority,
+        row.created_at.isoformat(),
+        row.keys,
+        from_mask_column(row.mask),
+    )
 
 
 async def set_team(
@@ -99,6 +110,7 @@ async def set_team(
     content: ContentPolicy | UnsetType = UNSET,
     drop: DroppableFields | UnsetType = UNSET,
     priority: int | UnsetType = UNSET,
+    mask: MaskConfig | UnsetType = UNSET,
     *,
     author: Author = SYSTEM,
 ) -> TeamConfig:
@@ -110,6 +122,7 @@ async def set_team(
         **({} if content is UNSET else {"content": content}),
         **({} if drop is UNSET else {"drop": drop_column(drop)}),
         **({} if priority is UNSET else {"priority": check_priority(priority)}),
+        **({} if mask is UNSET else {"mask": mask_column(mask)}),
     }
     async with transaction(database) as connection:
         return await upsert_team(connection, author, name, values)
@@ -134,6 +147,6 @@ async def upsert_team(connection: AsyncConnection, author: Author, name: str, va
 
 
 async def show_team(connection: AsyncConnection, name: str) -> TeamConfig | None:
-    columns = select(_teams.c.content, _teams.c.drop, _teams.c.priority)
+    columns = select(_teams.c.content, _teams.c.drop, _teams.c.priority, _teams.c.mask)
     row = (await connection.execute(columns.where(_teams.c.name == name.replace("\0", "")))).one_or_none()
-    return None if row is None else TeamConfig(row.content, from_drop_column(row.drop), row.priority)
+    return None if row is None else TeamConfig(row.content, from_drop_column(row.drop), row.priority, from_mask_column(row.mask))

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.domain import ALL_DETECTORS
 from tests.support.service import Service
 
 
@@ -43,6 +44,27 @@ async def test_a_team_is_created_changed_by_merge_patch_and_deleted(admin: httpx
     await ok(await admin.get(path), 404)
 
 
+async def test_rules_of_masked_content_are_merged_field_by_field(admin: httpx.AsyncClient) -> None:
+    path = "/admin/v1/teams/" + unique("masked")
+    created = await admin.put(path, json={"content": "masked", "mask": {"detectors": ["email"], "patterns": {"a": "a+", "b": "b+"}}})
+
+    async def patch(mask: Any) -> Any:
+        return (await ok(await admin.patch(path, json={"mask": mask}, headers={"if-match": "*"})))["mask"]
+
+    assert (await ok(created, 201))["mask"] == {"detectors": ["email"], "patterns": {"a": "a+", "b": "b+"}}
+    assert await patch({"patterns": {"a": None, "c": "c+"}}) == {"detectors": ["email"], "patterns": {"b": "b+", "c": "c+"}}
+    assert await patch({"detectors": None}) == {"detectors": list(ALL_DETECTORS), "patterns": {"b": "b+", "c": "c+"}}
+    assert await patch(None) == {"detectors": list(ALL_DETECTORS), "patterns": {}}
+    wrong_masks: list[tuple[Any, str]] = [
+        ({"patterns": {"a": "("}}, "RE2"),
+        ({"detectors": ["emails"]}, "detectors"),
+        ({"paterns": {}}, "paterns"),
+    ]
+    for wrong, named in wrong_masks:
+        refused = await ok(await admin.patch(path, json={"mask": wrong}, headers={"if-match": "*"}), 400)
+        assert named in refused["error"]["message"], refused
+
+
 async def test_of_two_editors_one_gets_412_and_loses_nothing(admin: httpx.AsyncClient) -> None:
     name = unique("edited")
     etag = (await admin.put(f"/admin/v1/teams/{name}", json={})).headers["etag"]
@@ -64,7 +86,7 @@ async def test_a_dry_run_shows_the_difference_and_changes_nothing(admin: httpx.A
     name = unique("dry")
     shown = await ok(await admin.post("/admin/v1/teams?dry_run=true", json={"name": name, "priority": 5}))
     change = {"action": "create", "resource": "team", "name": name, "team": name, "before": None}
-    after: dict[str, Any] = {"content": "full", "drop": [], "priority": 5}
+    after: dict[str, Any] = {"content": "full", "drop": [], "priority": 5, "mask": {"detectors": list(ALL_DETECTORS), "patterns": {}}}
     assert shown == {"dry_run": True, "changes": [{**change, "after": after}], "warnings": []}
     await ok(await admin.get(f"/admin/v1/teams/{name}"), 404)
 

@@ -19,7 +19,7 @@ from app.store.database import connect
 from app.store.key_index import KeyIndex
 from tests.support import service as services
 from tests.support.postgres import Postgres, database, postgres
-from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, stream_script
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, Service
 from tests.support.service_inspection import all_stored_text, connections, database_url, file_contents, paused_processes
 from tests.support.wait_until import wait_until
@@ -527,6 +527,44 @@ async def test_content_policy_keeps_withheld_content_off_disk_and_database(
     assert all(row["output_tokens"] == 2 for row in rows.values()), "numbers are kept under every policy"
     stored = await all_stored_text(secrets_service)
     assert f"{CANARY} full" in stored and f"{CANARY} none" not in stored and f"{CANARY} redacted" not in stored
+
+
+async def test_masked_content_policy_keeps_what_rules_find_off_disk_and_database(
+    secrets_service: Service, engine_and_credential_file: tuple[ScriptedEngine, Path]
+):
+    """In requests, whole responses, errors, and streams that split it across frames; with a team's own rule."""
+    engine, _ = engine_and_credential_file
+    secrets_service.apply('[teams.masked]\ncontent = "masked"\n[teams.masked.mask.patterns]\nstaff = "Staff-[0-9]{4}"\n')
+    key = await keys.create_key(database_url(secrets_service), "masked")
+
+    async def answer(request: ReceivedRequest) -> None:
+        text = "Ask jane.masked@example.com or Staff-4711 about +49 30 7654321."
+        if request.body["messages"][0]["content"] == "fail":
+            await request.respond(400, json.dumps({"error": {"message": text}}).encode())
+        elif request.body.get("stream"):
+            await stream_script(*(chunk({"content": text[at : at + 3]}) for at in range(0, len(text), 3)), chunk({}, "stop"))(request)
+        else:
+            await request.respond_completion(text)
+
+    engine.script = answer
+    asked = "I am joe.masked@example.com, Staff-0815."
+    with paused_processes(secrets_service.pid("writer")):
+        ids = [await send_text(secrets_service, key, asked), await send_text(secrets_service, key, "fail", status=400)]
+        async with connections(secrets_service, 1, key) as (caller,):
+            body = {"model": "by-env", "messages": [{"role": "user", "content": asked}], "stream": True}
+            streamed = await caller.post(CHAT, json=body)
+        assert streamed.status_code == 200 and '"jan"' not in streamed.text.replace("Ask jan", "")
+        ids.append(streamed.headers["x-narthex-inference-id"])
+        found = "\n".join(file_contents(secrets_service.home).values())
+        assert "masked@example" not in found and "Staff-4711" not in found and "Staff-0815" not in found and "7654321" not in found
+    contents = [(await secrets_service.wait_for_record(id))["content"] for id in ids]
+    assert {content["policy"] for content in contents} == {"masked"}
+    assert "I am [masked: email], [masked: staff]." in contents[0]["request"] and "I am [masked: email]" in contents[2]["request"]
+    for content in contents:
+        assert content["response"].count("[masked: email]") == content["response"].count("[masked: staff]") == 1
+        assert content["response"].count("[masked: phone]") == 1
+    stored = await all_stored_text(secrets_service)
+    assert "masked@example" not in stored and "Staff-4711" not in stored
 
 
 async def test_upstream_error_echoing_the_prompt_is_stored_only_with_full_content_policy(

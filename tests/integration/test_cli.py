@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from app import uuid7
 from app.cli import main
 from app.doctor import database
+from app.domain import ALL_DETECTORS
 from app.store.database import connect
 from app.store.migrations_folder import newest_revision
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
@@ -231,12 +232,29 @@ def test_quiet_prints_only_the_key(service: Service) -> None:
 
 def test_teams_set_changes_the_content_policy(service: Service) -> None:
     changed = run_json_command(service, "teams", "set", "typists", "--content", "none")
-    assert changed == {"name": "typists", "content": "none", "drop": [], "priority": 0}
+    mask = changed.pop("mask")
+    assert (changed, mask["patterns"]) == ({"name": "typists", "content": "none", "drop": [], "priority": 0}, {})
     run_json_command(service, "keys", "create", "--team", "typists")
     teams = {each["name"]: each for each in run_json_command(service, "teams", "list")["teams"]}
     assert (teams["typists"]["content"], teams["typists"]["keys"]) == ("none", 1)
     assert "redacted" in run_command(service, "teams", "set", "typists", "--content", "redacted").stdout
     assert any(line.split()[:3] == ["typists", "redacted", "1"] for line in run_command(service, "teams", "list").stdout.splitlines())
+
+
+def test_teams_set_changes_the_rules_of_masked_content(service: Service) -> None:
+    def set_masks(*options: str) -> Any:
+        return run_json_command(service, "teams", "set", "maskers", *options)["mask"]
+
+    assert set_masks("--content", "masked", "--mask", "email", "--mask-pattern", "staff=E[0-9]{6}") == {
+        "detectors": ["email"],
+        "patterns": {"staff": "E[0-9]{6}"},
+    }
+    assert set_masks("--mask-pattern", "case=C[0-9]+")["patterns"] == {"staff": "E[0-9]{6}", "case": "C[0-9]+"}
+    assert set_masks("--mask", "all", "--mask-pattern", "staff=") == {"detectors": list(ALL_DETECTORS), "patterns": {"case": "C[0-9]+"}}
+    refused = run_command(service, "teams", "set", "maskers", "--mask-pattern", "staff=(?=x)")
+    assert refused.exit_code == 1 and "not a regular expression of RE2" in refused.stderr
+    exported = run_command(service, "export").stdout
+    assert "[teams.maskers.mask.patterns]" in exported
 
 
 def test_service_account_gets_a_token_and_roles_and_loses_them(service: Service) -> None:

@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from app.domain import Caller, TeamConfig
+from app.domain import ALL_DETECTORS, Caller, TeamConfig
 from app.settings import Settings
 from app.store import configuration, keys, teams
 from app.store.database import connect, create_database_engine
@@ -139,21 +139,26 @@ def test_drop_of_a_key_is_shown_changed_copied_by_rotation_and_removed(service: 
     assert listed()[prefix] == []
 
 
+EVERY_DETECTOR: Any = {"detectors": list(ALL_DETECTORS), "patterns": {}}
+
+
 def test_drop_of_a_team_is_set_apart_from_its_content(service: Service):
     assert run_json(service, "teams", "set", "lossy", "--drop", "seed") == {
         "name": "lossy",
         "content": "full",
         "drop": ["seed"],
         "priority": 0,
+        "mask": EVERY_DETECTOR,
     }
     assert run_json(service, "teams", "set", "lossy", "--content", "none") == {
         "name": "lossy",
         "content": "none",
         "drop": ["seed"],
         "priority": 0,
+        "mask": EVERY_DETECTOR,
     }
     changed = run_json(service, "teams", "set", "lossy", "--drop", "all")
-    assert changed == {"name": "lossy", "content": "none", "drop": "all", "priority": 0}
+    assert changed == {"name": "lossy", "content": "none", "drop": "all", "priority": 0, "mask": EVERY_DETECTOR}
     assert any(line.split()[0::6] == ["lossy", "all"] for line in service.run("teams", "list").stdout.splitlines())
     new_key(service, "lossy", "--content", "full")
     (listed,) = [each for each in run_json(service, "teams", "list")["teams"] if each["name"] == "lossy"]

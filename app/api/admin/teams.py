@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.admin.access_rules import require_may_give
 from app.api.path_segments import encode_segment
 from app.api.rest.etags import etag_of
+from app.api.rest.merge_patch import merge
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.domain import ContentPolicy, DroppableFields
+from app.domain import ContentPolicy, Detector, DroppableFields, MaskConfig
 from app.store import teams
 from app.store.access.grants import take_roles_in
 from app.store.access.locking import lock_access
@@ -22,8 +24,12 @@ TeamName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="Where requests wait, the highest go first.")]
 Content = Annotated[
     ContentPolicy,
-    Meta(description="What is recorded of requests and responses: everything, what does not look private, or only the numbers."),
+    Meta(
+        description="What is recorded of requests and responses: everything, everything but what the rules of `mask` find, only structure"
+        " and numbers, or nothing."
+    ),
 ]
+Mask = Annotated[MaskConfig, Meta(description="The rules of the content policy `masked`; by default all built-in detectors.")]
 
 
 class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +38,14 @@ class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
     content: Content = "full"
     drop: DroppableFields = ()
     priority: Priority = 0
+    mask: Mask = MaskConfig()
+
+
+class MaskChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """A merge patch of `mask`: a pattern that is null is removed."""
+
+    detectors: tuple[Detector, ...] | UnsetType | None = UNSET
+    patterns: dict[str, str | None] | UnsetType | None = UNSET
 
 
 class NewTeam(TeamSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,6 +60,7 @@ class TeamChanges(Struct, frozen=True, forbid_unknown_fields=True):
     content: Content | UnsetType | None = UNSET
     drop: DroppableFields | UnsetType | None = UNSET
     priority: Priority | UnsetType | None = UNSET
+    mask: MaskChanges | UnsetType | None = UNSET
 
 
 class TeamQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +89,7 @@ async def _create(call: Call[NoQuery, NewTeam]) -> Answer:
     body = call.body
     if await teams.find_team(call.connection, body.name, lock=True) is not None:
         raise Conflict(f"There is a team {body.name!r} already. PATCH /admin/v1/teams/{encode_segment(body.name)} changes it.")
-    await teams.set_team(call.connection, body.name, body.content, body.drop, body.priority, author=call.author)
+    await teams.set_team(call.connection, body.name, body.content, body.drop, body.priority, body.mask, author=call.author)
     return _answer(await _reload(call, body.name), status=201)
 
 
@@ -82,7 +97,7 @@ async def _put(call: Call[NoQuery, TeamSettings]) -> Answer:
     name, body = call.path["name"], call.body
     before = await teams.find_team(call.connection, name, lock=True)
     call.check_match(before and _etag(before))
-    await teams.set_team(call.connection, name, body.content, body.drop, body.priority, author=call.author)
+    await teams.set_team(call.connection, name, body.content, body.drop, body.priority, body.mask, author=call.author)
     return _answer(await _reload(call, name), status=201 if before is None else 200)
 
 
@@ -95,6 +110,10 @@ async def _patch(call: Call[NoQuery, TeamChanges]) -> Answer:
         for field in ("content", "drop", "priority")
         if (value := getattr(call.body, field)) is not UNSET
     }
+    if isinstance(call.body.mask, MaskChanges):
+        values["mask"] = msgspec.convert(merge(msgspec.to_builtins(before.mask), msgspec.to_builtins(call.body.mask)), MaskConfig)
+    elif call.body.mask is None:
+        values["mask"] = defaults.mask
     await teams.set_team(call.connection, before.name, **values, author=call.author)
     return _answer(await _reload(call, before.name))
 
@@ -130,7 +149,7 @@ def _answer(row: Team, status: int = 200) -> Answer:
 
 
 def _etag(row: Team) -> str:
-    return etag_of([row.content, row.drop, row.priority])
+    return etag_of([row.content, row.drop, row.priority, row.mask])
 
 
 def operations() -> list[Operation[Any, Any]]:
@@ -188,7 +207,7 @@ def operations() -> list[Operation[Any, Any]]:
             response=Team,
             conditional=True,
             errors={201: "The team was created."},
-            example={"content": "none", "priority": -50},
+            example={"content": "masked", "priority": -50, "mask": {"patterns": {"employee_number": "E[0-9]{6}"}}},
             handler=_put,
         ),
         Operation(

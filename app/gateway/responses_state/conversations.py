@@ -56,6 +56,8 @@ _LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER = 2, 3
 _UNKNOWN_PAUSE_S = 0.02  # a team that asks for responses that do not exist has 100 look-ups a second
 _RECORDING_DELAY_S = 60.0  # so long after the longest possible attempt, a response is recorded if there is one
 _NOT_KEPT_REASONS = {
+    "masked": "Your team's requests and responses are recorded with parts of them masked, so there is nothing to retrieve or to continue: "
+    "send the full conversation as `input`.",
     "redacted": "Your team's requests and responses are recorded without their content, so there is nothing to retrieve or to continue: "
     "send the full conversation as `input`.",
     "none": "Your team's requests and responses are not stored, so there is nothing to retrieve or to continue: "

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.recording.redaction import STRUCTURE_KEYS, VERBATIM_KEYS, complete_frames_bytes, redact
+from app.recording.event_frames import complete_frames_bytes
+from app.recording.redaction import STRUCTURE_KEYS, VERBATIM_KEYS, redact
 
 SECRET = "kingfisher"
 

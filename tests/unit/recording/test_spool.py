@@ -89,7 +89,7 @@ class Inline:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("policy", ["full", "redacted", "none"])
+@pytest.mark.parametrize("policy", ["full", "masked", "redacted", "none"])
 @pytest.mark.parametrize("size", [1, 99, 100, 101, 1_050])
 async def test_large_content_is_recorded_like_any_other(policy: ContentPolicy, size: int) -> None:
     content = b'{"model":"%s"}' % (b"m" * size)
@@ -273,6 +273,50 @@ def test_redacted_stream_is_spilled_to_disk_as_it_arrives() -> None:
         spool_record.close(exchange)
         ((_, _, _, response),) = read_folder(folder)
         assert response == b'data: {"choices":[{"delta":{"content":"[redacted: 25 characters]"}}]}\n\n' * 500
+
+
+@pytest.mark.parametrize("part_bytes", [10, 1024, 64 * 1024])
+@pytest.mark.parametrize("block_bytes", [7, 5_000])
+def test_masked_content_never_reaches_the_disk(part_bytes: int, block_bytes: int) -> None:
+    """However frames are cut, and an address across frames."""
+    pieces = [b"to jane", b"@exam", b"ple.com and ", b"on. "] * 300
+    response = b"".join(b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % piece for piece in pieces) + b"data: [DONE]\n\n"
+    with open_spool(spool_part_bytes=part_bytes) as (opened, folder):
+        exchange = make_exchange(content="masked")
+        spool_record = opened.open(exchange.id, "masked")
+        spool_record.append_request(b'{"model":"qwen3-4b","messages":[{"role":"user","content":"I am jane@example.com"}]}')
+        for at in range(0, len(response), block_bytes):
+            spool_record.append_response(response[at : at + block_bytes])
+        if part_bytes < 64 * 1024:
+            (segment,) = list_segments(folder)
+            assert segment.size > 10_000, "a stream is written as it comes"
+        spool_record.close(exchange)
+        ((_, policy, request, masked),) = read_folder(folder)
+        assert policy == "masked"
+        assert request == b'{"model":"qwen3-4b","messages":[{"role":"user","content":"I am [masked: email]"}]}'
+        assert masked and masked.count(b"[masked: email]") == 300 and masked.count(b"data: ") == len(pieces) + 1
+        assert not any(b"@exam" in path.read_bytes() for path in folder.iterdir())
+
+
+async def test_masked_stream_is_recorded_once_where_large_work_fails_midway() -> None:
+    class Failing(Inline):
+        async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+            work(*args, **kwargs)
+            raise RuntimeError("cannot schedule new futures after shutdown")
+
+    frame = (
+        b'data: {"choices":[{"index":0,"delta":{"content":"jane@"}}]}\n\ndata: {"choices":[{"index":0,"delta":{"content":"a.com"}}]}\n\n'
+    )
+    with open_spool() as (opened, folder):
+        exchange = make_exchange(content="masked")
+        spool_record = opened.open(exchange.id, "masked")
+        await spool_record.append_large_response(frame, Inline())
+        with pytest.raises(RuntimeError):
+            await spool_record.append_large_response(frame, Failing())
+        spool_record.append_response(frame)
+        spool_record.close(exchange)
+        ((_, _, _, masked),) = read_folder(folder)
+        assert masked and masked.count(b"data: ") == 6 and b"a.com" not in masked
 
 
 def test_exchange_with_invalid_unicode_and_huge_numbers_is_recorded() -> None:

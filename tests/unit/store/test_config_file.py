@@ -133,7 +133,7 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
         (PRICE + PRICE, "appears twice: prices[0] and prices[1]"),
         (PRICE + "since = 2026-01-01\n" + PRICE + 'since = "20260101"', "appears twice"),
         (PRICE + "since = 2026-01-01T00:00:00", "got a time in ISO 8601, such as 2026-11-27T09:30:00Z at `prices[0].since`"),
-        ('[teams.t]\ncontent = "some"', "at `teams.t.content`. It may be full, redacted, none."),
+        ('[teams.t]\ncontent = "some"', "at `teams.t.content`. It may be full, masked, redacted, none."),
         ('[models.m]\ntargets = []\nfallback_on = { a = ["luck"] }', "It may be failure, unsupported, context_length,"),
         ("[teams.t]\nkeys = 5", "unknown field `keys` at `teams.t`"),
         (
