@@ -204,19 +204,48 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     time_zone: str = "UTC"
 
 
-class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[[prices]]`: what a provider's model costs, in US dollars for a million tokens.
+class PriceStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The prices of a request with more than `above` input tokens, instead of those of the row; None: as in Price."""
 
+    above: int
+    input: float
+    output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
+    cache_write_hour: float | None = None
+    audio_input: float | None = None
+    audio_output: float | None = None
+    image_input: float | None = None
+
+
+class GpuPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an engine of one's own costs: the time of each request, at its share of the GPUs.
+
+    `usd_per_hour`: of one GPU. `gpus`: of one endpoint. `concurrency`: requests that an endpoint serves at once, on average while it
+    serves any. `tokens_per_s`: that one request writes, at least; limits reserve by it, and nothing else.
+    """
+
+    usd_per_hour: float
+    gpus: float = 1.0
+    concurrency: float = 1.0
+    tokens_per_s: float = 20.0
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[[prices]]`: what a provider's model costs, in US dollars for a million tokens; or `gpu`, for its time.
+
+    `input` and `output` are None with `gpu`, and only then.
     `cached_input`, `audio_input`, `image_input` None: as `input`; `audio_output` None: as `output`. `cache_write` None: as `input`.
     `cache_write_hour` (writes kept for an hour) None: as `input`, unless `cache_write` is set: then their price is unknown.
     `tiers`: factors by the provider's service tier (batch, flex, priority); the price of other tiers is unknown.
     `since`: the first day (UTC, ISO 8601) on which the price applies; None: always. `source`: where it was read.
+    `steps`: the prices of longer requests, by growing `above`; each is for the whole request.
     """
 
     provider: str
     model: str
-    input: float
-    output: float
+    input: float | None = None
+    output: float | None = None
     cached_input: float | None = None
     cache_write: float | None = None
     cache_write_hour: float | None = None
@@ -226,6 +255,8 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     tiers: Mapping[str, float] = {}
     since: str | None = None
     source: str | None = None
+    steps: tuple[PriceStep, ...] = ()
+    gpu: GpuPrice | None = None
 
 
 class Node(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """narthex prices: the prices in force, and suggestions for models without one."""
 
 import time
+from collections.abc import Iterator
 
 import click
 import msgspec
@@ -10,7 +11,7 @@ from app.billing.price_list import Suggestion, suggest_prices_for_targets
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table
 from app.cli.store_query import query_store
-from app.domain import Price, Snapshot
+from app.domain import Price, PriceStep, Snapshot
 from app.store import configuration
 from app.store.config_file import write_file
 from app.supervisor.errors import OperatorError
@@ -34,7 +35,7 @@ def prices() -> None:
 def list_prices(as_json: bool) -> None:
     """List the prices in force now, and models without one.
 
-    Prices are in US dollars for a million tokens.
+    Prices are in US dollars for a million tokens, or for an hour of a request at an engine whose time is priced.
 
     \b
     Example:
@@ -52,7 +53,7 @@ def list_prices(as_json: bool) -> None:
         print_json({"prices": [msgspec.structs.asdict(each) for each in in_force], "unpriced": unpriced_models})
         return
     if in_force:
-        print_table(("PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHED", "SINCE"), [_price_row(each) for each in in_force])
+        print_table(("PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHED", "SINCE"), [row for each in in_force for row in _price_rows(each)])
     else:
         click.echo("No price is in force.")
     if unpriced:
@@ -101,9 +102,24 @@ def suggest_prices(provider: str | None, also_priced: bool, as_json: bool) -> No
             click.echo(f"#   {_target_name(each)}: {reason}")
 
 
-def _price_row(price: Price) -> tuple[str, ...]:
-    cached = "" if price.cached_input is None else f"{price.cached_input:g}"
-    return price.provider, price.model, f"{price.input:g}", f"{price.output:g}", cached, price.since or ""
+def _price_rows(price: Price) -> Iterator[tuple[str, ...]]:
+    """The price, and a row for each of its steps."""
+    of, since = (price.provider, price.model), price.since or ""
+    if price.gpu is not None:
+        share = f"{price.gpu.usd_per_hour * price.gpu.gpus / price.gpu.concurrency:g} an hour"
+        yield *of, share, share, "", since
+        return
+    yield *of, *_amounts(price), since
+    for step in price.steps:
+        yield price.provider, f"{price.model}, above {step.above:,}", *_amounts(step), since
+
+
+def _amounts(price: Price | PriceStep) -> tuple[str, str, str]:
+    return _amount(price.input), _amount(price.output), _amount(price.cached_input)
+
+
+def _amount(usd: float | None) -> str:
+    return "" if usd is None else f"{usd:g}"
 
 
 def _skip_reason(suggestion: Suggestion) -> str:

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from app.billing.cost import cost_microusd
-from app.billing.price_index import find_named_price
+from app.billing.cost import cost_microusd, reserved_microusd
+from app.billing.price_index import find_named_price, find_price
 from app.domain import Exchange, Plan
 from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from providers.canonical.chat import Usage
@@ -22,9 +22,9 @@ def estimate_model_usage(request: InboundRequest, plan: Plan, name: str, default
         output = (plan.snapshot.models[name].output_tokens or default_output_tokens) * request.choices
     cost: int | None = None
     if plan.snapshot.prices:
-        usage = Usage(request.input_tokens, output)
         targets = [target for target, model in zip(plan.targets, plan.names, strict=True) if model == name]
-        costs = [cost_of(plan, target.provider, target.model, usage, at_s).microusd for target in targets]
+        prices = [find_price(plan.snapshot, target.provider, target.model, at_s) for target in targets]
+        costs = [None if price is None else reserved_microusd(request.input_tokens, output, price) for price in prices]
         cost = None if None in costs else max((each for each in costs if each is not None), default=None)
     return UsageEstimate(request.input_tokens, output, cost)
 
@@ -39,10 +39,12 @@ class Cost(NamedTuple):
 NO_PRICE = Cost(None, None)
 
 
-def cost_of(plan: Plan, provider: str, model: str, usage: Usage, at_s: float, reported_model: str | None = None) -> Cost:
-    """By the price at a Unix time. `reported_model`: see find_named_price()."""
+def cost_of(
+    plan: Plan, provider: str, model: str, usage: Usage, at_s: float, reported_model: str | None = None, duration_us: int | None = None
+) -> Cost:
+    """By the price at a Unix time. `reported_model`: see find_named_price(). `duration_us`: of the attempt."""
     found = find_named_price(plan.snapshot, provider, model, at_s, reported_model)
-    return NO_PRICE if found is None else Cost(cost_microusd(usage, found.price), found.name)
+    return NO_PRICE if found is None else Cost(cost_microusd(usage, found.price, duration_us), found.name)
 
 
 def actual_usage(exchange: Exchange) -> ActualUsage:

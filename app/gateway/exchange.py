@@ -53,10 +53,12 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     elif served is not None and len(attempted.attempts) == 1 and not attempted.discarded:  # as nearly always
         charge = _charge_of_response(attempted, outcome)
         input_tokens, output_tokens, basis = charge.usage.input or 0, charge.usage.output or 0, charge.basis
-        cost, price = cost_of(planned.plan, served.provider, served.model, charge.usage, ended.received_us / 1e6, reported_model)
+        served_us = duration_us - served.started_us
+        at_s = ended.received_us / 1e6
+        cost, price = cost_of(planned.plan, served.provider, served.model, charge.usage, at_s, reported_model, served_us)
         host_cost = charge.usage.host_cost_microusd
         if charge.usage is not usage or outcome != "answered" or served.candidates is not None or _is_sampled(trace):
-            charges = [_AttemptCharge(served, charge, Cost(cost, price), reported_model, duration_us - served.started_us)]
+            charges = [_AttemptCharge(served, charge, Cost(cost, price), reported_model, served_us)]
             recorded_charges = () if charge.usage == usage else _recorded_charges(charges)
     else:
         charges = _charges(attempted, outcome, ended.received_us / 1e6, reported_model, duration_us)
@@ -178,7 +180,7 @@ def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model
 def _attempt_charge(
     plan: Plan, attempt: Attempt, charge: Charge, at_s: float, reported_model: str | None, duration_us: int
 ) -> _AttemptCharge:
-    cost = cost_of(plan, attempt.provider, attempt.model, charge.usage, at_s, reported_model)
+    cost = cost_of(plan, attempt.provider, attempt.model, charge.usage, at_s, reported_model, duration_us)
     return _AttemptCharge(attempt, charge, cost, reported_model, duration_us)
 
 

@@ -3,12 +3,12 @@
 from msgspec import Struct
 
 from app.billing.price_index import find_price
-from app.domain import Capability, Price, Snapshot, Target
+from app.domain import Capability, Price, PriceStep, Snapshot, Target
 from app.gateway.fleet.endpoint_table import EndpointTable
 
 
 class Pricing(Struct, frozen=True, omit_defaults=True):
-    """US dollars for a million tokens; absent: priced as plain input or output."""
+    """US dollars for a million tokens; absent: priced as plain input or output. `steps`: of longer requests."""
 
     currency: str
     per_tokens: int
@@ -20,6 +20,7 @@ class Pricing(Struct, frozen=True, omit_defaults=True):
     audio_input: float | None = None
     audio_output: float | None = None
     image_input: float | None = None
+    steps: tuple[PriceStep, ...] = ()
 
 
 class ModelFacts(Struct, frozen=True):
@@ -63,7 +64,10 @@ def _pricing(prices: list[Price | None]) -> Pricing | None:
     return priced.pop() if len(priced) == 1 else None
 
 
-def _to_pricing(price: Price) -> Pricing:
+def _to_pricing(price: Price) -> Pricing | None:
+    """None for an engine whose time is priced."""
+    if price.input is None or price.output is None:
+        return None
     return Pricing(
         "USD",
         1_000_000,
@@ -75,4 +79,5 @@ def _to_pricing(price: Price) -> Pricing:
         price.audio_input,
         price.audio_output,
         price.image_input,
+        price.steps,
     )

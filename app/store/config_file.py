@@ -179,9 +179,14 @@ def _format_tables(section: str, records: Sequence[Struct]) -> Iterator[str]:
 def _format_line(name: str, value: Any) -> str:
     match value:
         case dict():
-            inline_table = ", ".join(_format_line(key, each).rstrip("\n") for key, each in cast("dict[str, Any]", value).items())
-            return f"{name} = {{ {inline_table} }}\n"
+            return f"{name} = {_format_inline(cast('dict[str, Any]', value))}\n"
+        case [dict(), *_]:
+            return f"{name} = [{', '.join(_format_inline(each) for each in cast('list[dict[str, Any]]', value))}]\n"
         case float() if value.is_integer() and abs(value) < 2**53:
             return f"{name} = {int(value)}\n"
         case _:
             return tomli_w.dumps({name: value})
+
+
+def _format_inline(table: Mapping[str, Any]) -> str:
+    return f"{{ {', '.join(_format_line(key, each).rstrip() for key, each in table.items())} }}"

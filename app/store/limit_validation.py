@@ -163,7 +163,9 @@ class _Demand:
         }
         tokens = {name: float(model.output_tokens or known_names.output_tokens or 0) for name, model in models.items()}
         highest_prices = {
-            name: max((price.output for target in model.targets for price in prices.get((target.provider, target.model), ())), default=0.0)
+            name: max(
+                (_output_usd(price) for target in model.targets for price in prices.get((target.provider, target.model), ())), default=0.0
+            )
             for name, model in models.items()
         }
         cost = {name: tokens[name] * highest_prices[name] / _MICROUSD for name in models}
@@ -187,6 +189,14 @@ class _Demand:
         if (limit.resource, count) not in self._highest:
             self._highest[limit.resource, count] = sorted(descending[:count])
         return self._highest[limit.resource, count]
+
+
+def _output_usd(price: Price) -> float:
+    """What is reserved for a million output tokens, in US dollars."""
+    gpu = price.gpu
+    if gpu is None:
+        return price.output or 0.0
+    return gpu.usd_per_hour * gpu.gpus / gpu.concurrency / 3600 / gpu.tokens_per_s * 1_000_000
 
 
 def _join_names(names: Collection[str]) -> str:

@@ -2,7 +2,9 @@
 
 import datetime
 
-from app.domain import Price, Snapshot
+from msgspec import Struct
+
+from app.domain import GpuPrice, Price, Snapshot
 from app.store.config_file import price_path
 from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
@@ -15,6 +17,9 @@ _PRICE_FIELDS = (
 )
 _TIERS = ("batch", "flex", "priority")
 _MAX_FACTOR = 100.0
+_MAX_STEPS = 8
+_MAX_STEP_TOKENS = 1_000_000_000
+_MAX_GPU_NUMBER = 100_000.0
 
 # At most four bytes a character: two names and more must fit into one entry of a Postgres index (2704 bytes).
 MAX_NAME_CHARACTERS = 200
@@ -35,8 +40,10 @@ def validate(wanted: Snapshot) -> None:
             raise BadConfiguration(f"{path:.100}.model must be the provider's own name of its model, not {price.model!r:.100}.")
         if price.source is not None and "\0" in price.source:
             raise BadConfiguration(f"{path}.source: a NUL character cannot be stored.")
+        _check_form(price, path)
         for field in _PRICE_FIELDS:
             _check_amount(price, path, field)
+        _check_steps(price, path)
         for tier, factor in price.tiers.items():
             if tier not in _TIERS:
                 raise BadConfiguration(f"{path}.tiers may name {', '.join(_TIERS)}, not {tier!r:.60}.")
@@ -46,7 +53,44 @@ def validate(wanted: Snapshot) -> None:
             _check_day(price.since, path)
 
 
-def _check_amount(price: Price, path: str, field: str) -> None:
+def _check_form(price: Price, path: str) -> None:
+    """A price is of tokens or of time."""
+    if price.gpu is None:
+        missing = [name for name in ("input", "output") if getattr(price, name) is None]
+        if missing:
+            raise BadConfiguration(
+                f"{path} lacks {' and '.join(missing)}: a price has `input` and `output`, or `gpu` for an engine's time."
+            )
+        return
+    fields = [name for name in (*_PRICE_FIELDS, "tiers", "steps") if getattr(price, name)]
+    if fields:
+        raise BadConfiguration(f"{path}: beside `gpu`, which prices an engine's time, {', '.join(fields)} cannot be priced.")
+    _check_gpu(price.gpu, f"{path}.gpu")
+
+
+def _check_gpu(gpu: GpuPrice, path: str) -> None:
+    if not 0 <= gpu.usd_per_hour <= _MAX_GPU_NUMBER:
+        raise BadConfiguration(f"{path}.usd_per_hour must be from 0 to {_MAX_GPU_NUMBER:,.0f} US dollars, not {gpu.usd_per_hour:g}.")
+    for field in ("gpus", "concurrency", "tokens_per_s"):
+        if not 0.001 <= (number := getattr(gpu, field)) <= _MAX_GPU_NUMBER:
+            raise BadConfiguration(f"{path}.{field} must be from 0.001 to {_MAX_GPU_NUMBER:,.0f}, not {number:g}.")
+
+
+def _check_steps(price: Price, path: str) -> None:
+    if len(price.steps) > _MAX_STEPS:
+        raise BadConfiguration(f"{path}.steps may have {_MAX_STEPS} entries, not {len(price.steps)}.")
+    above = 0
+    for at, step in enumerate(price.steps):
+        if step.above <= above:
+            raise BadConfiguration(f"{path}.steps[{at}].above must be more than {above}: steps are in growing order.")
+        above = step.above
+        if above > _MAX_STEP_TOKENS:
+            raise BadConfiguration(f"{path}.steps[{at}].above must be at most {_MAX_STEP_TOKENS:,} tokens, not {above}.")
+        for field in _PRICE_FIELDS:
+            _check_amount(step, f"{path}.steps[{at}]", field)
+
+
+def _check_amount(price: Struct, path: str, field: str) -> None:
     amount: float | None = getattr(price, field)
     if amount is not None and not 0 <= amount <= _MAX_PRICE:
         raise BadConfiguration(f"{path}.{field} must be from 0 to {_MAX_PRICE:,.0f} US dollars for a million tokens, not {amount:g}.")

@@ -16,9 +16,10 @@ from app.store.paging import After, Limit
 ALWAYS = "always"
 
 
-class PriceSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set of a price, in US dollars for a million tokens; null: the price of which it is a part."""
+class StepSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The prices of a whole request with more than `above` input tokens; null: the price of which it is a part."""
 
+    above: Annotated[int, Meta(ge=1)]
     input: float
     output: float
     cached_input: float | None = None
@@ -27,8 +28,35 @@ class PriceSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     audio_input: float | None = None
     audio_output: float | None = None
     image_input: float | None = None
+
+
+class GpuSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an engine's time costs: the duration of a request, at its share of the GPUs."""
+
+    usd_per_hour: Annotated[float, Meta(description="Of one GPU.")]
+    gpus: Annotated[float, Meta(description="Of one endpoint.")] = 1.0
+    concurrency: Annotated[float, Meta(description="Requests that an endpoint serves at once, while it serves any.")] = 1.0
+    tokens_per_s: Annotated[float, Meta(description="That one request writes, at least; what limits reserve is by it.")] = 20.0
+
+
+class PriceSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that can be set of a price, in US dollars for a million tokens; null: the price of which it is a part.
+
+    `input` and `output`, or `gpu`, are required.
+    """
+
+    input: float | None = None
+    output: float | None = None
+    cached_input: float | None = None
+    cache_write: float | None = None
+    cache_write_hour: float | None = None
+    audio_input: float | None = None
+    audio_output: float | None = None
+    image_input: float | None = None
     tiers: Annotated[dict[str, float], Meta(description="Factors by the provider's service tier: batch, flex, priority.")] = {}
     source: Annotated[str | None, Meta(description="Where it was read.")] = None
+    steps: Annotated[list[StepSettings], Meta(description="Prices of long requests, by growing `above`.")] = []
+    gpu: GpuSettings | None = None
 
 
 class NewPrice(PriceSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

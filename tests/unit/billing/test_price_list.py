@@ -48,6 +48,7 @@ def test_every_price_row_has_a_dated_source_and_plausible_ratios():
 
 
 def plausibility(row: Price) -> dict[str, bool]:
+    assert row.input is not None and row.output is not None
     return {
         "source with date": bool(re.search(r"https://\S+\.\S+.*, read \d{4}-\d\d-\d\d(\.|$)", row.source or "")),
         "input": row.input > 0,
@@ -56,6 +57,13 @@ def plausibility(row: Price) -> dict[str, bool]:
         "cache_write": row.cache_write is None or row.cache_write > row.input,
         "cache_write_hour": row.cache_write_hour is None or (row.cache_write is not None and row.cache_write_hour > row.cache_write),
         "audio_input": row.audio_input is None or row.audio_input > row.input,
+        "steps": all(
+            step.input > row.input
+            and step.output > row.output
+            and (step.cached_input is None) == (row.cached_input is None)
+            and (step.cache_write is None) == (row.cache_write is None)
+            for step in row.steps
+        ),
         "tiers": all((factor < 1) == (tier in ("batch", "flex")) for tier, factor in row.tiers.items()),
     }
 
