@@ -2,18 +2,24 @@
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import click
 import msgspec
 
+from app.billing.cost import format_usd
 from app.billing.price_index import find_price
 from app.billing.price_list import Suggestion, suggest_prices_for_targets
+from app.billing.recompute import Recomputed, recompute_all
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table
 from app.cli.store_query import query_store
+from app.cli.times import PastMomentParam
 from app.domain import Price, PriceStep, Snapshot
 from app.store import configuration
+from app.store.audit_log import command_author
 from app.store.config_file import write_file
+from app.store.cost_changes import InferenceRange
 from app.supervisor.errors import OperatorError
 
 _HEADER = """\
@@ -60,6 +66,50 @@ def list_prices(as_json: bool) -> None:
         click.echo("\nWithout a price (`narthex prices suggest` looks for some):")
         for each in unpriced:
             click.echo(f"  {_target_name(each)}")
+
+
+@prices.command("recompute")
+@click.option("--since", required=True, type=PastMomentParam(), metavar="TIME", help="Of requests since then: 2026-11-01, 7d.")
+@click.option("--until", type=PastMomentParam(), metavar="TIME", help="Of requests received before; without it, now.")
+@click.option("--model", help="Only of requests for this model.")
+@click.option("--provider", metavar="NAME", help="Only what this provider was charged for.")
+@click.option("--team", help="Only of this team.")
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@json_option
+def recompute(
+    since: datetime, until: datetime | None, model: str | None, provider: str | None, team: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Compute the costs of recorded requests again, at the prices that are configured now.
+
+    Each request at the price of its day (`since` of a price). Sums of usage change with it, the history of each cost is kept, and the
+    audit log has the change. It works in chunks, each complete in itself: what was interrupted goes on when the command is repeated.
+    Requests without a price now, and old ones of which too little was recorded, keep their cost. What limits have counted stays.
+
+    \b
+    Examples:
+      narthex prices recompute --since 2026-11-01 --provider openai --dry-run
+      narthex prices recompute --since 2026-11-01 --until 2026-12-01
+
+    With --json: {"run", "matched", "changed", "skipped", "before_microusd", "after_microusd", "dry_run"}.
+    """
+    end = until or datetime.now(UTC)
+    if since >= end:
+        raise click.BadParameter("it must be before --until", param_hint="--since")
+    inferences = InferenceRange(since, end, None, model, provider, team)
+
+    async def run_chunks(database_url: str) -> Recomputed:
+        return await recompute_all(database_url, command_author(), inferences, dry_run=dry_run)
+
+    done = query_store(run_chunks)
+    if as_json:
+        fields = {name: value for name, value in msgspec.structs.asdict(done).items() if name != "next"}
+        print_json({**fields, "dry_run": dry_run})
+        return
+    verb = "would change" if dry_run else "changed"
+    before, after = format_usd(done.before_microusd).decode(), format_usd(done.after_microusd).decode()
+    click.echo(f"{done.changed:,} of {done.matched:,} requests {verb}: from {before} to {after} US dollars together.")
+    if done.skipped:
+        click.echo(f"{done.skipped:,} keep their cost: they have no price now, or too little was recorded of them.")
 
 
 @prices.command("suggest")

@@ -35,6 +35,19 @@ _ADD_USAGE = f"""
 """  # noqa: S608
 
 
+_GROUP_ARGUMENTS = ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(_USAGE_TYPES.values(), 1))
+# In the order of _ADD_USAGE.
+_LOCK_USAGE = f"""
+    SELECT 1 FROM usage WHERE ({_GROUP_COLUMNS}) IN (SELECT * FROM unnest({_GROUP_ARGUMENTS})) ORDER BY {_GROUP_COLUMNS} FOR UPDATE
+"""  # noqa: S608
+_ADJUST_USAGE = f"""
+    UPDATE usage SET {", ".join(f"{name} = usage.{name} + added.{name}" for name in _SUM_COLUMNS)}
+    FROM unnest({", ".join(f"${at}::{_USAGE_TYPES.get(name, 'bigint')}[]" for at, name in enumerate(USAGE_COLUMNS, 1))})
+        AS added ({", ".join(USAGE_COLUMNS)})
+    WHERE {" AND ".join(f"usage.{name} = added.{name}" for name in _USAGE_TYPES)}
+"""  # noqa: S608
+
+
 class PositionTaken(Exception):
     """Somebody else has moved a segment's position: the records in hand may be stored already."""
 
@@ -72,6 +85,14 @@ async def copy_rows(connection: Connection, rows: Iterable[Sequence[Any]], conte
     """Insert rows of INFERENCE_COLUMNS and CONTENT_COLUMNS, inside a transaction. Raises one of ROW_ERRORS for an invalid row."""
     await connection.copy_records_to_table("inferences", records=rows, columns=INFERENCE_COLUMNS)
     await connection.copy_records_to_table("inference_content", records=contents, columns=CONTENT_COLUMNS)
+
+
+async def adjust_usage(connection: Connection, rows: Collection[Sequence[Any]]) -> None:
+    """Add to stored sums what rows of USAGE_COLUMNS have, which may be negative. Sums that have expired stay away."""
+    if rows:
+        columns = [[row[at] for row in rows] for at in range(len(USAGE_COLUMNS))]
+        await connection.execute(_LOCK_USAGE, *columns[: len(_USAGE_TYPES)])
+        await connection.execute(_ADJUST_USAGE, *columns)
 
 
 async def add_usage(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:

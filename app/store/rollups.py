@@ -7,7 +7,7 @@ subject: `end_user`, or `tag:` and the name of a tag, with a value.
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ SKETCH_COLUMNS = ("duration_sketch", "first_token_sketch")
 
 _SUMMED = len(SUM_COLUMNS)
 
+K = TypeVar("K")
 Group = tuple[Any, ...]  # the values of GROUP_COLUMNS
 
 
@@ -58,6 +59,14 @@ class Sums:
         self.durations[duration] = self.durations.get(duration, 0) + 1
         if first_token is not None:
             self.first_tokens[first_token] = self.first_tokens.get(first_token, 0) + 1
+
+    def difference(self, other: "Sums") -> "Sums":
+        """What is to be added to `other`; of maxima, this one's. Without times."""
+        added = Sums()
+        added.values = [
+            mine - theirs if at < _SUMMED else mine for at, (mine, theirs) in enumerate(zip(self.values, other.values, strict=True))
+        ]
+        return added
 
     def add(self, other: "Sums") -> None:
         mine, theirs = self.values, other.values
@@ -119,6 +128,41 @@ async def add_rollups(connection: Connection, sums: RollupSums, known_groups: Co
             )
 
 
+def subtract_rollups(new: RollupSums, old: RollupSums) -> RollupSums:
+    """What turns stored sums of `old` into those of `new`, which are of the same inferences. Its times are not counted again."""
+
+    def differences(now: Mapping[K, Sums], then: Mapping[K, Sums]) -> dict[K, Sums]:
+        return {key: sums.difference(then[key]) for key, sums in now.items()}
+
+    return RollupSums(
+        new.groups,
+        {level: differences(sums, old.by_level[level]) for level, sums in new.by_level.items()},
+        {level: differences(sums, old.by_subject[level]) for level, sums in new.by_subject.items()},
+    )
+
+
+async def adjust_rollups(connection: Connection, sums: RollupSums) -> None:
+    """Add differences to stored rollups, in the order in which add_rollups() locks them. Rollups that have expired stay away.
+
+    A largest cost is raised, and never lowered: by what it would have to be lowered is not known without all inferences.
+    """
+    for level, added in sums.by_level.items():
+        rows = sorted(added.items(), key=_time_and_group)
+        if rows:
+            keys = [[_moment(time) for (time, _), _ in rows], [id for (_, id), _ in rows]]
+            await connection.execute(_LOCK[level], *keys)
+            await connection.execute(_ADJUST[level], *keys, *_summed_arguments(row for _, row in rows))
+    for level, by_subject in sums.by_subject.items():
+        subjects = sorted(by_subject.items(), key=_subject_key)
+        if subjects:
+            keys = [
+                *([key.dimension for key, _ in subjects], [key.value for key, _ in subjects]),
+                *([_moment(key.time) for key, _ in subjects], [key.group_id for key, _ in subjects]),
+            ]
+            await connection.execute(_LOCK_SUBJECTS[level], *keys)
+            await connection.execute(_ADJUST_SUBJECTS[level], *keys, *_summed_arguments(row for _, row in subjects))
+
+
 async def load_subjects(connection: Connection, day: int) -> dict[str, set[int]]:
     """Hashes of the subjects that are stored of a day since 1970, by team; within a transaction. See subject_hash()."""
     found: dict[str, set[int]] = {}
@@ -147,6 +191,10 @@ def _value_arguments(rows: Iterable[Sums]) -> list[list[Any]]:
     sums = list(rows)
     columns: list[list[Any]] = [list(column) for column in zip(*(row.values for row in sums), strict=True)]
     return [*columns, [_array(pack(row.durations)) for row in sums], [_array(pack(row.first_tokens)) for row in sums]]
+
+
+def _summed_arguments(rows: Iterable[Sums]) -> list[list[int]]:
+    return [list(column) for column in zip(*(row.values for row in rows), strict=True)]
 
 
 def _array(numbers: Sequence[int]) -> str:
@@ -200,3 +248,29 @@ _ADD = {level: _add_statement(table.name, _KEYS, "time, group_id") for level, ta
 _ADD_SUBJECTS = {
     level: _add_statement(table.name, _SUBJECT_KEYS, "dimension, value, time, group_id") for level, table in subject_rollup_tables.items()
 }
+
+
+def _adjust_statements(table: str, keys: Mapping[str, str]) -> tuple[str, str]:
+    """Lock rows, and add to them."""
+    names = [*keys, *SUM_COLUMNS, *MAX_COLUMNS]
+    key_list, key_types = ", ".join(keys), ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(keys.values(), 1))
+    parameters = ", ".join(f"${at}::{keys.get(name, 'bigint')}[]" for at, name in enumerate(names, 1))
+    changes = [
+        *(f"{name} = stored.{name} + added.{name}" for name in SUM_COLUMNS),
+        *(f"{name} = greatest(stored.{name}, added.{name})" for name in MAX_COLUMNS),
+    ]
+    lock = f"""
+        SELECT 1 FROM {table} WHERE ({key_list}) IN (SELECT * FROM unnest({key_types})) ORDER BY {key_list} FOR UPDATE
+    """  # noqa: S608
+    adjust = f"""
+        UPDATE {table} AS stored SET {", ".join(changes)} FROM unnest({parameters}) AS added ({", ".join(names)})
+        WHERE {" AND ".join(f"stored.{name} = added.{name}" for name in keys)}
+    """  # noqa: S608
+    return lock, adjust
+
+
+_SUBJECT_MATCH = {"dimension": "text", "value": "text", **_KEYS}
+_STATEMENTS = {level: _adjust_statements(table.name, _KEYS) for level, table in rollup_tables.items()}
+_SUBJECT_STATEMENTS = {level: _adjust_statements(table.name, _SUBJECT_MATCH) for level, table in subject_rollup_tables.items()}
+_LOCK, _ADJUST = ({level: pair[at] for level, pair in _STATEMENTS.items()} for at in (0, 1))
+_LOCK_SUBJECTS, _ADJUST_SUBJECTS = ({level: pair[at] for level, pair in _SUBJECT_STATEMENTS.items()} for at in (0, 1))

@@ -363,6 +363,21 @@ spools = Table(
     Column("renewed_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
+# Costs of inferences that were computed again. A trace of money: rows stay when the inference expires.
+cost_changes = Table(
+    "cost_changes",
+    metadata,
+    Column("run", UUID(as_uuid=False), primary_key=True),  # the recomputation, a UUIDv7
+    Column("inference_id", UUID(as_uuid=False), primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("author", Text, nullable=False),
+    Column("old_cost_microusd", BigInteger),  # null: unknown, as in inferences
+    Column("new_cost_microusd", BigInteger),
+    Column("old_price", Text),
+    Column("new_price", Text),
+    Index(None, "inference_id"),
+)
+
 # How far the writer has read each spool segment; moved in the transaction that stores the rows, which makes storing exactly once.
 spool_positions = Table(
     "spool_positions",

@@ -146,7 +146,7 @@ def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[Co
             case "team":
                 yield table.c.team_id == select(teams.id).where(teams.name == subject).scalar_subquery()
             case "model":
-                yield table.c.model.in_(_caller_names(subject))
+                yield table.c.model.in_(caller_names(subject))
             case "all":
                 pass
             case _ if dimension.startswith("tag:"):
@@ -160,7 +160,7 @@ def named_model(recorded: ColumnElement[str]) -> ColumnElement[str]:
     return func.regexp_replace(recorded, _MODEL_PREFIX_PATTERN, "")
 
 
-def _caller_names(model: str) -> list[str]:
+def caller_names(model: str) -> list[str]:
     """The names that callers may send for a model."""
     names = [model]
     for prefix in reversed(MODEL_PREFIXES):

@@ -1,0 +1,143 @@
+"""Costs computed again: POST /admin/v1/costs/recompute, and their history, GET /admin/v1/costs/changes."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from app import uuid7
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.request_parsing import TimeText, parse_time
+from app.billing.recompute import Recomputed, recompute_chunk
+from app.store import cost_changes
+from app.store.cost_changes import InferenceRange
+from app.store.paging import Limit
+from providers.canonical.errors import InvalidRequest
+
+_TIMEOUT_S = 60.0
+_MAX_CHUNK = 20_000
+
+_Id = Annotated[str, Meta(description="A UUIDv7.")]
+
+
+class Recomputation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which inferences are priced again. `run`, `after`: of the answer before, to go on; all else must be the same."""
+
+    since: TimeText
+    until: Annotated[TimeText | None, Meta(description="null: now.")] = None
+    model: Annotated[str | None, Meta(description="Only of requests for this model.")] = None
+    provider: Annotated[str | None, Meta(description="Only what this provider was charged for.")] = None
+    team: Annotated[str | None, Meta(description="Only of this team.")] = None
+    limit: Annotated[int, Meta(ge=1, le=_MAX_CHUNK, description="Inferences that are looked at.")] = 5000
+    run: _Id | None = None
+    after: Annotated[_Id | None, Meta(description="`next` of the answer before.")] = None
+
+
+class CostChangeQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 100
+    after: Annotated[str, Meta(max_length=80, description="`next` of the page before.")] | None = None
+    inference: Annotated[_Id, Meta(description="Only of this inference.")] | None = None
+    run: Annotated[_Id, Meta(description="Only of this recomputation.")] | None = None
+
+
+class CostChangeEntry(Struct, frozen=True):
+    """A change of a cost. Costs and prices null: there was none. `author`: who had it computed again."""
+
+    inference_id: str
+    run: str
+    at: str
+    author: str
+    old_cost_microusd: int | None
+    new_cost_microusd: int | None
+    old_price: str | None
+    new_price: str | None
+
+
+class CostChangePage(Struct, frozen=True):
+    """The newest run first. `next`: give it as `after` for the next page; null: this is the last one."""
+
+    data: list[CostChangeEntry]
+    next: str | None
+
+
+async def _recompute(call: Call[NoQuery, Recomputation]) -> Answer:
+    body = call.body
+    begin = parse_time(body.since, "since")
+    end = datetime.now(UTC) if body.until is None else parse_time(body.until, "until")
+    if begin >= end:
+        raise InvalidRequest("`since` must be before `until`.", param="since")
+    if (body.run is None) != (body.after is None):
+        raise InvalidRequest("`run` and `after` go together: both are in the answer before.", param="run" if body.run is None else "after")
+    run = uuid7.mint() if body.run is None else _parse_id(body.run, "run")
+    after = None if body.after is None else _parse_id(body.after, "after")
+    inferences = InferenceRange(begin, end, after, body.model, body.provider, body.team)
+    return Answer(await recompute_chunk(call.connection, call.author, run, inferences, body.limit))
+
+
+async def _list(call: Call[CostChangeQuery, NoBody]) -> Answer:
+    query = call.query
+    inference = None if query.inference is None else _parse_id(query.inference, "inference")
+    run = None if query.run is None else _parse_id(query.run, "run")
+    found = await cost_changes.list_cost_changes(
+        call.connection, inference_id=inference, run=run, after=_parse_after(query.after), limit=query.limit + 1
+    )
+    shown = found[: query.limit]
+    entries = [
+        CostChangeEntry(
+            each.inference_id,
+            each.run,
+            each.at.isoformat(),
+            each.author,
+            each.old_cost_microusd,
+            each.new_cost_microusd,
+            each.old_price,
+            each.new_price,
+        )
+        for each in shown
+    ]
+    return Answer(CostChangePage(entries, f"{shown[-1].run}.{shown[-1].inference_id}" if len(found) > len(shown) else None))
+
+
+def _parse_after(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    run, _, inference = text.partition(".")
+    return _parse_id(run, "after"), _parse_id(inference, "after")
+
+
+def _parse_id(text: str, name: str) -> str:
+    if not uuid7.is_uuid7(text):
+        raise InvalidRequest(f"`{name}` must be a UUIDv7, not {text!r:.60}.", param=name)
+    return text.lower()
+
+
+def operations() -> list[Operation[Any, Any]]:
+    return [
+        Operation(
+            method="POST",
+            path="/costs/recompute",
+            id="recompute_costs",
+            tag="Costs",
+            summary="Compute the costs of inferences again, at the prices that are configured now",
+            description="One chunk of `limit` inferences, with everything that sums up their costs, in one transaction. Send it again with"
+            " `run` and `next` (as `after`) of the answer until `next` is null. What is repeated changes nothing.",
+            permission="config:write",
+            access="write",
+            body=Recomputation,
+            response=Recomputed,
+            example={"since": "2026-11-01T00:00:00Z", "provider": "openai"},
+            timeout_s=_TIMEOUT_S,
+            handler=_recompute,
+        ),
+        Operation(
+            method="GET",
+            path="/costs/changes",
+            id="list_cost_changes",
+            tag="Costs",
+            summary="List costs that were computed again",
+            permission="records:read",
+            query=CostChangeQuery,
+            response=CostChangePage,
+            handler=_list,
+        ),
+    ]
