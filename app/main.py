@@ -27,7 +27,7 @@ from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.path_segments import SegmentedPaths
 from app.api.request_id import RequestIdApp
-from app.api.routes import INFERENCE_PATHS, admin_pages, caller_routes, inference_routes, shared_routes
+from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
 from app.api.security_headers import SecurityHeaders
 from app.api.sign_in import routes as sign_in
 from app.background_tasks import BackgroundTask
@@ -43,6 +43,7 @@ from app.gateway.memory.large_blocks import map_large_blocks
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.serve import Gateway
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.inference_paths import INFERENCE_PATHS
 from app.recording.ledger import SpoolAwareLedger
 from app.recording.spool import Spool
 from app.settings import Settings

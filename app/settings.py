@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
 
 import msgspec
 
@@ -19,12 +20,14 @@ class BadSetting(ValueError):
     """An environment variable with an invalid value; the message names it, its value and what it may be."""
 
 
-def setting(default: object, description: str, name: str | None = None, *, shown: bool = True) -> Any:
+def setting(default: object, description: str, name: str | None = None, *, shown: bool = True, standard_name: str | None = None) -> Any:
     """A field of Settings; `name` is its environment variable where that is not NARTHEX_ and the field's name.
 
-    `shown` False leaves it out of repr, as it may hold a password.
+    `shown` False leaves it out of repr, as it may hold a password. `standard_name`: the variable that other programs read for the same,
+    which counts where ours is not set.
     """
-    return field(default=default, repr=shown, metadata={"meaning": description, "name": name})  # type: ignore[call-overload]
+    metadata = {"meaning": description, "name": name, "standard_name": standard_name}
+    return field(default=default, repr=shown, metadata=metadata)  # type: ignore[call-overload]
 
 
 class Networks(str):
@@ -133,6 +136,49 @@ class IssuerUrl(str):
         if match is not None and match[1] == "http" and match[2] not in ("localhost", "127.0.0.1", "[::1]"):
             raise ValueError("it must be https, as whoever can read or change what it sends becomes anybody; http is for this machine only")
         return super().__new__(cls, text)
+
+
+class OtlpUrl(str):
+    """The address of a collector of OpenTelemetry, to which /v1/traces and /v1/metrics are added. Raises ValueError if it is invalid."""
+
+    def __new__(cls, text: str = "") -> "OtlpUrl":
+        text = text.rstrip("/")
+        if text and not re.fullmatch(r"https?://(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?", text):
+            raise ValueError("it must be such as http://collector:4318; a user and password belong into NARTHEX_OTLP_HEADERS")
+        return super().__new__(cls, text)
+
+
+class OtlpHeaders:
+    """Headers for a collector: NAME=VALUE, separated by commas, with values encoded as in a URL. Never shown. Raises ValueError."""
+
+    def __init__(self, text: str = "") -> None:
+        parsed: dict[str, str] = {}
+        for each in filter(None, (part.strip() for part in text.split(","))):
+            name, _, value = each.partition("=")
+            name, value = name.strip().lower(), unquote(value.strip())
+            if not re.fullmatch(r"[a-z0-9!#$%&'*+.^_`|~-]+", name) or not value.isascii() or not value.isprintable():
+                raise ValueError("it must be NAME=VALUE, separated by commas, with values encoded as in a URL")
+            parsed[name] = value
+        self.parsed: Mapping[str, str] = parsed
+
+    def __repr__(self) -> str:
+        return f"<{len(self.parsed)} headers>" if self.parsed else ""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OtlpHeaders) and self.parsed == other.parsed
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.parsed.items()))
+
+
+class Share(float):
+    """A share of all, from 0 to 1. Raises ValueError."""
+
+    def __new__(cls, text: str | float = 0.0) -> "Share":
+        share = super().__new__(cls, text)
+        if not 0 <= share <= 1:
+            raise ValueError("it must be a number from 0 to 1")
+        return share
 
 
 class GroupRoles(str):
@@ -369,6 +415,28 @@ class Settings:
         "Who may read /metrics: everybody; keys (admin keys, and keys whose routes name /metrics); everybody, but only on"
         " NARTHEX_ADMIN_PORT (admin); or nobody, and there is no such route (off).",
     )
+    otlp_endpoint: OtlpUrl = setting(
+        OtlpUrl(),
+        "Collector of OpenTelemetry (http://collector:4318) to which the writer sends spans and metrics, as OTLP over HTTP. Without it"
+        " `OTEL_EXPORTER_OTLP_ENDPOINT` counts. Empty: nothing is sent.",
+        standard_name="OTEL_EXPORTER_OTLP_ENDPOINT",
+    )
+    otlp_headers: OtlpHeaders = setting(
+        OtlpHeaders(),
+        "Headers for the collector, such as a token: NAME=VALUE, separated by commas. Without it `OTEL_EXPORTER_OTLP_HEADERS` counts.",
+        shown=False,
+        standard_name="OTEL_EXPORTER_OTLP_HEADERS",
+    )
+    otlp_service_name: str = setting(
+        "narthex", "What traces and metrics call this gateway. Without it `OTEL_SERVICE_NAME` counts.", standard_name="OTEL_SERVICE_NAME"
+    )
+    otlp_retry_s: float = setting(60.0, "How long spans that the collector does not take are sent again, before they are dropped.")
+    otlp_queue: int = setting(10_000, "Most inferences whose spans wait for the collector; those of further ones are dropped.")
+    otlp_metrics_s: float = setting(60.0, "How often metrics are sent to the collector; 0 = never.")
+    trace_share: Share = setting(
+        Share(0.0),
+        "With a collector: which share of requests without a `traceparent` begins a trace. A caller's trace is sampled as it says.",
+    )
     access_log: Literal["off", "stdout", "stderr"] = setting(
         "off", "Where each gateway process writes a JSON line for each request: method, path, status, duration, team, key, model and ids."
     )
@@ -383,6 +451,7 @@ class Settings:
             for each in fields(cls)
             # Names that are not ours (HTTPS_PROXY) are also common in lower case.
             if (value := environ.get(name := environment_name(each)) or environ.get(name.lower() if each.metadata["name"] else "", ""))
+            or (value := environ.get(name := each.metadata["standard_name"] or "", ""))
         }
         return cls(**values)
 
@@ -423,7 +492,7 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             raise BadSetting(
                 f"{name}={text!r:.500}: it must be origins such as https://app.example.com, separated by commas, or * ({fault})."
             ) from None
-    if kind in (ProxyUrl, CaBundle, PublicUrl, IssuerUrl, GroupRoles):
+    if kind in (ProxyUrl, CaBundle, PublicUrl, IssuerUrl, GroupRoles, OtlpUrl, OtlpHeaders, Share):
         try:
             return kind(text)
         except ValueError as fault:

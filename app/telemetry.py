@@ -174,6 +174,18 @@ class Telemetry:
             registry=registry,
             multiprocess_mode="livemax",
         )
+        self._spans_exported = Gauge(
+            "narthex_otlp_spans_exported",
+            "Spans that the collector has taken since the writer's start.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._spans_dropped = Gauge(
+            "narthex_otlp_spans_dropped",
+            "Spans that the collector did not take in time since the writer's start.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         self._access_lines_dropped = Counter(
             "narthex_access_log_lines_dropped", "Lines of the access log that were left out, as nobody took them.", registry=registry
         )
@@ -249,6 +261,10 @@ class Telemetry:
 
     def count_dropped_access_lines(self, lines: int) -> None:
         self._access_lines_dropped.inc(lines)
+
+    def set_export(self, *, exported_spans: int, dropped_spans: int) -> None:
+        self._spans_exported.set(exported_spans)
+        self._spans_dropped.set(dropped_spans)
 
     def count_replay(self, route: str) -> None:
         self._replays.labels(route).inc()

@@ -27,7 +27,17 @@ LAYERS = (
     {"migrations"},
     {"app.store"},
     {
-        *("app.background_tasks", "app.domain", "app.home_id", "app.otel", "app.settings", "app.telemetry", "app.thread_steps", "app.logs"),
+        *(
+            "app.background_tasks",
+            "app.domain",
+            "app.home_id",
+            "app.inference_paths",
+            "app.otel",
+            "app.settings",
+            "app.telemetry",
+            "app.thread_steps",
+            "app.logs",
+        ),
         *("app.decoding_errors", "app.switch_interval", "app.uuid7"),
     },
     {"providers"},
@@ -302,7 +312,11 @@ def test_engines_and_the_service_import_no_host() -> None:
 
 def test_cloud_sdks_are_imported_only_by_the_credential_modules() -> None:
     """And none of them for what opens a connection but where a chain asks its own services, off the event loop."""
-    importers = {str(path) for path in python_files(*TOP_PACKAGES) if any(is_under(name, {"botocore", "google"}) for name in imports(path))}
+    importers = {
+        str(path)
+        for path in python_files(*TOP_PACKAGES)
+        if any(is_under(name, {"botocore", "google"}) and not is_under(name, {"google.protobuf"}) for name in imports(path))
+    }
     credential_chains = {"providers/credentials/aws_chain.py", "providers/credentials/google_chain.py"}
     assert importers == credential_chains | {"providers/credentials/google_grants.py"}
     grants = {name for name in imports(Path("providers/credentials/google_grants.py")) if is_under(name, {"google"})}

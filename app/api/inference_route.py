@@ -21,7 +21,7 @@ from app.gateway.context import RequestContext
 from app.gateway.serve import Gateway, serve
 from app.gateway.stages import Authenticated, claim_of
 from app.logs import RequestIds, current_request
-from app.otel.trace_context import read_trace_context
+from app.otel.trace_context import Tracing
 from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, Unavailable
 from providers.dialect import Dialect
 
@@ -35,6 +35,8 @@ class InferenceRoute:
         self._gateway = gateway
         self._dialect = dialect
         self._access_log = access_log
+        settings = gateway.settings
+        self._tracing = Tracing(exports=bool(settings.otlp_endpoint), share=settings.trace_share)
 
     async def __call__(self, call: HttpCall) -> None:
         """Runs as a task of its own, which the call cancels when the caller disconnects."""
@@ -47,7 +49,7 @@ class InferenceRoute:
         try:
             try:
                 headers = _read_headers(call.headers)
-                ids = _note_ids(context, call, headers)
+                ids = self._note_ids(context, call, headers)
                 if call.method != "POST":
                     raise MethodNotAllowed(call.method, call.path, "POST")
                 if gateway.draining:
@@ -94,6 +96,14 @@ class InferenceRoute:
                     if self._access_log is not None:
                         self._access_log.add_inference(context, call.method, call.path)
 
+    def _note_ids(self, context: RequestContext, call: HttpCall, headers: dict[bytes, bytes]) -> RequestIds:
+        """Takes over the caller's trace and its id of the request. Log lines of this task, and of those that it starts, carry them."""
+        context.trace = self._tracing.trace_of(context.id, headers, call.headers)
+        context.own_request_id = own_request_id(headers.get(REQUEST_ID_HEADER))
+        ids = RequestIds(context.id, context.request_id, None if context.trace is None else context.trace.trace_id)
+        current_request.set(ids)
+        return ids
+
     async def _send_error(self, error: NarthexError, context: RequestContext, sink: HttpResponseSink) -> None:
         """As a response of its own, or as the last frame of a stream that has begun."""
         gateway, planned = self._gateway, context.planned
@@ -116,15 +126,6 @@ class InferenceRoute:
             await sink.end_stream(frame)
         else:
             await sink.send_error(error, frame)
-
-
-def _note_ids(context: RequestContext, call: HttpCall, headers: dict[bytes, bytes]) -> RequestIds:
-    """Takes over the caller's trace and its id of the request. Log lines of this task, and of those that it starts, carry them."""
-    context.trace = read_trace_context(headers, call.headers)
-    context.own_request_id = own_request_id(headers.get(REQUEST_ID_HEADER))
-    ids = RequestIds(context.id, context.request_id, None if context.trace is None else context.trace.trace_id)
-    current_request.set(ids)
-    return ids
 
 
 def _read_headers(raw_headers: list[Header]) -> dict[bytes, bytes]:

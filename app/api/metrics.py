@@ -91,3 +91,5 @@ def _update_spool_metrics(gateway: Gateway) -> None:
         lost_content=spool.lost_content,
         quarantined=writer.quarantined if writer else 0,
     )
+    if writer is not None and writer.export is not None:
+        gateway.telemetry.set_export(exported_spans=writer.export.exported_spans, dropped_spans=writer.export.dropped_spans)

@@ -11,19 +11,8 @@ from app.api.cors import Cors, CorsRoute
 from app.api.http_call import CallHandler
 from app.api.inference_route import InferenceRoute
 from app.gateway.serve import Gateway
+from app.inference_paths import INFERENCE_PATHS
 from providers.catalogue import DIALECTS
-from providers.engine_routes.catalogue import ROUTE_BY_PATH
-
-INFERENCE_PATHS = {
-    "/v1/chat/completions": "openai_chat",
-    "/v1/completions": "openai_completions",
-    "/v1/responses": "openai_responses",
-    "/v1/embeddings": "openai_embeddings",
-    "/v1/messages": "anthropic_messages",
-    "/v1/messages/count_tokens": "anthropic_count_tokens",
-    "/inference/v1/generate": "vllm_generate",
-    **ROUTE_BY_PATH,
-}
 
 
 def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[str, CallHandler]:

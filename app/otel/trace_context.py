@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 # Version 00 ends after the flags; of later versions only what 00 has is read.
 _TRACEPARENT = re.compile(
@@ -19,6 +20,7 @@ _MAX_STATE_BYTES = 512
 _MAX_STATE_MEMBERS = 32
 _SAMPLED, _RANDOM = 0x01, 0x02
 
+_RANDOM_BITS = 48
 _MASK = 2**64 - 1
 
 
@@ -44,6 +46,27 @@ class TraceContext(Struct, frozen=True):
             parent = attempt_span_id(inference_id, started_us)
         lines = b"traceparent: 00-%b-%b-%02x\r\n" % (self.trace_id.encode("ascii"), parent.encode("ascii"), self.flags)
         return lines + b"tracestate: %b\r\n" % self.state if self.state else lines
+
+
+class Tracing:
+    """Which trace a request belongs to. `exports`: spans are exported from here. `share`: of requests without a trace that begin one."""
+
+    def __init__(self, *, exports: bool, share: float) -> None:
+        self._exports = exports
+        self._threshold = int(share * 2**_RANDOM_BITS) if exports else 0
+
+    def trace_of(
+        self, inference_id: str, headers: Mapping[bytes, bytes], raw_headers: Sequence[tuple[bytes, bytes]]
+    ) -> TraceContext | None:
+        """The caller's trace, sampled as the caller says, or one that begins here; None: the request belongs to none."""
+        if b"traceparent" in headers:
+            trace = read_trace_context(headers, raw_headers)
+            if trace is not None:
+                return replace(trace, replaces_parent=True) if self._exports and trace.sampled else trace
+        # The end of a UUIDv7 is random, as that of a trace's id should be: the inference's id serves as the latter, too.
+        if not self._threshold or int(inference_id[24:], 16) >= self._threshold:
+            return None
+        return TraceContext(inference_id.replace("-", ""), None, True, _SAMPLED | _RANDOM, replaces_parent=True)
 
 
 def read_trace_context(headers: Mapping[bytes, bytes], raw_headers: Sequence[tuple[bytes, bytes]]) -> TraceContext | None:

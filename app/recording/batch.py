@@ -18,7 +18,7 @@ UNUSABLE_RECORD_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, Recurs
 
 
 class InferenceRow(msgspec.Struct, frozen=True):
-    """An inference ready to be stored, and where it was read."""
+    """An inference ready to be stored, and where it was read. `exchange`: None: nobody needs it once the row is made."""
 
     inference: tuple[Any, ...]
     content: tuple[Any, ...]
@@ -27,6 +27,7 @@ class InferenceRow(msgspec.Struct, frozen=True):
     offset: int
     end: int
     last_part: int
+    exchange: Exchange | None = None
 
 
 class Batch:
@@ -50,14 +51,13 @@ class Batch:
         return sum(row.content[1] == "lost" for row in self.rows)
 
 
-def fold_record(reader: SegmentReader, record: ExchangeRecord) -> InferenceRow:
+def fold_record(reader: SegmentReader, record: ExchangeRecord, *, keep_exchange: bool = False) -> InferenceRow:
     """The row of a record, with its parts. Raises one of UNUSABLE_RECORD_ERRORS for a record that cannot be a row."""
     exchange = decode_exchange(record.meta)
     day = day_of(exchange.id)
-    content = _content(reader, record, exchange)
-    return InferenceRow(
-        inference_row(exchange), content_row(exchange.id, content), day, reader, record.offset, record.end, record.last_part
-    )
+    content = content_row(exchange.id, _content(reader, record, exchange))
+    kept = exchange if keep_exchange else None
+    return InferenceRow(inference_row(exchange), content, day, reader, record.offset, record.end, record.last_part, kept)
 
 
 def record_byte_ranges(reader: SegmentReader, record: InferenceRow | ExchangeRecord) -> list[tuple[int, int]]:

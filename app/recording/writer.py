@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator
 import asyncpg
 
 from app.background_tasks import BackgroundTask
+from app.otel.exporter import Exporter
 from app.recording.quarantine import QuarantineFailed
 from app.recording.segment_format import HEADER, list_segments
 from app.recording.spool_folder import exclusive_lock, record_written_ms, remove_stale_files
@@ -24,6 +25,7 @@ from app.settings import Settings
 from app.store.database import connect
 from app.store.inference_writes import PositionTaken
 from app.store.partitions import Connection
+from providers.transport.transport import Transport
 
 logger = logging.getLogger(__name__)
 
@@ -62,11 +64,16 @@ class Writer:
         self._folder = settings.home / "spool"
         self._state = WriterState()
         self._is_connected = False
+        self._exporter: Exporter | None = None
 
     async def run(self) -> None:
         remove_stale_files(self._folder)
         report_task = BackgroundTask("writer status", self._report_status)
         report_task.start()
+        transport = Transport(proxy=self._settings.proxy, ca_bundle=self._settings.ca_bundle or None)
+        if self._settings.otlp_endpoint:
+            self._exporter = Exporter(self._settings, transport)
+            self._exporter.start()
         stop_task = asyncio.create_task(self._stop.wait())
         session_task = asyncio.create_task(self._run_sessions())
         try:
@@ -76,6 +83,9 @@ class Writer:
             for task in (stop_task, session_task):
                 task.cancel()
             results = await asyncio.gather(report_task.stop(), stop_task, session_task, return_exceptions=True)
+            if self._exporter is not None:
+                await self._exporter.close()
+            await transport.aclose()
             self._write_status()
         for outcome in results:
             if isinstance(outcome, Exception):
@@ -87,7 +97,7 @@ class Writer:
         while True:
             try:
                 async with self._connection() as connection:
-                    session = WriterSession(self._settings, self._stop, connection, self._state)
+                    session = WriterSession(self._settings, self._stop, connection, self._state, self._exporter)
                     try:
                         await session.run()
                         return
@@ -146,6 +156,7 @@ class Writer:
             segments=len(segments),
             oldest_s=0.0 if oldest_ms is None else max(0.001, time.time() - oldest_ms / 1000),
             last_error=self._state.last_error,
+            export=None if self._exporter is None else self._exporter.counts,
         )
         try:
             write_status(self._settings.home, status)

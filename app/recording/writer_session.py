@@ -9,6 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
+from app.otel.directory import Directory
+from app.otel.exporter import Exporter
 from app.recording.batch import UNUSABLE_RECORD_ERRORS, Batch, InferenceRow, copy_all, copy_valid_rows, fold_record, record_byte_ranges
 from app.recording.quarantine import quarantine_record
 from app.recording.rollup_sums import RollupSummer
@@ -18,6 +20,7 @@ from app.recording.spool_folder import remove_segment, spool_id
 from app.recording.usage_sums import sum_usage
 from app.settings import Settings
 from app.store import partitions, retention
+from app.store.export_names import read_adapters, read_team_names
 from app.store.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
 from app.store.partitions import Connection
 from app.store.rollups import RollupSums, add_rollups
@@ -29,6 +32,8 @@ IDLE_POLL_S = 0.05
 DRAINING_POLL_S = 0.005
 HOUSEKEEPING_EVERY_S = 3600.0
 REPORT_EVERY_S = 1.0
+DIRECTORY_EVERY_S = 30.0
+NEW_NAMES_EVERY_S = 1.0
 STORE_TIMEOUT_S = 120.0
 MAX_ROWS_PER_READ = 200  # prepared before the event loop runs again
 MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -52,14 +57,21 @@ class WriterState(Struct):
 
 
 class WriterSession:
-    """run() stores until everything is done; any error ends it, and the next session starts from what was committed."""
+    """run() stores until everything is done; any error ends it, and the next session starts from what was committed.
 
-    def __init__(self, settings: Settings, stop: asyncio.Event, connection: Connection, state: WriterState) -> None:
+    `exporter`: gets what was stored; None: nothing is exported.
+    """
+
+    def __init__(
+        self, settings: Settings, stop: asyncio.Event, connection: Connection, state: WriterState, exporter: Exporter | None = None
+    ) -> None:
         self.has_stored = False
         self._settings = settings
         self._stop = stop
         self._connection = connection
         self._state = state
+        self._exporter = exporter
+        self._directory_read_s = float("-inf")
         self._folder = settings.home / "spool"
         self._quarantine_folder = settings.home / "quarantine"
         self._spool_id = spool_id(self._folder)
@@ -167,7 +179,7 @@ class WriterSession:
             self._quarantine_record(reader, [(record.offset, record.end)], record.reason)
             return None
         try:
-            row = fold_record(reader, record)
+            row = fold_record(reader, record, keep_exchange=self._exporter is not None)
         except UNUSABLE_RECORD_ERRORS as error:
             self._quarantine_record(reader, record_byte_ranges(reader, record), f"{type(error).__name__}: {error}")
             return None
@@ -208,6 +220,12 @@ class WriterSession:
         self._state.lost_content += batch.lost_content
         self._stored_until = self._storing_until
         self._state.last_error = None
+        if self._exporter is not None:
+            exchanges = [row.exchange for row in batch.rows if row.exchange is not None]
+            try:
+                await self._read_directory(self._exporter.directory.names_all(exchanges))
+            finally:
+                self._exporter.add(exchanges)
 
     async def _store(self, batch: Batch) -> None:
         async with asyncio.timeout(STORE_TIMEOUT_S):
@@ -277,6 +295,14 @@ class WriterSession:
         if self._stored_until and time.monotonic() >= self._report_due:
             self._report_due = time.monotonic() + REPORT_EVERY_S
             await report_stored_until(self._connection, self._spool_id, datetime.datetime.fromtimestamp(self._stored_until, datetime.UTC))
+
+    async def _read_directory(self, names_all: bool) -> None:
+        """What the exported telemetry calls teams and providers. `names_all`: what is known of them names all that is to be exported."""
+        age_s = time.monotonic() - self._directory_read_s
+        if self._exporter is None or age_s < (DIRECTORY_EVERY_S if names_all else NEW_NAMES_EVERY_S):
+            return
+        self._directory_read_s = time.monotonic()
+        self._exporter.directory = Directory(await read_team_names(self._connection), await read_adapters(self._connection))
 
     def _finish_segment(self, reader: SegmentReader) -> None:
         """Remove the file, and only then its position: a file that outlives its position would be read as a new one."""

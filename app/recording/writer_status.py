@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from app.otel.export_counts import ExportCounts
+
 
 class WriterStatus(Struct, frozen=True):
     """`at`: when it was written, Unix time. Counts are since the writer's start; sizes and `oldest_s` are of that moment.
@@ -13,6 +15,7 @@ class WriterStatus(Struct, frozen=True):
     `quarantined`: quarantined records; `unfinished_parts`: parts whose exchange never ended, as its worker was killed; `torn_records`:
     partial records at the end of a segment; `lost_content`: rows without the content that the disk had no space for; `oldest_s`: age of
     the oldest record that is not in Postgres, 0 if there is none. Unknown fields, as older versions wrote, are ignored.
+    `export`: of telemetry; None: nothing is exported.
     """
 
     at: float
@@ -27,6 +30,7 @@ class WriterStatus(Struct, frozen=True):
     segments: int = 0
     oldest_s: float = 0.0
     last_error: str | None = None
+    export: ExportCounts | None = None
 
 
 def write_status(home: Path, status: WriterStatus) -> None:

@@ -105,3 +105,29 @@ def test_folders_of_credentials_are_absolute_and_include_that_of_the_home(tmp_pa
     )
     with pytest.raises(BadSetting, match=r"NARTHEX_CREDENTIAL_FOLDERS.*absolute"):
         Settings.read({"NARTHEX_CREDENTIAL_FOLDERS": "/mnt/one,secrets"})
+
+
+def test_standard_variables_of_opentelemetry_count_where_ours_are_not_set():
+    standard = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/", "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20a, x-b=c"}
+    settings = Settings.read(standard)
+    assert settings.otlp_endpoint == "http://collector:4318"
+    assert settings.otlp_headers.parsed == {"authorization": "Bearer a", "x-b": "c"} and "Bearer" not in repr(settings)
+    assert Settings.read({**standard, "NARTHEX_OTLP_ENDPOINT": "https://other/otlp"}).otlp_endpoint == "https://other/otlp"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NARTHEX_OTLP_ENDPOINT", "http://user:secret@collector"),
+        ("NARTHEX_OTLP_ENDPOINT", "collector:4318"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector/?secret=1"),
+        ("NARTHEX_OTLP_HEADERS", "a b=secret"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=secret%0d%0ab"),
+        ("NARTHEX_TRACE_SHARE", "1.5"),
+        ("NARTHEX_TRACE_SHARE", "nan"),
+    ],
+)
+def test_bad_settings_of_telemetry_are_refused_without_their_value(name: str, value: str):
+    with pytest.raises(BadSetting, match=name) as raised:
+        Settings.read({name: value})
+    assert "secret" not in str(raised.value)

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.settings import ProxyUrl, Secrets, Settings, environment_name
+from app.settings import OtlpHeaders, ProxyUrl, Secrets, Settings, environment_name
 
 
 class SettingInForce(Struct, frozen=True):
@@ -34,15 +34,17 @@ def describe(settings: Settings) -> SettingsInForce:
     for each in fields(settings):
         value: Any = getattr(settings, each.name)
         is_secret = not each.repr or isinstance(value, Secrets)
-        is_set = bool(value.parsed) if isinstance(value, Secrets) else value != each.default
+        is_set = bool(value.parsed) if isinstance(value, Secrets | OtlpHeaders) else value != each.default
         shown = None if is_secret else _shown(value)
         described.append(SettingInForce(environment_name(each), shown, is_set, is_secret, each.metadata["meaning"]))
     return SettingsInForce(described)
 
 
 def _shown(value: Any) -> str | int | float | None:
-    if isinstance(value, int | float):
+    if isinstance(value, int):
         return value
+    if isinstance(value, float):
+        return float(value)  # a share is one
     return (repr(value).strip("'") if isinstance(value, ProxyUrl) else str(value)) or None
 
 

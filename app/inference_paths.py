@@ -1,0 +1,16 @@
+"""The paths of the inference routes, and the dialect or engine route that each is in."""
+
+from collections.abc import Mapping
+
+from providers.engine_routes.catalogue import ROUTE_BY_PATH
+
+INFERENCE_PATHS: Mapping[str, str] = {
+    "/v1/chat/completions": "openai_chat",
+    "/v1/completions": "openai_completions",
+    "/v1/responses": "openai_responses",
+    "/v1/embeddings": "openai_embeddings",
+    "/v1/messages": "anthropic_messages",
+    "/v1/messages/count_tokens": "anthropic_count_tokens",
+    "/inference/v1/generate": "vllm_generate",
+    **ROUTE_BY_PATH,
+}

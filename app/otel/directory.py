@@ -1,0 +1,26 @@
+"""What records name by ids, or by the operator's own names, and what is exported names otherwise."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from app.domain import Exchange
+from app.otel import names
+
+
+class Directory(Struct, frozen=True):
+    """`teams`: names by id. `adapters`: by the configured name of a provider. Of what is not in it (yet), the record's own word is used."""
+
+    teams: Mapping[str, str] = {}
+    adapters: Mapping[str, str] = {}
+
+    def names_all(self, exchanges: Iterable[Exchange]) -> bool:
+        teams, adapters = self.teams, self.adapters
+        return all([each.team_id in teams and (each.served_provider is None or each.served_provider in adapters) for each in exchanges])
+
+    def provider_of(self, configured_name: str | None) -> str:
+        """What the conventions call a provider; Narthex itself where no provider was reached."""
+        if configured_name is None:
+            return names.SCOPE
+        adapter = self.adapters.get(configured_name, configured_name)
+        return names.PROVIDERS.get(adapter, adapter)
