@@ -31,6 +31,7 @@ _SECTIONS = {
         "chat": "chat",
         "audit": "audit",
         "dropped": "dropped",
+        "costs": "costs",
         "retention": "retention",
         "engines": "engines",
         "status": "diagnostics",

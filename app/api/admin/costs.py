@@ -1,6 +1,8 @@
-"""Costs computed again: POST /admin/v1/costs/recompute, and their history, GET /admin/v1/costs/changes."""
+"""Costs: computed again (/admin/v1/costs/recompute, /changes), and exported (/admin/v1/costs/focus)."""
 
-from datetime import UTC, datetime
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -8,6 +10,8 @@ from msgspec import Meta, Struct
 from app import uuid7
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
+from app.billing.cost_lines import walk_cost_lines
+from app.billing.focus import write_focus
 from app.billing.recompute import Recomputed, recompute_chunk
 from app.store import cost_changes
 from app.store.cost_changes import InferenceRange
@@ -16,6 +20,8 @@ from providers.canonical.errors import InvalidRequest
 
 _TIMEOUT_S = 60.0
 _MAX_CHUNK = 20_000
+_MAX_DAYS = 93
+_CSV = "text/csv"
 
 _Id = Annotated[str, Meta(description="A UUIDv7.")]
 
@@ -31,6 +37,11 @@ class Recomputation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     limit: Annotated[int, Meta(ge=1, le=_MAX_CHUNK, description="Inferences that are looked at.")] = 5000
     run: _Id | None = None
     after: Annotated[_Id | None, Meta(description="`next` of the answer before.")] = None
+
+
+class FocusQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    since: TimeText
+    until: Annotated[TimeText, Meta(description="Exclusive; without it, now.")] | None = None
 
 
 class CostChangeQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +109,43 @@ async def _list(call: Call[CostChangeQuery, NoBody]) -> Answer:
     return Answer(CostChangePage(entries, f"{shown[-1].run}.{shown[-1].inference_id}" if len(found) > len(shown) else None))
 
 
+async def _export_focus(call: Call[FocusQuery, NoBody]) -> Answer:
+    first, last = parse_days(call.query.since, call.query.until)
+
+    async def read() -> AsyncGenerator[bytes]:
+        async with call.read_transaction() as connection:
+            async for written in write_focus(walk_cost_lines(connection, first, last)):
+                yield written
+
+    pieces = read()
+    head = await anext(pieces)  # before the response begins, so that an outage is a 503
+
+    async def rows() -> AsyncGenerator[bytes]:
+        async with aclosing(pieces):
+            yield head
+            async for piece in pieces:
+                yield piece
+
+    headers = {"content-disposition": f'attachment; filename="narthex-focus-{first}-{last}.csv"'}
+    return Answer(rows(), headers=headers, media_type=_CSV)
+
+
+def parse_days(since: str, until: str | None) -> tuple[date, date]:
+    """The first and the last UTC day of a period whose end is exclusive. Raises InvalidRequest."""
+    begin = parse_time(since, "since").astimezone(UTC)
+    end = datetime.now(UTC) if until is None else parse_time(until, "until").astimezone(UTC)
+    if begin.time() != time():
+        raise InvalidRequest("`since` must be the beginning of a day in UTC, such as 2026-11-01.", param="since")
+    if until is not None and end.time() != time():
+        raise InvalidRequest("`until` must be the beginning of a day in UTC, which is not included.", param="until")
+    last = (end - timedelta(microseconds=1)).date()
+    if last < begin.date():
+        raise InvalidRequest("`since` must be before `until`.", param="since")
+    if (last - begin.date()).days >= _MAX_DAYS:
+        raise InvalidRequest(f"The period may have {_MAX_DAYS} days at most.", param="since")
+    return begin.date(), last
+
+
 def _parse_after(text: str | None) -> tuple[str, str] | None:
     if text is None:
         return None
@@ -139,5 +187,21 @@ def operations() -> list[Operation[Any, Any]]:
             query=CostChangeQuery,
             response=CostChangePage,
             handler=_list,
+        ),
+        Operation(
+            method="GET",
+            path="/costs/focus",
+            id="export_focus",
+            tag="Costs",
+            summary="Export costs in the form of FOCUS",
+            description="CSV, a row for each UTC day, key, model and kind of token, with its price; sums are those of the records."
+            f" `since` and `until` are beginnings of days, {_MAX_DAYS} of them at most. One that breaks off is not complete.",
+            permission="records:read",
+            access="memory",
+            query=FocusQuery,
+            response=str,
+            response_media_type=_CSV,
+            timeout_s=_TIMEOUT_S,
+            handler=_export_focus,
         ),
     ]
