@@ -29,6 +29,7 @@ _SECTIONS = {
     },
     "Usage and diagnostics": {
         "chat": "chat",
+        "analytics": "analytics",
         "audit": "audit",
         "dropped": "dropped",
         "costs": "costs",

@@ -98,6 +98,7 @@ TABLE = {
     "get_configuration_version": Row(READ, "", {"version": "999999999"}, is_missing=True),
     "restore_configuration_version": Row(EDIT, "", {"version": "999999999"}, is_missing=True),
     "list_settings": Row(READ, is_list=True),
+    "get_analytics": Row(READ, READ, is_list=True),
     "list_retention": Row(READ, is_list=True),
     "list_workers": Row(READ, is_list=True),
     "list_snapshots": Row(READ, is_list=True),

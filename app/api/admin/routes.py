@@ -6,6 +6,7 @@ from litestar import Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.admin import (
+    analytics,
     audit,
     budgets,
     configuration,
@@ -58,6 +59,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *retention.operations(gateway.settings),
         *snapshots.operations(),
         *inferences.operations(),
+        *analytics.operations(gateway.settings),
         *dropped.operations(),
         *costs.operations(),
         *engines.operations(gateway),

@@ -1,0 +1,118 @@
+"""narthex analytics: requests, tokens, cost and latency by time and group."""
+
+from datetime import UTC, datetime
+from typing import get_args
+
+import click
+
+from app.cli.output import json_option, print_json, print_table
+from app.cli.store_query import query_store
+from app.cli.times import PastMomentParam
+from app.settings import Settings
+from app.store.analytics import Analytics, AnalyticsRow, read_analytics
+from app.store.analytics_query import DIMENSIONS, MAX_GROUPS, Interval, Order, make_query
+from app.store.database import transaction
+
+
+@click.command()
+@click.option("--by", "group_by", metavar="NAMES", default="", help=f"Group by these, with commas: {', '.join(DIMENSIONS)}, tag:NAME.")
+@click.option("--where", metavar="NAME=VALUE", multiple=True, help="Only of this team, key, model, tag:NAME ...; may be repeated.")
+@click.option(
+    "--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or 2026-11-01T08:00Z. Default: 30d, with hours 1d."
+)
+@click.option("--until", type=PastMomentParam(), help="Until before then; now, if it is left out.")
+@click.option("--interval", type=click.Choice(get_args(Interval)), help="A row for each of these.")
+@click.option("--order-by", type=click.Choice(get_args(Order)), default="requests", show_default=True, help="Most of it first.")
+@click.option("--limit", type=click.IntRange(1, MAX_GROUPS), default=20, show_default=True, help="Most groups.")
+@click.option("--time-zone", metavar="ZONE", default="UTC", show_default=True, help="Of days, weeks and months.")
+@click.option("--quantiles", is_flag=True, help="Show the median and the 95th percentile of latency and of the time to the first token.")
+@json_option
+def analytics(
+    group_by: str,
+    where: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    interval: Interval | None,
+    order_by: Order,
+    limit: int,
+    time_zone: str,
+    quantiles: bool,
+    as_json: bool,
+) -> None:
+    """Show what is used, by whom, and how fast it is.
+
+    Requests, tokens, cost and latency by time and group, from sums that are kept as requests are recorded.
+
+    \b
+    Examples:
+      narthex analytics --by team --order-by cost_microusd
+      narthex analytics --by model --since 1d --order-by p95_duration_us --quantiles
+      narthex analytics --by status --where team=search --interval hour
+
+    With --json: what GET /admin/v1/analytics returns.
+    """
+    settings = Settings.read()
+    query = make_query(
+        since=since,
+        until=until,
+        now=datetime.now(UTC),
+        keep_minutes_days=settings.keep_minutes_days,
+        keep_hours_days=settings.keep_hours_days,
+        interval=interval,
+        time_zone=time_zone,
+        group_by=group_by,
+        filters=_parse_filters(where),
+        order_by=order_by,
+        limit=limit,
+        quantiles=quantiles,
+    )
+
+    async def read(database_url: str) -> Analytics:
+        async with transaction(database_url) as connection:
+            return await read_analytics(connection, query)
+
+    found = query_store(read)
+    if as_json:
+        print_json(found)
+    elif not found.data:
+        click.echo("There were no requests in that time.")
+    else:
+        _print_rows(found, quantiles=quantiles)
+
+
+def _parse_filters(where: tuple[str, ...]) -> dict[str, str]:
+    filters: dict[str, str] = {}
+    for each in where:
+        name, separator, value = each.partition("=")
+        if not separator or not (name in DIMENSIONS or (name.startswith("tag:") and len(name) > len("tag:"))):
+            raise click.BadParameter(f"NAME of NAME=VALUE may be {', '.join(DIMENSIONS)} or tag:NAME", param_hint="--where")
+        if name in filters:
+            raise click.BadParameter(f"{name} is given twice", param_hint="--where")
+        filters[name] = value
+    return filters
+
+
+def _print_rows(found: Analytics, *, quantiles: bool) -> None:
+    titles = [*(["TIME"] if found.interval else []), *(name.upper() for name in found.group_by)]
+    titles += ["REQUESTS", "FAILED", "INPUT", "OUTPUT", "COST USD", "MEAN S"]
+    if quantiles:
+        titles += ["P50 S", "P95 S", "FIRST TOKEN P50 S", "P95 S"]
+    print_table(titles, [_cells(row, found) for row in found.data])
+    if found.has_more:
+        click.echo("There are more groups: --limit shows more.", err=True)
+    if found.complete_until is not None and found.complete_until < found.until:
+        click.echo(f"Complete until {found.complete_until}.", err=True)
+
+
+def _cells(row: AnalyticsRow, found: Analytics) -> list[str]:
+    cells = [*([row.time or ""] if found.interval else []), *(row.group[name] or "" for name in found.group_by)]
+    cells += [f"{row.requests:,}", f"{row.failed:,}", f"{row.input_tokens:,}", f"{row.output_tokens:,}"]
+    cells += [f"{row.cost_microusd / 1_000_000:.6f}", _seconds(row.mean_duration_us)]
+    for quantity in (row.duration, row.first_token):
+        if quantity is not None:
+            cells += [_seconds(quantity.p50), _seconds(quantity.p95)]
+    return cells
+
+
+def _seconds(microseconds: int | None) -> str:
+    return "" if microseconds is None else f"{microseconds / 1_000_000:.3f}"
