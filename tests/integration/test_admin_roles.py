@@ -143,6 +143,7 @@ TABLE = {
     "summarize_dropped_fields": Row(READ, READ, is_list=True),
     "recompute_costs": Row(EDIT, body={"since": "2020-01-01", "until": "2020-01-02"}),
     "list_cost_changes": Row(READ, is_list=True),
+    "reconcile_costs": Row(READ, query={"format": "openai"}, body={}),
     "export_focus": Row(READ, query={"since": "2020-01-01", "until": "2020-01-02"}),
     "list_endpoints": Row(READ, is_list=True),
     "get_endpoint_metrics": Row(READ, query={"endpoint": "http://none"}, is_missing=True),

@@ -1,5 +1,6 @@
-"""Costs: computed again (/admin/v1/costs/recompute, /changes), and exported (/admin/v1/costs/focus)."""
+"""Costs: computed again (/admin/v1/costs/recompute, /changes), exported (/admin/v1/costs/focus), and reconciled."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, date, datetime, time, timedelta
@@ -12,7 +13,10 @@ from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.billing.cost_lines import walk_cost_lines
 from app.billing.focus import write_focus
+from app.billing.invoices import InvoiceError, InvoiceFormat
 from app.billing.recompute import Recomputed, recompute_chunk
+from app.billing.reconcile import Reconciliation, parse_invoice, parse_model_map, reconcile
+from app.gateway.serve import Gateway
 from app.store import cost_changes
 from app.store.cost_changes import InferenceRange
 from app.store.paging import Limit
@@ -22,6 +26,7 @@ _TIMEOUT_S = 60.0
 _MAX_CHUNK = 20_000
 _MAX_DAYS = 93
 _CSV = "text/csv"
+_MAX_INVOICE_BYTES = 16 * 1024 * 1024
 
 _Id = Annotated[str, Meta(description="A UUIDv7.")]
 
@@ -42,6 +47,12 @@ class Recomputation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class FocusQuery(Struct, frozen=True, forbid_unknown_fields=True):
     since: TimeText
     until: Annotated[TimeText, Meta(description="Exclusive; without it, now.")] | None = None
+
+
+class ReconcileQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    format: InvoiceFormat
+    provider: Annotated[str, Meta(description="Only this provider; without it, all that have the format's adapter.")] | None = None
+    models: Annotated[str, Meta(description="Names in the invoice: NAME=MODEL, separated by commas.", max_length=20_000)] = ""
 
 
 class CostChangeQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,6 +141,18 @@ async def _export_focus(call: Call[FocusQuery, NoBody]) -> Answer:
     return Answer(rows(), headers=headers, media_type=_CSV)
 
 
+async def _reconcile(call: Call[ReconcileQuery, bytes], gateway: Gateway) -> Answer:
+    query, snapshot = call.query, gateway.snapshot_cache.snapshot
+    if query.provider is not None and query.provider not in snapshot.providers:
+        raise InvalidRequest(f"There is no provider {query.provider!r:.100}.", param="provider")
+    try:
+        models = parse_model_map(query.models)
+        invoice = await asyncio.to_thread(parse_invoice, call.body, query.format, models)
+        return Answer(await reconcile(call.connection, snapshot, invoice, query.format, query.provider))
+    except InvoiceError as fault:
+        raise InvalidRequest(str(fault)) from None
+
+
 def parse_days(since: str, until: str | None) -> tuple[date, date]:
     """The first and the last UTC day of a period whose end is exclusive. Raises InvalidRequest."""
     begin = parse_time(since, "since").astimezone(UTC)
@@ -159,7 +182,10 @@ def _parse_id(text: str, name: str) -> str:
     return text.lower()
 
 
-def operations() -> list[Operation[Any, Any]]:
+def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    async def reconcile_invoice(call: Call[ReconcileQuery, bytes]) -> Answer:
+        return await _reconcile(call, gateway)
+
     return [
         Operation(
             method="POST",
@@ -203,5 +229,22 @@ def operations() -> list[Operation[Any, Any]]:
             response_media_type=_CSV,
             timeout_s=_TIMEOUT_S,
             handler=_export_focus,
+        ),
+        Operation(
+            method="POST",
+            path="/costs/reconcile",
+            id="reconcile_costs",
+            tag="Costs",
+            summary="Compare recorded costs with a provider's invoice",
+            description="The body is the provider's export, as CSV. Answers what is recorded, what the provider says and the difference, by"
+            " UTC day, model and kind of token. Nothing is stored.",
+            permission="records:read",
+            query=ReconcileQuery,
+            body=bytes,
+            body_media_type=_CSV,
+            max_body_bytes=_MAX_INVOICE_BYTES,
+            response=Reconciliation,
+            timeout_s=_TIMEOUT_S,
+            handler=reconcile_invoice,
         ),
     ]

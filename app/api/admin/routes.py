@@ -61,7 +61,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *inferences.operations(),
         *analytics.operations(gateway.settings),
         *dropped.operations(),
-        *costs.operations(),
+        *costs.operations(gateway),
         *engines.operations(gateway),
         *fleet.operations(gateway),
         *audit.operations(),
