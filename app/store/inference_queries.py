@@ -5,35 +5,18 @@ from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
-from msgspec import Struct
-from sqlalchemy import ColumnElement, Row, Select, select
+from sqlalchemy import Row, Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
-from app.store import tables
-from app.store.configuration_rows import one_of
+from app.store import matching_hours, tables
 from app.store.content_packing import unpack_beside_loop
+from app.store.inference_filter import InferenceFilter, conditions, earliest_id, of_teams
 
-# A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
-_EPISODE_TOLERANCE_MS = 60_000
+_END_MS = 2**47  # later than any time that is recorded
 _QUERY_TIMEOUT_S = 30.0  # enough for a query without filters
 
 _team_name = select(tables.teams.c.name).where(tables.teams.c.id == tables.inferences.c.team_id).scalar_subquery().label("team")
-
-
-class InferenceFilter(Struct, frozen=True):
-    """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time. `team`: its name.
-
-    `only_teams`: of teams with these names.
-    """
-
-    model: str | None = None
-    team_id: str | None = None
-    outcome: str | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-    team: str | None = None
-    only_teams: Collection[str] | None = None
 
 
 @asynccontextmanager
@@ -43,27 +26,33 @@ async def timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnect
         yield connection
 
 
-async def list_inferences(connection: AsyncConnection, filters: InferenceFilter, *, before: str | None, limit: int) -> list[dict[str, Any]]:
-    """A page of inferences, newest first. `before`: the last id of the previous page."""
+async def list_inferences(
+    connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """A page of inferences, newest first, within a transaction. `before`: the last id of the previous page.
+
+    Where rollups can tell, only hours that hold a match are read: a filter that matches little, or nothing, is answered as soon.
+    `keep_hours_days`: for how long they are kept; 0: for ever.
+    """
     columns = tables.inferences.c
-    query = select(tables.inferences, _team_name).order_by(columns.id.desc()).limit(limit)
+    query = select(tables.inferences, _team_name).where(*conditions(filters)).order_by(columns.id.desc())
     if before is not None:
         query = query.where(columns.id < before)
-    if filters.model is not None:
-        query = query.where(columns.model == filters.model)
-    if filters.team_id is not None:
-        query = query.where(columns.team_id == filters.team_id)
-    if filters.outcome is not None:
-        query = query.where(columns.outcome == filters.outcome)
     if filters.since_ms is not None:
         query = query.where(columns.id >= uuid7.lowest_at(filters.since_ms))
     if filters.until_ms is not None:
         query = query.where(columns.id < uuid7.lowest_at(filters.until_ms))
-    if filters.team is not None:
-        query = query.where(_of_teams([filters.team]))
-    if filters.only_teams is not None:
-        query = query.where(_of_teams(filters.only_teams))
-    return [_row_to_dict(row) for row in await connection.execute(query)]
+    if filters.episode_id is not None or not matching_hours.can_narrow(filters):
+        return [_row_to_dict(row) for row in await connection.execute(query.limit(limit))]
+    before_ms = _END_MS if before is None else uuid7.created_ms(before) + 1
+    newest_ms = before_ms if filters.until_ms is None else min(before_ms, filters.until_ms)
+    found: list[dict[str, Any]] = []
+    async for begin_ms, end_ms in matching_hours.ranges(connection, filters, newest_ms, keep_hours_days):
+        within = query.where(columns.id >= uuid7.lowest_at(begin_ms), columns.id < uuid7.lowest_at(end_ms))
+        found += [_row_to_dict(row) for row in await connection.execute(within.limit(limit - len(found)))]
+        if len(found) >= limit:
+            break
+    return found
 
 
 async def find_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
@@ -84,9 +73,9 @@ async def read_content(connection: AsyncConnection, id: str) -> dict[str, Any] |
 async def list_episode_teams(connection: AsyncConnection, episode_id: str, *, only_teams: Collection[str] | None = None) -> list[str]:
     """The teams (their ids) that have an episode with this id: each its own. At most a hundred. `only_teams`: names; None: all."""
     columns = tables.inferences.c
-    query = select(columns.team_id).where(columns.episode_id == episode_id, columns.id >= _earliest_id(episode_id))
+    query = select(columns.team_id).where(columns.episode_id == episode_id, columns.id >= earliest_id(episode_id))
     if only_teams is not None:
-        query = query.where(_of_teams(only_teams))
+        query = query.where(of_teams(only_teams))
     return list((await connection.execute(query.distinct().order_by(columns.team_id).limit(100))).scalars())
 
 
@@ -97,21 +86,13 @@ async def list_episode(
     columns = tables.inferences.c
     query: Select[Any] = (
         select(tables.inferences, _team_name)
-        .where(columns.episode_id == episode_id, columns.team_id == team_id, columns.id >= _earliest_id(episode_id))
+        .where(columns.episode_id == episode_id, columns.team_id == team_id, columns.id >= earliest_id(episode_id))
         .order_by(columns.id)
         .limit(limit)
     )
     if after is not None:
         query = query.where(columns.id > after)
     return [_row_to_dict(row) for row in await connection.execute(query)]
-
-
-def _of_teams(names: Collection[str]) -> ColumnElement[bool]:
-    return tables.inferences.c.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
-
-
-def _earliest_id(episode_id: str) -> str:
-    return uuid7.lowest_at(uuid7.created_ms(episode_id) - _EPISODE_TOLERANCE_MS)
 
 
 def _row_to_dict(row: Row[Any]) -> dict[str, Any]:

@@ -354,6 +354,14 @@ subject_rollup_tables: dict[Literal["minute", "hour", "day"], Table] = {
     for level in ("hour", "day")
 }
 
+# One row: inferences that were received before this may be missing in rollups, as an earlier version stored them.
+rollups_since = Table(
+    "rollups_since",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("since", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
 # Until when each spool is stored: what was received before that is in the tables. A machine that has gone stops renewing `renewed_at`.
 spools = Table(
     "spools",

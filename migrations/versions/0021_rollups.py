@@ -69,6 +69,13 @@ def upgrade() -> None:
         sa.Column("renewed_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.PrimaryKeyConstraint("spool", name="spools_pkey"),
     )
+    op.create_table(
+        "rollups_since",
+        sa.Column("id", sa.SmallInteger(), nullable=False, autoincrement=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+        sa.PrimaryKeyConstraint("id", name="rollups_since_pkey"),
+    )
+    op.execute("INSERT INTO rollups_since (id) VALUES (1)")
 
 
 def _sum_columns() -> list[sa.Column[object]]:

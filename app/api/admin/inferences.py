@@ -12,7 +12,10 @@ from app import uuid7
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import Outcome
+from app.settings import Settings
 from app.store import inference_queries
+from app.store.inference_filter import InferenceFilter
+from app.store.key_validation import parse_prefix
 from app.store.paging import Limit
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
@@ -114,6 +117,17 @@ class InferenceQuery(Struct, frozen=True, forbid_unknown_fields=True):
     outcome: Outcome | None = None
     since: TimeText | None = None
     until: TimeText | None = None
+    key: Annotated[str, Meta(description="Only of the key with this public part.")] | None = None
+    episode_id: Annotated[str, Meta(description="Only of this episode.")] | None = None
+    end_user: Annotated[str, Meta(max_length=1024, description="Only of this end user.")] | None = None
+    tag: Annotated[str, Meta(max_length=2048, description="NAME=VALUE: only with this tag.")] | None = None
+    provider: Annotated[str, Meta(max_length=512, description="Only served by this provider.")] | None = None
+    served_model: Annotated[str, Meta(max_length=512, description="Only served by this model of a provider.")] | None = None
+    route: Annotated[str, Meta(max_length=512, description="Only of this route, such as openai_chat.")] | None = None
+    status: Annotated[str, Meta(pattern="^([1-5][0-9]{2}|[1-5]xx)$", description="Such as 200, or 5xx.")] | None = None
+    error: Annotated[str, Meta(max_length=200, description="Only with this error.")] | None = None
+    min_cost_microusd: Annotated[int, Meta(ge=0, le=2**53, description="Only what cost at least this.")] | None = None
+    min_duration_us: Annotated[int, Meta(ge=0, le=2**53, description="Only what took at least this long.")] | None = None
 
 
 class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,20 +136,37 @@ class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
     team_id: _TeamId | None = None
 
 
-async def _list(call: Call[InferenceQuery, NoBody]) -> Answer:
+def _filters(call: Call[InferenceQuery, NoBody]) -> InferenceFilter:
+    """Raises InvalidRequest."""
     query = call.query
-    filters = inference_queries.InferenceFilter(
-        query.model,
-        query.team_id and _parse_id(query.team_id, "team_id"),
-        query.outcome,
-        _to_ms(query.since, "since"),
-        _to_ms(query.until, "until"),
-        query.team,
-        call.visible_teams(),
+    key = query.key and parse_prefix(query.key)
+    if query.key is not None and key is None:
+        raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
+    tag = query.tag and query.tag.partition("=")
+    if tag and not (tag[0] and tag[1]):
+        raise InvalidRequest("`tag` must be NAME=VALUE.", param="tag")
+    is_class = query.status is not None and query.status.endswith("xx")
+    return InferenceFilter(
+        model=query.model,
+        team_id=query.team_id and _parse_id(query.team_id, "team_id"),
+        outcome=query.outcome,
+        since_ms=_to_ms(query.since, "since"),
+        until_ms=_to_ms(query.until, "until"),
+        team=query.team,
+        only_teams=call.visible_teams(),
+        key=key,
+        episode_id=query.episode_id and _parse_id(query.episode_id, "episode_id"),
+        end_user=query.end_user,
+        tag=(tag[0], tag[2]) if tag else None,
+        provider=query.provider,
+        served_model=query.served_model,
+        route=query.route,
+        status=None if query.status is None or is_class else int(query.status),
+        status_class=int(query.status[0]) if query.status is not None and is_class else None,
+        error=query.error,
+        min_cost_microusd=query.min_cost_microusd,
+        min_duration_us=query.min_duration_us,
     )
-    before = query.before and _parse_id(query.before, "before")
-    rows = await inference_queries.list_inferences(call.connection, filters, before=before, limit=query.limit + 1)
-    return Answer(InferencePage(*_page(call, rows, query.limit)))
 
 
 async def _show(call: Call[NoQuery, NoBody]) -> Answer:
@@ -197,7 +228,15 @@ def _to_ms(text: str | None, name: str) -> int | None:
     return None if text is None else int(parse_time(text, name).astimezone(UTC).timestamp() * 1000)
 
 
-def operations() -> list[Operation[Any, Any]]:
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
+    async def list_inferences(call: Call[InferenceQuery, NoBody]) -> Answer:
+        query = call.query
+        before = query.before and _parse_id(query.before, "before")
+        rows = await inference_queries.list_inferences(
+            call.connection, _filters(call), keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit + 1
+        )
+        return Answer(InferencePage(*_page(call, rows, query.limit)))
+
     tag = "Records"
     return [
         Operation(
@@ -211,7 +250,7 @@ def operations() -> list[Operation[Any, Any]]:
             query=InferenceQuery,
             response=InferencePage,
             timeout_s=_TIMEOUT_S,
-            handler=_list,
+            handler=list_inferences,
         ),
         Operation(
             method="GET",

@@ -58,7 +58,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *settings.operations(gateway.settings),
         *retention.operations(gateway.settings),
         *snapshots.operations(),
-        *inferences.operations(),
+        *inferences.operations(gateway.settings),
         *analytics.operations(gateway.settings),
         *dropped.operations(),
         *costs.operations(gateway),

@@ -1,0 +1,87 @@
+"""Filters of inferences, as conditions in SQL."""
+
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, select
+
+from app import uuid7
+from app.store import tables
+from app.store.configuration_rows import one_of
+from app.store.usage import caller_names
+
+# A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
+_EPISODE_TOLERANCE_MS = 60_000
+
+
+class InferenceFilter(Struct, frozen=True):
+    """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time. `team`, `model`: its name.
+
+    `only_teams`: of teams with these names. `key`: its public part, without nx-. `status_class`: the first digit of the status.
+    `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that.
+    """
+
+    model: str | None = None
+    team_id: str | None = None
+    outcome: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    team: str | None = None
+    only_teams: Collection[str] | None = None
+    key: str | None = None
+    episode_id: str | None = None
+    end_user: str | None = None
+    tag: tuple[str, str] | None = None
+    provider: str | None = None
+    served_model: str | None = None
+    route: str | None = None
+    status: int | None = None
+    status_class: int | None = None
+    error: str | None = None
+    min_cost_microusd: int | None = None
+    min_duration_us: int | None = None
+
+
+def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
+    """Of inferences; without the time."""
+    columns = tables.inferences.c
+    for column, value in (
+        (columns.team_id, filters.team_id),
+        (columns.outcome, filters.outcome),
+        (columns.end_user, filters.end_user),
+        (columns.served_provider, filters.provider),
+        (columns.served_model, filters.served_model),
+        (columns.route, filters.route),
+        (columns.status, filters.status),
+        (columns.error, filters.error),
+    ):
+        if value is not None:
+            yield column == value
+    if filters.model is not None:
+        yield columns.model.in_(caller_names(filters.model))
+    if filters.team is not None:
+        yield of_teams([filters.team])
+    if filters.only_teams is not None:
+        yield of_teams(filters.only_teams)
+    if filters.key is not None:
+        yield columns.key_id == select(tables.keys.c.id).where(tables.keys.c.prefix == filters.key).scalar_subquery()
+    if filters.episode_id is not None:
+        yield columns.episode_id == filters.episode_id
+        yield columns.id >= earliest_id(filters.episode_id)
+    if filters.tag is not None:
+        yield columns.tags[filters.tag[0]].astext == filters.tag[1]
+    if filters.status_class is not None:
+        yield columns.status.between(filters.status_class * 100, filters.status_class * 100 + 99)
+    if filters.min_cost_microusd is not None:
+        yield columns.cost_microusd >= filters.min_cost_microusd
+    if filters.min_duration_us is not None:
+        yield columns.duration_us >= filters.min_duration_us
+
+
+def of_teams(names: Collection[str]) -> ColumnElement[bool]:
+    return tables.inferences.c.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
+
+
+def earliest_id(episode_id: str) -> str:
+    """No inference of the episode has a lower id."""
+    return uuid7.lowest_at(uuid7.created_ms(episode_id) - _EPISODE_TOLERANCE_MS)

@@ -1,0 +1,185 @@
+"""Search of recorded inferences: each filter finds what a scan finds, page by page, and what matches nothing is not searched for."""
+
+import asyncio
+import datetime
+import random
+import uuid
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app import uuid7
+from app.domain import Caller
+from app.recording import rollup_sums
+from app.recording.spool import Spool
+from app.settings import Settings
+from app.store import keys
+from app.store.callers import find_callers
+from app.store.database import connect, create_database_engine
+from app.store.inference_filter import InferenceFilter
+from app.store.inference_queries import list_inferences
+from app.store.key_validation import hash_key, parse_prefix
+from tests.support.postgres import Postgres, postgres
+from tests.support.service import Service
+from tests.support.spooled_exchanges import spool_exchange
+from tests.support.wait_until import wait_until
+from tests.support.writer_process import drain
+
+__all__ = ["postgres"]
+
+PATH = "/admin/v1/inferences"
+NOW = datetime.datetime.now(datetime.UTC)
+Fields = dict[str, Any]
+
+
+class Records:
+    """A database with inferences of the last 40 days, the older ones stored before there were rollups."""
+
+    def __init__(self, settings: Settings, callers: list[Caller], rows: list[Fields]) -> None:
+        self.settings = settings
+        self.database = create_database_engine(settings.database_url)
+        self.callers = callers
+        self.rows = sorted(rows, key=lambda row: row["id"], reverse=True)
+
+    async def ids(self, filters: InferenceFilter, page: int = 1000) -> list[str]:
+        found: list[str] = []
+        while True:
+            async with self.database.begin() as connection:
+                before = found[-1] if found else None
+                rows = await list_inferences(connection, filters, keep_hours_days=400, before=before, limit=page)
+            found += [row["id"] for row in rows]
+            if len(rows) < page:
+                return found
+
+
+@pytest.fixture(scope="module")
+async def records(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Records]:
+    await postgres.execute("CREATE DATABASE search TEMPLATE migrated")
+    home = tmp_path_factory.mktemp("search")
+    settings = Settings(home=home, database_url=postgres.database_url("search"))
+    made = [await keys.create_key(settings.database_url, team) for team in ("blue", "green")]
+    connection = await connect(settings.database_url)
+    found = await find_callers(connection, {hash_key(key): parse_prefix(key) or "" for key in made})
+    callers = [found[hash_key(key)] for key in made]
+    chance = random.Random(6)
+    episodes = [uuid7.mint(int((NOW - datetime.timedelta(days=41)).timestamp() * 1_000_000)) for _ in range(5)]
+    rows: list[Fields] = []
+    for _ in range(800):
+        at_us = int((NOW - datetime.timedelta(days=chance.random() ** 2 * 40)).timestamp() * 1_000_000)
+        caller, failed = chance.choice(callers), chance.random() < 0.05
+        rows.append(
+            {
+                **{"id": uuid7.mint(at_us), "received_us": at_us, "team_id": caller.team_id, "key_id": caller.key_id},
+                **{"model": chance.choice(("a", "tensorzero::model_name::a", "b")), "episode_id": chance.choice(episodes)},
+                **{"served_provider": chance.choice(("gpu", "host")), "duration_us": int(chance.lognormvariate(13, 1))},
+                **{"cost_microusd": chance.choice((None, 5, 1000)), "end_user": chance.choice((None, None, "ann", "bob"))},
+                **{"tags": chance.choice(({}, {"tenant": "x"}, {"tenant": "y", "n": str(chance.randrange(99))}))},
+                **({"status": 502, "outcome": "failed", "error": "UpstreamFailed"} if failed else {"status": 200, "outcome": "answered"}),
+            }
+        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollup_sums, "MAX_SUBJECTS", 8)
+        spool = Spool(home / "spool", settings)
+        for row in rows:
+            spool_exchange(spool, b"", b"", **row)
+        spool.close()
+        await drain(settings)
+    await connection.execute("UPDATE rollups_since SET since = $1", NOW - datetime.timedelta(days=20, minutes=7))
+    for level in ("hour", "day"):
+        for table in (f"rollups_by_{level}", f"subject_rollups_by_{level}"):
+            await connection.execute(f"DELETE FROM {table} WHERE time < $1", NOW - datetime.timedelta(days=21))
+    await connection.close()
+    records = Records(settings, callers, rows)
+    yield records
+    await records.database.dispose()
+
+
+def _days_ago_ms(days: float) -> int:
+    return int((NOW - datetime.timedelta(days=days)).timestamp() * 1000)
+
+
+CASES: list[tuple[Fields, Callable[[Fields], bool]]] = [
+    ({}, lambda row: True),
+    ({"model": "a"}, lambda row: row["model"].endswith("a")),
+    ({"outcome": "failed"}, lambda row: row["outcome"] == "failed"),
+    ({"status": 502, "model": "b"}, lambda row: row["status"] == 502 and row["model"] == "b"),
+    ({"status_class": 5}, lambda row: row["status"] == 502),
+    ({"error": "UpstreamFailed", "provider": "gpu"}, lambda row: "error" in row and row["served_provider"] == "gpu"),
+    ({"error": "Nothing"}, lambda row: False),
+    ({"end_user": "ann"}, lambda row: row["end_user"] == "ann"),
+    ({"end_user": "ann", "tag": ("tenant", "x")}, lambda row: row["end_user"] == "ann" and row["tags"].get("tenant") == "x"),
+    ({"tag": ("n", "7")}, lambda row: row["tags"].get("n") == "7"),
+    ({"tag": ("none", "7")}, lambda row: False),
+    ({"min_cost_microusd": 1000}, lambda row: row["cost_microusd"] == 1000),
+    ({"min_duration_us": 2_000_000}, lambda row: row["duration_us"] >= 2_000_000),
+    ({"team": "green", "min_duration_us": 10**12}, lambda row: False),
+    ({"provider": "host", "since_ms": _days_ago_ms(3)}, lambda row: row["served_provider"] == "host" and _in(row, 3, -1)),
+    ({"provider": "host", "until_ms": _days_ago_ms(18.2)}, lambda row: row["served_provider"] == "host" and _in(row, 99, 18.2)),
+    ({"model": "b", "since_ms": _days_ago_ms(9), "until_ms": _days_ago_ms(8)}, lambda row: row["model"] == "b" and _in(row, 9, 8)),
+    ({"only_teams": ["nobody"]}, lambda row: False),
+]
+
+
+def _in(row: Fields, oldest_days: float, newest_days: float) -> bool:
+    return _days_ago_ms(oldest_days) <= row["received_us"] // 1000 < _days_ago_ms(newest_days)
+
+
+@pytest.mark.parametrize(("fields", "matches"), CASES, ids=[str(list(fields)) for fields, _ in CASES])
+async def test_filter_finds_what_a_scan_finds(records: Records, fields: Fields, matches: Callable[[Fields], bool]):
+    expected = [row["id"] for row in records.rows if matches(row)]
+    assert await records.ids(InferenceFilter(**fields)) == expected
+    assert await records.ids(InferenceFilter(**fields), page=7) == expected, "page by page"
+
+
+async def test_filters_by_key_team_and_episode(records: Records):
+    for caller in records.callers:
+        expected = [row["id"] for row in records.rows if row["key_id"] == caller.key_id]
+        assert await records.ids(InferenceFilter(key=caller.prefix.removeprefix("nx-"))) == expected
+        assert await records.ids(InferenceFilter(team=caller.team)) == expected
+    episode_id = records.rows[0]["episode_id"]
+    expected = [row["id"] for row in records.rows if row["episode_id"] == episode_id]
+    assert await records.ids(InferenceFilter(episode_id=episode_id), page=5) == expected
+
+
+async def test_what_matches_nothing_reads_no_partition_of_inferences(records: Records):
+    partitions = "SELECT coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0) FROM pg_stat_user_tables WHERE relname LIKE 'inferences_2%'"
+    async with records.database.begin() as connection:
+        await connection.execute(text("UPDATE rollups_since SET since = 'epoch'"))
+        await connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    await asyncio.sleep(0)
+
+    async def scans() -> int:
+        async with records.database.connect() as connection:
+            await connection.execute(text("SELECT pg_stat_force_next_flush()"))
+            await connection.commit()
+            return int((await connection.execute(text(partitions))).scalar_one())
+
+    before = await scans()
+    assert await records.ids(InferenceFilter(error="Nothing")) == []
+    assert await scans() == before
+    assert await records.ids(InferenceFilter(error="UpstreamFailed")) != []
+
+    async def has_scanned() -> bool:
+        return await scans() > before
+
+    await wait_until(has_scanned)  # else the counts would prove nothing
+
+
+async def test_search_over_http(service: Service):
+    tag = uuid.uuid4().hex
+    async with service.client() as caller, service.admin_client() as admin:
+        chat = {"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}], "metadata": {"run": tag}, "user": "ann"}
+        sent = await caller.post("/v1/chat/completions", json=chat)
+        parameters = {"tag": f"run={tag}", "end_user": "ann", "status": "2xx", "provider": "sandbox", "min_duration_us": "1"}
+
+        async def is_found() -> bool:
+            data = (await admin.get(PATH, params=parameters)).json()["data"]
+            return [row["id"] for row in data] == [sent.headers["x-narthex-inference-id"]]
+
+        await wait_until(is_found)
+        assert (await admin.get(PATH, params={"tag": f"run={tag}", "status": "5xx"})).json()["data"] == []
+        for name, value in (("tag", "run"), ("key", "sk-1"), ("status", "6xx"), ("episode_id", "x"), ("min_cost_microusd", "-1")):
+            wrong = await admin.get(PATH, params={name: value})
+            assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, name)
