@@ -25,6 +25,10 @@ _LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300
 _WAIT_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 30, 120)
 _MAX_TOKENS = 2**31  # more than the record can hold, too
 
+# Of labels: any further model counts as this one.
+_MAX_MODELS = 2_000
+_OTHER = "other"
+
 _NO_CONNECTIONS = AddressConnections(0, 0, 0, 0)
 
 
@@ -108,6 +112,52 @@ class Telemetry:
         )
         self._replays = Counter(
             "narthex_replays", "Responses sent again to a retry with the same Idempotency-Key.", ("route",), registry=registry
+        )
+        self._models: set[str] = set()
+        self._cost = Counter("narthex_cost_microusd", "Cost of requests, in millionths of a US dollar.", ("model",), registry=registry)
+        self._limit_grants = Counter("narthex_limit_grants", "Requests that a limit admitted, by rule.", ("rule",), registry=registry)
+        self._reservations = Gauge(
+            "narthex_limit_reservations",
+            "Reservations that requests in progress hold against limits.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._redis_losses = Counter(
+            "narthex_redis_memory_losses",
+            "Times that Redis was found to have lost its memory, by whoever found it first.",
+            registry=registry,
+        )
+        self._counted_redis_losses = 0
+        self._endpoints = Gauge(
+            "narthex_endpoints",
+            "Endpoints by their state, as the worker that sees most of them in it.",
+            ("provider", "state"),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._endpoint_requests = Gauge(
+            "narthex_endpoint_requests_in_flight",
+            "Requests that endpoints of a provider work on.",
+            ("provider",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._shown_endpoints: set[tuple[str, str]] = set()
+        self._shown_providers: set[str] = set()
+        self._writer_connected = Gauge(
+            "narthex_writer_connected", "1: the writer is connected to PostgreSQL.", registry=registry, multiprocess_mode="livemax"
+        )
+        self._writer_silent = Gauge(
+            "narthex_writer_silent_seconds",
+            "Since the writer last reported, which it does each second.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+        self._writer_stored = Gauge(
+            "narthex_writer_inferences_stored",
+            "Inferences that the writer has stored since its start.",
+            registry=registry,
+            multiprocess_mode="livemax",
         )
         self._by_model: dict[tuple[str, str], tuple[_BatchedHistogram, _BatchedHistogram, Counter, Counter]] = {}
         self._limit_refusals = Counter("narthex_limit_refusals", "Requests that limits refused, by rule.", ("rule",), registry=registry)
@@ -212,6 +262,30 @@ class Telemetry:
     def count_limit_refusal(self, rule: str) -> None:
         self._rule_counts[self._limit_refusals, rule] += 1
 
+    def count_limit_grants(self, rule: str, grants: int) -> None:
+        self._rule_counts[self._limit_grants, rule] += grants
+
+    def set_reservations(self, held: int, *, redis_losses: int) -> None:
+        """`redis_losses`: since the start of this process."""
+        self._reservations.set(held)
+        if redis_losses > self._counted_redis_losses:
+            self._redis_losses.inc(redis_losses - self._counted_redis_losses)
+            self._counted_redis_losses = redis_losses
+
+    def set_endpoints(self, states: Mapping[tuple[str, str], int], in_flight: Mapping[str, int]) -> None:
+        """`states`: how many, by provider and state; `in_flight`: requests, by provider. Whatever is not there any more is shown with 0."""
+        for each in {*self._shown_endpoints, *states}:
+            self._endpoints.labels(*each).set(states.get(each, 0))
+        for provider in {*self._shown_providers, *in_flight}:
+            self._endpoint_requests.labels(provider).set(in_flight.get(provider, 0))
+        self._shown_endpoints |= states.keys()
+        self._shown_providers |= in_flight.keys()
+
+    def set_writer(self, *, connected: bool, silent_s: float, stored: int) -> None:
+        self._writer_connected.set(connected)
+        self._writer_silent.set(silent_s)
+        self._writer_stored.set(stored)
+
     def count_dry_run_refusal(self, rule: str) -> None:
         self._rule_counts[self._limit_dry_runs, rule] += 1
 
@@ -274,7 +348,7 @@ class Telemetry:
         exchanges, self._exchanges = self._exchanges, []
         by_model: dict[tuple[str, str], list[Exchange]] = {}
         for exchange in exchanges:
-            by_model.setdefault((exchange.route, exchange.model), []).append(exchange)
+            by_model.setdefault((exchange.route, self._label_of(exchange.model)), []).append(exchange)
         for (route, model), group in by_model.items():
             self._count_exchanges(route, model, group)
         waits, self._connection_waits = self._connection_waits, {}
@@ -287,12 +361,24 @@ class Telemetry:
         self._admitted_locally = 0
         self._in_flight.set(self.in_flight)
 
+    def _label_of(self, model: str) -> str:
+        """Models come from the configuration, but there may be a new one with each version of it."""
+        if model in self._models:
+            return model
+        if len(self._models) >= _MAX_MODELS:
+            return _OTHER
+        self._models.add(model)
+        return model
+
     def _count_exchanges(self, route: str, model: str, exchanges: list[Exchange]) -> None:
         duration, first_token, tokens_in, tokens_out = self._model_metrics(route, model)
         duration.observe_all([exchange.duration_us / 1e6 for exchange in exchanges])
         first_token.observe_all([exchange.first_token_us / 1e6 for exchange in exchanges if exchange.first_token_us is not None])
         tokens_in.inc(sum([_plausible_tokens(exchange.usage.input) for exchange in exchanges]))
         tokens_out.inc(sum([_plausible_tokens(exchange.usage.output) for exchange in exchanges]))
+        cost_microusd = sum([max(0, exchange.cost_microusd or 0) for exchange in exchanges])
+        if cost_microusd:
+            self._cost.labels(model).inc(cost_microusd)
         endings = collections.Counter([(exchange.outcome, exchange.status) for exchange in exchanges])
         for (outcome, status), count in endings.items():
             self._requests.labels(route, model, outcome, str(status)).inc(count)

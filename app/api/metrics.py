@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import time
+from collections import Counter
 from typing import Any
 
 from litestar import Request, Response, Router, get
@@ -26,6 +28,7 @@ def routes(gateway: Gateway) -> Router:
             _check_permission(await authenticate_scope(gateway.snapshot_cache, request.scope))
         _update_spool_metrics(gateway)
         _update_connection_metrics(gateway)
+        gateway.limits.report()
         return Response(await metrics_page.render(), media_type=telemetry.CONTENT_TYPE)
 
     return Router("/", route_handlers=[] if access == "off" else [metrics])
@@ -70,6 +73,8 @@ async def keep_metrics_current(gateway: Gateway) -> None:
                 failure_counts={task.name: task.failure_count for task in gateway.background_tasks},
             )
             _update_connection_metrics(gateway)
+            _update_fleet_metrics(gateway)
+            gateway.limits.report()
             gateway.telemetry.set_room(gateway.load_shedder.room)
             gateway.telemetry.set_waiting(gateway.target_queues.waiting_counts())
             gateway.telemetry.set_revocation_lag(gateway.snapshot_cache.revocation_lag_s)
@@ -79,6 +84,17 @@ async def keep_metrics_current(gateway: Gateway) -> None:
 
 def _update_connection_metrics(gateway: Gateway) -> None:
     gateway.telemetry.set_connections(gateway.transport.connections(), gateway.transport.connections_per_origin)
+
+
+def _update_fleet_metrics(gateway: Gateway) -> None:
+    now = time.monotonic()
+    states: Counter[tuple[str, str]] = Counter()
+    in_flight: Counter[str] = Counter()
+    for endpoint in gateway.fleet.endpoints:
+        provider = endpoint.provider.configured_as
+        states[provider, "breaker_open" if endpoint.breaker.is_open(now) else endpoint.health] += 1
+        in_flight[provider] += endpoint.load.in_flight
+    gateway.telemetry.set_endpoints(states, in_flight)
 
 
 def _update_spool_metrics(gateway: Gateway) -> None:
@@ -91,5 +107,7 @@ def _update_spool_metrics(gateway: Gateway) -> None:
         lost_content=spool.lost_content,
         quarantined=writer.quarantined if writer else 0,
     )
+    if writer is not None:
+        gateway.telemetry.set_writer(connected=writer.connected, silent_s=max(0.0, time.time() - writer.at), stored=writer.rows)
     if writer is not None and writer.export is not None:
         gateway.telemetry.set_export(exported_spans=writer.export.exported_spans, dropped_spans=writer.export.dropped_spans)

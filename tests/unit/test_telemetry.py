@@ -65,3 +65,26 @@ def test_connections_and_waits_for_them_are_shown_by_address(monkeypatch: pytest
         assert line in page.splitlines(), line
     telemetry.set_connections({}, 2)
     assert 'narthex_endpoint_connections{address="http://a:1",state="busy"} 0.0' in telemetry.render().decode().splitlines()
+
+
+def test_further_models_count_as_other(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    monkeypatch.setattr("app.telemetry._MAX_MODELS", 2)
+    telemetry = Telemetry(CollectorRegistry())
+    for model in ("a", "b", "c", "d", "a"):
+        telemetry.count_exchange(replace(failed_exchange(Usage()), model=model, cost_microusd=5))
+    page = telemetry.render().decode()
+    for model, cost in (("a", 10.0), ("b", 5.0), ("other", 10.0)):
+        assert f'narthex_cost_microusd_total{{model="{model}"}} {cost}' in page
+    assert 'model="c"' not in page and 'model="d"' not in page
+
+
+def test_endpoints_that_have_gone_are_shown_with_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    telemetry = Telemetry(CollectorRegistry())
+    telemetry.set_endpoints({("p", "ready"): 2, ("p", "unreachable"): 1}, {"p": 4})
+    telemetry.set_endpoints({("p", "ready"): 3}, {})
+    page = telemetry.render().decode()
+    assert 'narthex_endpoints{provider="p",state="ready"} 3.0' in page
+    assert 'narthex_endpoints{provider="p",state="unreachable"} 0.0' in page
+    assert 'narthex_endpoint_requests_in_flight{provider="p"} 0.0' in page

@@ -56,7 +56,8 @@ class Limits:
     """One for each worker. reserve() for each request, then settle() or cancel() its reservation; prepare() and swap() when rules change.
 
     `workers_alive`: the number of workers, on all machines together, that share a rule while Redis is away. `worker`: this one's id.
-    `matcher`: the rules in force. A request keeps to those that were when it was planned.
+    `matcher`: the rules in force. A request keeps to those that were when it was planned. `open_reservations`: those that are not
+    settled, and places at targets with few.
     """
 
     def __init__(
@@ -93,6 +94,8 @@ class Limits:
         self._rebuilder = WindowRebuilder(
             counters, ledger, telemetry, self._lease_ms, worker, lambda: self._recovery.epoch_ms, self._limited_rules
         )
+        self.open_reservations = 0
+        self._granted_matches: list[RuleMatch] = []
         self._recovery.on_epoch = self._rebuilder.check_soon
         self._recovery.rules_counted_by_records = self._rebuilder.find_rules_counted_by_records
 
@@ -168,7 +171,23 @@ class Limits:
         reservation = Reservation(id.encode(), match, estimate.amounts())
         reservation.reply = await self._take(reservation, match, reservation.need, 0)
         self._recovery.track(reservation)
+        self.open_reservations += 1
+        self._note_grant(match)
         return reservation
+
+    def _note_grant(self, match: RuleMatch) -> None:
+        if not match.granted:
+            self._granted_matches.append(match)
+        match.granted += 1
+
+    def report(self) -> None:
+        """Gives the telemetry what was granted since the last call, by rule, and what is held."""
+        matches, self._granted_matches = self._granted_matches, []
+        for match in matches:
+            for bucket in match.buckets:
+                self._telemetry.count_limit_grants(bucket.rule.name, match.granted)
+            match.granted = 0
+        self._telemetry.set_reservations(self.open_reservations, redis_losses=self._redis_epoch.losses)
 
     def match_places(self, name: str, amount: int) -> RuleMatch:
         """At most `amount` places under a name, over all processes: a rule that no request matches, for take_place()."""
@@ -180,6 +199,7 @@ class Limits:
         reservation = Reservation(id.encode(), match, ONE_PLACE)
         reservation.reply = await self._take(reservation, match, ONE_PLACE, 0, counts_refusals=False)
         self._recovery.track(reservation)
+        self.open_reservations += 1
         return reservation
 
     async def extend_reservation(
@@ -216,6 +236,7 @@ class Limits:
                     reservation.extensions.pop()
                 raise
             reservation.extensions[-1] = (match, reply)
+            self._note_grant(match)
         return reservation
 
     def settle(self, reservation: Reservation, spent: ActualUsage) -> None:
@@ -354,6 +375,7 @@ class Limits:
         if reservation.settled:
             return
         reservation.settled = True
+        self.open_reservations -= 1
         self._recovery.untrack(reservation)
         if reservation.local_amounts is not None:
             self._local_limiter.settle(reservation, spent)

@@ -18,11 +18,15 @@ _RETRY_S = 5.0
 
 
 class RedisEpoch:
-    """create() makes an epoch where Redis has none; record() writes the present one to Postgres."""
+    """create() makes an epoch where Redis has none; record() writes the present one to Postgres.
+
+    `losses`: how often this process was the one that noticed a loss of memory.
+    """
 
     def __init__(self, counters: RedisCounters, database: AsyncEngine) -> None:
         self._counters = counters
         self._database = database
+        self.losses = 0
         self._creating: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
 
@@ -56,6 +60,7 @@ class RedisEpoch:
         born_ms = int(seconds) * 1000 + int(micros) // 1000 if lost else 0
         epoch = f"{born_ms}:{secrets.token_hex(8)}".encode()
         if await self._counters.call(command((b"SET", EPOCH, epoch, b"NX"))) is not None and lost:
+            self.losses += 1
             log.warning("Redis lost its memory: windows count as full until they are rebuilt or have passed", extra={"born_ms": born_ms})
 
     async def _record(self) -> None:

@@ -33,12 +33,14 @@ class RuleMatch:
     `row`: what all commands about them share; `valid_until_ms`: when its calendar periods end, by Redis's clock.
     `outage_refusing_rule`, `cost_rule`: a rule that admits nothing without Redis, and one about cost; None: there is none.
     `lease_keys`: keys of the buckets that count running requests. `dry_run_rules`: indexes. `header_rules`: see rate_limit_headers.
+    `granted`: how many reservations it was given since they were last counted.
     """
 
     __slots__ = (
         "buckets",
         "cost_rule",
         "dry_run_rules",
+        "granted",
         "header_rules",
         "last_reply",
         "lease_keys",
@@ -50,6 +52,7 @@ class RuleMatch:
     def __init__(self, buckets: Sequence[Bucket], scripts: Scripts, lease_ms: int, now_ms: float) -> None:
         self.buckets = tuple(buckets)
         self.last_reply: list[Any] | None = None
+        self.granted = 0
         rules = [bucket.rule for bucket in buckets]
         strict = [rule for rule in rules if not rule.limit.dry_run]
         self.outage_refusing_rule = next((rule for rule in strict if rule.limit.on_outage == "refuse"), None)

@@ -1,0 +1,114 @@
+"""The metrics of limits, the fleet, the writer and cost on the real page, and that alerts and dashboards name what is there."""
+
+import contextlib
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
+from tests.support.service import Service
+from tests.support.wait_until import wait_until
+
+INFRA = Path(__file__).parents[2] / "infra"
+SOURCES = sorted(path for path in INFRA.rglob("*") if path.suffix in (".yml", ".yaml", ".json"))
+NAME = re.compile(r"\bnarthex_[a-z0-9_]+")
+CHAT: dict[str, Any] = {"model": "priced", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def parse(page: str) -> dict[str, float]:
+    """The samples by name and labels, as they are written."""
+    samples = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+@pytest.fixture
+async def limited(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine) -> httpx.AsyncClient:
+    service.apply(f"""
+        [providers]
+        priced = {{ adapter = "openai", base_url = "http://127.0.0.1:{engine.port}" }}
+        [models]
+        priced = {{ targets = [{{ provider = "priced", model = "engine-model" }}] }}
+        [[prices]]
+        provider = "priced"
+        model = "engine-model"
+        input = 1000.0
+        output = 2000.0
+        [[limits]]
+        name = "of-priced"
+        scope = {{ model = "priced" }}
+        resource = "requests"
+        amount = 3
+        per = "hour"
+    """)
+    return client
+
+
+async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: httpx.AsyncClient, engine: ScriptedEngine):
+    seen: dict[str, float] = {}
+
+    async def count_during(request: ReceivedRequest) -> None:
+        async def is_counted() -> bool:
+            seen.update(parse((await limited.get("/metrics")).text))
+            return seen.get("narthex_limit_reservations", 0) >= 1 and seen.get(in_flight, 0) >= 1
+
+        await wait_until(is_counted, 20)
+        await request.respond_completion()
+
+    in_flight = 'narthex_endpoint_requests_in_flight{provider="priced"}'
+    engine.script = count_during
+    assert (await limited.post("/v1/chat/completions", json=CHAT)).status_code == 200
+    engine.script = ReceivedRequest.respond_completion
+    statuses = [(await limited.post("/v1/chat/completions", json=CHAT)).status_code for _ in range(3)]
+    assert statuses == [200, 200, 429]
+
+    async def is_shown() -> bool:
+        page = parse((await limited.get("/metrics")).text)
+        return (
+            page.get('narthex_limit_grants_total{rule="of-priced"}') == 3
+            and page.get('narthex_limit_refusals_total{rule="of-priced"}') == 1
+            and page.get('narthex_cost_microusd_total{model="priced"}') == 3 * 7000
+            and page.get("narthex_limit_reservations") == 0
+            and page.get(in_flight) == 0
+            and sum(value for name, value in page.items() if name.startswith('narthex_endpoints{provider="priced"')) == 1
+            and page.get("narthex_writer_connected") == 1
+            and page.get("narthex_writer_inferences_stored", 0) >= 3
+            and page["narthex_writer_silent_seconds"] < 30
+        )
+
+    await wait_until(is_shown, 30)
+
+
+async def test_alerts_and_dashboards_name_metrics_that_exist(client: httpx.AsyncClient, engine: ScriptedEngine):
+    assert (await client.post("/v1/chat/completions", json={**CHAT, "model": "scripted"})).status_code == 200
+    assert (await client.post("/v1/chat/completions", json={**CHAT, "model": "unreachable"})).status_code == 502  # an attempt that fails
+    named = {name: path.name for path in SOURCES for name in NAME.findall(path.read_text())}
+    assert len(named) > 8
+    missing: dict[str, str] = {}
+
+    async def all_exist() -> bool:
+        nonlocal missing
+        shown = {name.partition("{")[0] for name in parse((await client.get("/metrics")).text)}
+        missing = {name: source for name, source in named.items() if name not in shown}
+        return not missing
+
+    with contextlib.suppress(AssertionError):
+        await wait_until(all_exist, 30)
+    assert missing == {}
+
+
+def test_alerts_are_whole_and_one_is_for_windows_that_refuse_after_a_loss():
+    rules = [rule for group in yaml.safe_load((INFRA / "prometheus-rules.yml").read_text())["groups"] for rule in group["rules"]]
+    assert all(
+        {"alert", "expr", "labels", "annotations"} <= rule.keys() and {"summary", "description"} <= rule["annotations"].keys()
+        for rule in rules
+    )
+    assert all(
+        (rule["labels"]["severity"] in ("page", "ticket") and NAME.search(rule["expr"])) or rule["alert"] == "NarthexDown" for rule in rules
+    )
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    (refusing,) = [rule for rule in rules if rule["alert"] == "NarthexLimitsRefuseAfterLoss"]
+    assert "narthex_limit_rules_refusing_after_loss > 0" in refusing["expr"] and refusing["labels"]["severity"] == "page"
