@@ -1,6 +1,6 @@
 """The cost of an inference: its tokens, or its time, at a price, in millionths of a dollar."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -16,12 +16,8 @@ _READ_SPEEDUP = 100
 TokenKind = Literal["input", "cached_input", "cache_write", "cache_write_hour", "audio_input", "image_input", "output", "audio_output"]
 
 
-class PricedTokens(NamedTuple):
-    """Tokens of one kind, and what a million of them costs in US dollars."""
-
-    kind: TokenKind
-    tokens: int
-    usd: float
+# Tokens of one kind: the kind, how many, and what a million of them costs in US dollars. No class of its own: every request makes some.
+PricedTokens = tuple[TokenKind, int, float]
 
 
 def cost_microusd(usage: Usage, price: Price, duration_us: int | None = None) -> int | None:
@@ -78,12 +74,12 @@ def split_by_price(usage: Usage, price: Price) -> list[PricedTokens] | None:
     if usage.image_input:
         remaining = _take(priced, "image_input", usage.image_input, remaining, rates.image_input, rates.input)
     if remaining:
-        priced.append(PricedTokens("input", remaining, rates.input))
+        priced.append(("input", remaining, rates.input))
     remaining = usage.output or 0
     if usage.audio_output:
         remaining = _take(priced, "audio_output", usage.audio_output, remaining, rates.audio_output, rates.output)
     if remaining:
-        priced.append(PricedTokens("output", remaining, rates.output))
+        priced.append(("output", remaining, rates.output))
     return priced
 
 
@@ -123,7 +119,7 @@ def _take(priced: list[PricedTokens], kind: TokenKind, count: int, remaining: in
     """Adds tokens that are a part of others; returns how many of these remain. `usd` None: they cost as much as `other`."""
     taken = min(count, remaining)
     if taken:
-        priced.append(PricedTokens(kind, taken, other if usd is None else usd))
+        priced.append((kind, taken, other if usd is None else usd))
     return remaining - taken
 
 

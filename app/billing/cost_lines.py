@@ -1,5 +1,6 @@
 """Recorded costs by kind of token, each with its price: for exports and reconciliations. Their sums are those of the records."""
 
+import asyncio
 import datetime
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from fractions import Fraction
@@ -37,8 +38,12 @@ async def walk_cost_lines(
     day = first
     while day <= last:
         groups = await read_charged_groups(connection, day, steps, providers)
-        yield [line for group in groups for line in split_group(group, by_name)]
+        yield await asyncio.to_thread(_split_groups, groups, by_name)
         day += DAY
+
+
+def _split_groups(groups: Sequence[ChargedGroup], prices: Mapping[str, Sequence[Price]]) -> list[CostLine]:
+    return [line for group in groups for line in split_group(group, prices)]
 
 
 def split_group(group: ChargedGroup, prices: Mapping[str, Sequence[Price]]) -> list[CostLine]:

@@ -4,6 +4,7 @@ Of version 1.2, with the names of columns that 1.3 has in place of two deprecate
 Source: https://focus.finops.org, FinOps-Open-Cost-and-Usage-Spec/FOCUS_Spec tag v1.2, read 2026-11.
 """
 
+import asyncio
 import csv
 import datetime
 import io
@@ -36,9 +37,13 @@ async def write_focus(days: AsyncIterable[list[CostLine]]) -> AsyncGenerator[byt
     """The head, then the rows of each day. Charges whose cost is unknown have no row: FOCUS has no unknown cost."""
     yield _csv([COLUMNS])
     async for lines in days:
-        written = _csv(_row(line, line.cost_microusd) for line in lines if line.cost_microusd is not None)
+        written = await asyncio.to_thread(_write_day, lines)
         if written:
             yield written
+
+
+def _write_day(lines: Iterable[CostLine]) -> bytes:
+    return _csv(_row(line, line.cost_microusd) for line in lines if line.cost_microusd is not None)
 
 
 def _row(line: CostLine, cost_microusd: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Costs computed again at the prices that are configured now, in chunks: each is one transaction, and a repeated one changes nothing."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,7 +66,7 @@ async def recompute_chunk(connection: AsyncConnection, author: Author, run: str,
     prices = PriceIndex(await read_prices(connection))
     driver = await driver_connection(connection)
     rows, last = await lock_inferences(driver, inferences, limit)
-    found = [(row, _reprice(dict(zip(INFERENCE_COLUMNS, row, strict=True)), prices)) for row in rows]
+    found = await asyncio.to_thread(_reprice_all, rows, prices)
     changed = [(row, change) for row, change in found if change is not None and _differs(change)]
     before = [row[_COST] or 0 for row in rows]
     after = [(row[_COST] if change is None else change.new_microusd) or 0 for row, change in found]
@@ -116,6 +117,10 @@ async def recompute_all(
 
 def _differs(change: CostChange) -> bool:
     return change.new_microusd != change.old_microusd or change.new_price != change.old_price
+
+
+def _reprice_all(rows: Sequence[tuple[Any, ...]], prices: PriceIndex) -> list[tuple[tuple[Any, ...], CostChange | None]]:
+    return [(row, _reprice(dict(zip(INFERENCE_COLUMNS, row, strict=True)), prices)) for row in rows]
 
 
 def _reprice(row: Mapping[str, Any], prices: PriceIndex) -> CostChange | None:

@@ -171,7 +171,7 @@ async def test_corrected_price_reaches_callers_usage_history_and_audit(service: 
     async with service.admin_client() as admin:
         created = await admin.post("/admin/v1/prices", json={"provider": name, "model": "two", "input": 1000, "output": 1000})
         assert created.status_code == 201, created.text
-        asked: dict[str, Any] = {"since": "2020-01-01", "model": name, "provider": name, "limit": 20_000}
+        asked: dict[str, Any] = {"since": own["received_at"], "model": name, "provider": name, "limit": 1000}
         dry = await admin.post("/admin/v1/costs/recompute?dry_run=true", json=asked)
         assert dry.status_code == 200, dry.text
         done = (await admin.post("/admin/v1/costs/recompute", json=asked)).json()

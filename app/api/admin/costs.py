@@ -23,7 +23,7 @@ from app.store.paging import Limit
 from providers.canonical.errors import InvalidRequest
 
 _TIMEOUT_S = 60.0
-_MAX_CHUNK = 20_000
+_MAX_CHUNK = 1000  # the sums of so many are computed while the gateway serves requests
 _MAX_DAYS = 93
 _CSV = "text/csv"
 _MAX_INVOICE_BYTES = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ class Recomputation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     model: Annotated[str | None, Meta(description="Only of requests for this model.")] = None
     provider: Annotated[str | None, Meta(description="Only what this provider was charged for.")] = None
     team: Annotated[str | None, Meta(description="Only of this team.")] = None
-    limit: Annotated[int, Meta(ge=1, le=_MAX_CHUNK, description="Inferences that are looked at.")] = 5000
+    limit: Annotated[int, Meta(ge=1, le=_MAX_CHUNK, description="Inferences that are looked at.")] = 500
     run: _Id | None = None
     after: Annotated[_Id | None, Meta(description="`next` of the answer before.")] = None
 
