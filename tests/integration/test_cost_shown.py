@@ -148,3 +148,39 @@ async def test_estimated_cost_is_marked_and_has_its_charges(service: Service, cl
     assert (charge["provider"], charge["model"], charge["price"], charge["basis"]) == ("priced", "vendor/one", PRICE, "received")
     assert charge["usage"] == {"input": record["charged_input"], "output": record["charged_output"], "estimated": False}
     assert charge["cost_microusd"] == record["cost_microusd"] and charge["duration_us"] > 0
+
+
+async def test_response_that_nobody_gets_is_in_the_cost_of_the_error(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+    """Two attempts at a constraint, which the engine violates both times."""
+    apply(service, engine, "vllm")
+    engine.script = answers_with(USAGE)
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "minProperties": 1}}}
+    body = {"model": "priced", "messages": HI, "response_format": schema}
+    answer = await client.post("/v1/chat/completions", json=body, headers={"x-narthex-guided-retries": "1"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "constraint_violation"), answer.text
+    assert answer.headers["x-narthex-cost-usd"] == f"{2 * COST / 1e6:.6f}"
+    record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    assert (record["cost_microusd"], record["price"]) == (2 * COST, PRICE)
+    assert [(charge["cost_microusd"], charge["usage"]["cached"]) for charge in record["charges"]] == [(COST, 400)] * 2
+
+
+async def test_caller_who_leaves_has_an_estimated_cost_with_what_is_known_of_it(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+):
+    """What the engine reported before its end is in the charge, though the record's usage is unknown."""
+    apply(service, engine)
+
+    async def endless(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        request.send_event({**chunk({"content": "Hello."}), "usage": {**USAGE, "completion_tokens": 1}})
+        await request.disconnected.wait()
+
+    engine.script = endless
+    async with client.stream("POST", "/v1/chat/completions", json={"model": "priced", "messages": HI, "stream": True}) as answer:
+        id = answer.headers["x-narthex-inference-id"]
+        await anext(answer.aiter_bytes())
+    record = await service.wait_for_record(id)
+    assert (record["outcome"], record["input_tokens"], record["price"]) == ("disconnected", None, PRICE)
+    (charge,) = record["charges"]
+    assert charge["basis"] == record["charge_basis"] != "reported" and charge["usage"]["cached"] == 400
+    assert charge["cost_microusd"] == record["cost_microusd"] == 600 * 2 + 200 + charge["usage"]["output"] * 8
