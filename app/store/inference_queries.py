@@ -10,9 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
 from app.store import matching_hours, tables
+from app.store.audit_queries import OpenTransaction
 from app.store.content_packing import unpack_beside_loop
 from app.store.inference_filter import InferenceFilter, conditions, earliest_id, of_teams
 
+_EXPORT_PAGE_ROWS = 500
 _END_MS = 2**47  # later than any time that is recorded
 _QUERY_TIMEOUT_S = 30.0  # enough for a query without filters
 
@@ -53,6 +55,20 @@ async def list_inferences(
         if len(found) >= limit:
             break
     return found
+
+
+async def walk_inferences(
+    open_transaction: OpenTransaction, filters: InferenceFilter, keep_hours_days: int
+) -> AsyncGenerator[list[dict[str, Any]]]:
+    """All that match, newest first, in pages, each read in a transaction of its own: nothing is held while a caller reads slowly."""
+    before: str | None = None
+    while True:
+        async with open_transaction() as connection:
+            page = await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=_EXPORT_PAGE_ROWS)
+        yield page
+        if len(page) < _EXPORT_PAGE_ROWS:
+            return
+        before = page[-1]["id"]
 
 
 async def find_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:

@@ -138,6 +138,7 @@ TABLE = {
     "patch_price": Row(EDIT, "", _PRICE, body={}, is_missing=True),
     "delete_price": Row(EDIT, "", _PRICE, is_missing=True),
     "list_inferences": Row(READ, READ, is_list=True),
+    "export_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),
     "summarize_dropped_fields": Row(READ, READ, is_list=True),
@@ -165,7 +166,9 @@ FILTERS = {
     "list_role_grants": ({"team": "{team}"}, {"service_account": "{account}"}, {"user": "{user}"}, {"user": "{user_name}"}),
     "list_configured_limits": ({"team": "{team}"}, {"key": "{key}"}, {"search": "{limit}"}),
     "list_budgets": ({"team": "{team}"}, {"key": "{key}"}, {"search": "{budget}"}),
-    "list_inferences": ({"team": "{team}"}, {"team_id": "{team_id}"}),
+    "list_inferences": ({"team": "{team}"}, {"team_id": "{team_id}"}, {"key": "{key}"}, {"episode_id": "{episode}"}),
+    "export_inferences": ({"team": "{team}"}, {"key": "{key}", "format": "csv"}),
+    "get_analytics": ({"team": "{team}", "group_by": "key"}, {"key": "{key}"}),
     "summarize_dropped_fields": ({"team": "{team}"}, {"key": "{key}"}),
     "list_audit_events": ({"team": "{team}"}, {"name": "{key}"}, {"name": "{account}"}, {"search": "{account}"}, {"search": "{key}"}),
     "export_audit_events": ({"team": "{team}"}, {"search": "{key}", "format": "csv"}),
@@ -351,7 +354,7 @@ async def test_lists_and_cursors_of_a_team_have_nothing_of_another(world: World,
                 continue
             path = f"/admin/v1{operation.path}"
             pages = [await client.get(path, headers=ours)]
-            first = await client.get(path, params={} if id == "export_audit_events" else {"limit": 1}, headers=whole)
+            first = await client.get(path, params={} if id.startswith("export_") else {"limit": 1}, headers=whole)
             cursor = first.json().get("next") if first.headers["content-type"] == "application/json" else None
             if cursor is not None:
                 after = "before" if id == "list_inferences" else "after"

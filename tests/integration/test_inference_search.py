@@ -1,7 +1,9 @@
 """Search of recorded inferences: each filter finds what a scan finds, page by page, and what matches nothing is not searched for."""
 
 import asyncio
+import csv
 import datetime
+import json
 import random
 import uuid
 from collections.abc import AsyncGenerator, Callable
@@ -15,7 +17,7 @@ from app.domain import Caller
 from app.recording import rollup_sums
 from app.recording.spool import Spool
 from app.settings import Settings
-from app.store import keys
+from app.store import inference_queries, keys
 from app.store.callers import find_callers
 from app.store.database import connect, create_database_engine
 from app.store.inference_filter import InferenceFilter
@@ -133,6 +135,13 @@ async def test_filter_finds_what_a_scan_finds(records: Records, fields: Fields, 
     assert await records.ids(InferenceFilter(**fields), page=7) == expected, "page by page"
 
 
+async def test_export_has_all_pages(records: Records, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(inference_queries, "_EXPORT_PAGE_ROWS", 7)
+    pages = inference_queries.walk_inferences(records.database.begin, InferenceFilter(end_user="ann"), 400)
+    exported = [row["id"] async for page in pages for row in page]
+    assert exported == [row["id"] for row in records.rows if row["end_user"] == "ann"]
+
+
 async def test_filters_by_key_team_and_episode(records: Records):
     for caller in records.callers:
         expected = [row["id"] for row in records.rows if row["key_id"] == caller.key_id]
@@ -180,6 +189,10 @@ async def test_search_over_http(service: Service):
 
         await wait_until(is_found)
         assert (await admin.get(PATH, params={"tag": f"run={tag}", "status": "5xx"})).json()["data"] == []
+        lines = (await admin.get(f"{PATH}/export", params=parameters)).text.splitlines()
+        assert [json.loads(line)["id"] for line in lines] == [sent.headers["x-narthex-inference-id"]]
+        table = list(csv.DictReader((await admin.get(f"{PATH}/export", params={**parameters, "format": "csv"})).text.splitlines()))
+        assert (table[0]["end_user"], json.loads(table[0]["tags"])) == ("ann", {"run": tag})
         for name, value in (("tag", "run"), ("key", "sk-1"), ("status", "6xx"), ("episode_id", "x"), ("min_cost_microusd", "-1")):
             wrong = await admin.get(PATH, params={name: value})
             assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, name)

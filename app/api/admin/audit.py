@@ -9,7 +9,7 @@ from app import uuid7
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.store import audit_queries
-from app.store.audit_export import ExportFormat, export_events, export_head
+from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat, export_events, export_head
 from app.store.audit_log import Via
 from app.store.audit_queries import AuditFilter, RecordedEvent
 from app.store.key_validation import MAX_NAME_CHARACTERS
@@ -17,7 +17,6 @@ from app.store.paging import After, Limit, Page, read_cursor, write_cursor
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
 _MAX_NAME_CHARACTERS = 512  # of a resource, such as a target, whose name has several parts
-_MEDIA_TYPES = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
 
 Text = Annotated[str, Meta(max_length=_MAX_NAME_CHARACTERS)]
 
@@ -74,7 +73,7 @@ async def _export(call: Call[ExportQuery, NoBody]) -> Answer:
             yield export_events(events, format)
 
     headers = {"content-disposition": f'attachment; filename="narthex-audit.{format}"'}
-    return Answer(lines(), headers=headers, media_type=_MEDIA_TYPES[format])
+    return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])
 
 
 def _filter(call: Call[Any, Any]) -> AuditFilter:

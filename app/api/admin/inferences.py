@@ -1,7 +1,7 @@
 """Recorded inferences: /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC
 from typing import Annotated, Any
 
@@ -14,6 +14,8 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import Outcome
 from app.settings import Settings
 from app.store import inference_queries
+from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
+from app.store.csv_lines import csv_cell, csv_lines
 from app.store.inference_filter import InferenceFilter
 from app.store.key_validation import parse_prefix
 from app.store.paging import Limit
@@ -108,9 +110,9 @@ class Episode(Struct, frozen=True):
     next: str | None
 
 
-class InferenceQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    limit: Limit = 50
-    before: Annotated[str, Meta(description="`next` of the page before.")] | None = None
+class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which inferences."""
+
     model: Annotated[str, Meta(description="Only of requests for this model.")] | None = None
     team: Annotated[str, Meta(description="Only of the team with this name.")] | None = None
     team_id: _TeamId | None = None
@@ -130,15 +132,24 @@ class InferenceQuery(Struct, frozen=True, forbid_unknown_fields=True):
     min_duration_us: Annotated[int, Meta(ge=0, le=2**53, description="Only what took at least this long.")] | None = None
 
 
+class InferenceQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    limit: Limit = 50
+    before: Annotated[str, Meta(description="`next` of the page before.")] | None = None
+
+
+class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    format: Annotated[ExportFormat, Meta(description="An inference a line as JSON, or CSV for spreadsheets.")] = "jsonl"
+
+
 class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 1000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
     team_id: _TeamId | None = None
 
 
-def _filters(call: Call[InferenceQuery, NoBody]) -> InferenceFilter:
+def _filters(call: Call[Any, Any]) -> InferenceFilter:
     """Raises InvalidRequest."""
-    query = call.query
+    query: InferenceFilters = call.query
     key = query.key and parse_prefix(query.key)
     if query.key is not None and key is None:
         raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
@@ -202,6 +213,14 @@ def _shown(call: Call[Any, Any], row: dict[str, Any]) -> dict[str, Any]:
     return row if call.principal.may("config:read") else {**row, "endpoint": None, "attempts": None}
 
 
+def _export_lines(rows: Sequence[dict[str, Any]], format: ExportFormat, *, with_titles: bool = False) -> bytes:
+    inferences = [Inference(**row) for row in rows]
+    if format == "jsonl":
+        return b"".join(msgspec.json.encode(each) + b"\n" for each in inferences)
+    names = Inference.__struct_fields__
+    return csv_lines([*([names] if with_titles else []), *([csv_cell(getattr(each, name)) for name in names] for each in inferences)])
+
+
 def _only_team(episode_id: str, team_ids: list[str]) -> str:
     """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id has an episode of its own."""
     if not team_ids:
@@ -237,6 +256,19 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
         )
         return Answer(InferencePage(*_page(call, rows, query.limit)))
 
+    async def export_inferences(call: Call[ExportQuery, NoBody]) -> Answer:
+        format = call.query.format
+        pages = inference_queries.walk_inferences(call.read_transaction, _filters(call), settings.keep_hours_days)
+        first = await anext(pages, list[dict[str, Any]]())  # before the response begins, so that an outage is a 503
+
+        async def lines() -> AsyncGenerator[bytes]:
+            yield _export_lines([], format, with_titles=True) + _export_lines([_shown(call, row) for row in first], format)
+            async for rows in pages:
+                yield _export_lines([_shown(call, row) for row in rows], format)
+
+        headers = {"content-disposition": f'attachment; filename="narthex-inferences.{format}"'}
+        return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])
+
     tag = "Records"
     return [
         Operation(
@@ -251,6 +283,24 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=InferencePage,
             timeout_s=_TIMEOUT_S,
             handler=list_inferences,
+        ),
+        Operation(
+            method="GET",
+            path="/inferences/export",
+            id="export_inferences",
+            tag=tag,
+            summary="Export recorded inferences",
+            description="All that match, newest first, of any number, without what was written. An export that breaks off is not complete:"
+            " repeat it.",
+            permission="records:read",
+            scope="team",
+            access="memory",
+            query=ExportQuery,
+            response=str,
+            response_media_type="application/jsonl",
+            other_media_types=("text/csv",),
+            timeout_s=_TIMEOUT_S,
+            handler=export_inferences,
         ),
         Operation(
             method="GET",
