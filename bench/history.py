@@ -1,0 +1,221 @@
+"""A history of millions of inferences, and how fast the questions of a dashboard are answered over it.
+
+    python -m bench.history --rows 5000000 --days 30
+
+Rows, sums and groups are made by the writer's own code, without content, in an embedded PostgreSQL in a temporary folder, or in
+DATABASE_URL with --keep. It prints the median and the 95th percentile of each question, with a cold cache of plans each time.
+"""
+
+import argparse
+import asyncio
+import datetime
+import multiprocessing
+import os
+import random
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app import uuid7
+from app.domain import Exchange
+from app.recording.rollup_sums import RollupSummer
+from app.recording.rows import inference_row
+from app.recording.usage_sums import sum_usage
+from app.store import partitions
+from app.store.analytics import read_analytics
+from app.store.analytics_query import make_query
+from app.store.database import connect, create_database_engine
+from app.store.inference_filter import InferenceFilter
+from app.store.inference_queries import list_inferences
+from app.store.inference_writes import INFERENCE_COLUMNS, add_usage
+from app.store.migrate import migrate
+from app.store.rollups import add_rollups
+from app.supervisor import postgres as embedded
+from providers.canonical.chat import Usage
+
+TEAMS, KEYS_OF_A_TEAM, END_USERS, TENANTS = 40, 3, 20_000, 200
+MODELS = [f"model-{number}" for number in range(12)]
+BATCH_ROWS = 20_000
+QUESTION_ROUNDS = 15
+DAY = datetime.timedelta(days=1)
+
+
+def exchanges(rows: int, begin: datetime.datetime, seed: int) -> Iterator[Exchange]:
+    """A day: few teams, models and users make most requests; a fortieth fails."""
+    chance = random.Random(seed)
+    begin_us = int(begin.timestamp() * 1_000_000)
+    for at_us in sorted(begin_us + int(86_400_000_000 * chance.triangular(0, 1, 0.6)) for _ in range(rows)):
+        team = min(TEAMS, int(chance.paretovariate(0.8))) - 1
+        model = min(len(MODELS), int(chance.paretovariate(1.0))) - 1
+        failed = chance.random() < 0.025
+        streamed = chance.random() < 0.7
+        duration_us = int(chance.lognormvariate(14 + model / 10, 0.8))
+        yield Exchange(
+            id=uuid7.mint(at_us),
+            episode_id=uuid7.mint(at_us),
+            route="openai_chat" if chance.random() < 0.8 else "anthropic_messages",
+            model=MODELS[model],
+            key_id=str(uuid.UUID(int=1000 + KEYS_OF_A_TEAM * team + chance.randrange(KEYS_OF_A_TEAM))),
+            team_id=str(uuid.UUID(int=100 + team)),
+            snapshot="0123456789abcdef",
+            received_us=at_us,
+            duration_us=duration_us,
+            streamed=streamed,
+            status=502 if failed else 200,
+            outcome="failed" if failed else "answered",
+            error="UpstreamFailed" if failed else None,
+            content="none",
+            first_token_us=int(duration_us * chance.random() / 3) if streamed else None,
+            usage=Usage(chance.randrange(50, 8000), chance.randrange(1, 900), chance.randrange(50)),
+            served_provider=("gpu", "openai", "anthropic")[model % 3],
+            served_model=MODELS[model],
+            cost_microusd=chance.randrange(20_000),
+            charge_basis="reported",
+            tags={"tenant": f"tenant-{min(TENANTS, int(chance.paretovariate(0.7)))}"} if chance.random() < 0.5 else {},
+            end_user=f"user-{min(END_USERS, int(chance.paretovariate(0.5)))}" if chance.random() < 0.3 else None,
+        )
+
+
+async def write_days(database_url: str, days: list[tuple[int, datetime.datetime]], rows: int) -> None:
+    connection = await connect(database_url)
+    summer = RollupSummer(connection)
+    for seed, begin in days:
+        await partitions.create_partitions(connection, {int(begin.timestamp()) // 86_400})
+        batch: list[tuple[Any, ...]] = []
+        for exchange in exchanges(rows, begin, seed):
+            batch.append(inference_row(exchange))
+            if len(batch) == BATCH_ROWS:
+                await _write_batch(connection, summer, batch)
+                batch = []
+        await _write_batch(connection, summer, batch)
+    await connection.close()
+
+
+async def _write_batch(connection: partitions.Connection, summer: RollupSummer, batch: list[tuple[Any, ...]]) -> None:
+    async with connection.transaction():
+        await connection.copy_records_to_table("inferences", records=batch, columns=INFERENCE_COLUMNS)
+        await add_rollups(connection, await summer.sum(batch), ())
+        await add_usage(connection, sum_usage(batch))
+
+
+def write_process(database_url: str, days: list[tuple[int, datetime.datetime]], rows: int) -> None:
+    asyncio.run(write_days(database_url, days, rows))
+
+
+async def prepare(database_url: str, rows: int, days: int) -> None:
+    await migrate(database_url)
+    connection = await connect(database_url)
+    for team in range(TEAMS):
+        await connection.execute("INSERT INTO teams (id, name) VALUES ($1, $2)", str(uuid.UUID(int=100 + team)), f"team-{team}")
+        for number in range(KEYS_OF_A_TEAM):
+            id = KEYS_OF_A_TEAM * team + number
+            await connection.execute(
+                "INSERT INTO keys (id, prefix, hash, team_id) VALUES ($1, $2, $3, $4)",
+                str(uuid.UUID(int=1000 + id)),
+                f"{id:012x}",
+                id.to_bytes(32, "big"),
+                str(uuid.UUID(int=100 + team)),
+            )
+    today = datetime.datetime.now(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    begins = [(number, today - (days - number) * DAY) for number in range(days)]
+    await partitions.create_partitions(connection, {int(begin.timestamp()) // 86_400 for _, begin in begins})
+    workers = min(2, os.cpu_count() or 1)
+    processes = [
+        multiprocessing.get_context("spawn").Process(target=write_process, args=(database_url, begins[at::workers], rows // days))
+        for at in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        await asyncio.to_thread(process.join)
+        if process.exitcode:
+            raise SystemExit(f"A process that writes rows ended with {process.exitcode}.")
+    await connection.execute("UPDATE rollups_since SET since = 'epoch'")
+    await connection.execute("VACUUM ANALYZE")
+    await connection.close()
+
+
+def questions(now: datetime.datetime, days: int) -> dict[str, Any]:
+    """What a dashboard shows: by name, the arguments of a query of analytics, or filters of a list."""
+    month = {"since": now - days * DAY}
+    return {
+        "totals of all days": month,
+        "cost by team": {**month, "group_by": "team", "order_by": "cost_microusd"},
+        "requests by day and model": {**month, "group_by": "model", "interval": "day"},
+        "latency by model, all days": {**month, "group_by": "model", "quantiles": True},
+        "slowest model yesterday": {"since": now - DAY, "group_by": "model", "quantiles": True, "order_by": "p95_duration_us"},
+        "last day by hour, with latency": {"since": now - DAY, "interval": "hour", "quantiles": True},
+        "errors by target": {**month, "group_by": "target,error", "filters": {"outcome": "failed"}},
+        "a team by day": {**month, "filters": {"team": "team-3"}, "interval": "day", "quantiles": True},
+        "top end users": {**month, "group_by": "end_user", "order_by": "cost_microusd"},
+        "a tenant by day": {**month, "filters": {"tag:tenant": "tenant-7"}, "interval": "day"},
+        "top tenants": {**month, "group_by": "tag:tenant"},
+        "matches nothing": {**month, "filters": {"model": "none"}, "group_by": "team"},
+        "list: newest": InferenceFilter(),
+        "list: a user": InferenceFilter(end_user="user-777"),
+        "list: failed, of a team": InferenceFilter(team="team-20", outcome="failed"),
+        "list: a tag": InferenceFilter(tag=("tenant", "tenant-150")),
+        "list: very expensive": InferenceFilter(min_cost_microusd=10**9),
+        "list: matches nothing": InferenceFilter(error="Nothing"),
+        "list: no such user": InferenceFilter(end_user="nobody"),
+    }
+
+
+async def time_question(database: AsyncEngine, question: Any) -> float:
+    begin = time.monotonic()
+    async with database.begin() as connection:
+        if isinstance(question, InferenceFilter):
+            await list_inferences(connection, question, keep_hours_days=400, before=None, limit=51)
+        else:
+            fields = {"until": None, "now": datetime.datetime.now(datetime.UTC), "keep_minutes_days": 7, "keep_hours_days": 400}
+            await read_analytics(connection, make_query(**fields, **question))
+    return time.monotonic() - begin
+
+
+async def measure(database_url: str, days: int) -> None:
+    database = create_database_engine(database_url)
+    everything: list[float] = []
+    print(f"{'question':34} {'median ms':>10} {'p95 ms':>10}")
+    for name, question in questions(datetime.datetime.now(datetime.UTC), days).items():
+        times = sorted([await time_question(database, question) for _ in range(QUESTION_ROUNDS)])
+        everything += times
+        print(f"{name:34} {1000 * times[len(times) // 2]:10.0f} {1000 * times[int(len(times) * 0.95)]:10.0f}")
+    everything.sort()
+    print(f"{'all':34} {1000 * everything[len(everything) // 2]:10.0f} {1000 * everything[int(len(everything) * 0.95)]:10.0f}")
+    await database.dispose()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--keep", action="store_true", help="write into the empty database of DATABASE_URL, and leave it there")
+    arguments = parser.parse_args()
+    if arguments.keep:
+        _run(os.environ["DATABASE_URL"], arguments)
+        return
+    home = Path(tempfile.mkdtemp(prefix="narthex-history-"))
+    server = embedded.Postgres(home)
+    try:
+        _run(server.start(), arguments)
+    finally:
+        server.stop()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _run(database_url: str, arguments: argparse.Namespace) -> None:
+    begin = time.monotonic()
+    asyncio.run(prepare(database_url, arguments.rows, arguments.days))
+    passed = time.monotonic() - begin
+    print(f"{arguments.rows:,} inferences of {arguments.days} days, written in {passed:.0f} s ({arguments.rows / passed:,.0f} a second)")
+    asyncio.run(measure(database_url, arguments.days))
+
+
+if __name__ == "__main__":
+    main()
