@@ -6,6 +6,7 @@ A failure names the file and what it imports. docs/architecture.md draws the sam
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -498,6 +499,14 @@ def test_only_the_constraint_checker_and_the_sandbox_import_outlines_core() -> N
     importers = {module_name(path) for path in python_files(*TOP_PACKAGES) if "outlines_core" in imports(path)}
     assert importers and all(is_under(name, {"app.gateway.structured_output.checker", "app.sandbox"}) for name in importers), importers
     assert imports_from(*TOP_PACKAGES, "tests", "bench").isdisjoint({"outlines", "diskcache"})
+
+
+def test_only_the_export_imports_opentelemetry_and_gateway_processes_never_load_its_messages() -> None:
+    """Its messages take memory and time that only the writer has to spend."""
+    importers = {module_name(path) for path in python_files(*TOP_PACKAGES) if any(is_under(n, {"opentelemetry"}) for n in imports(path))}
+    assert importers and all(is_under(name, {"app.otel"}) for name in importers), importers
+    loaded = "import sys, app.supervisor.run_gateway; print([name for name in sys.modules if name.startswith('opentelemetry.proto')])"
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, cwd=ROOT).stdout.strip() == "[]"
 
 
 def test_only_the_constraint_checker_imports_jsonschema() -> None:

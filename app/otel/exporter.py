@@ -61,7 +61,10 @@ class _Refused(Exception):
 
 
 class Exporter:
-    """`add` takes what is stored; two background tasks send it. `directory`: replaced by whoever reads it from the database."""
+    """`add` takes what is stored; two background tasks send it. `directory`: replaced by whoever reads it from the database.
+
+    `transport`: the exporter's own, which it closes.
+    """
 
     def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
         self.directory = Directory()
@@ -107,6 +110,7 @@ class Exporter:
         await self._span_task.stop()
         self._drop(self._waiting)
         self._waiting.clear()
+        await self._transport.aclose()
 
     def add(self, exchanges: Iterable[Exchange]) -> None:
         """Exchanges that were stored, each once."""

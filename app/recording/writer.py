@@ -70,9 +70,8 @@ class Writer:
         remove_stale_files(self._folder)
         report_task = BackgroundTask("writer status", self._report_status)
         report_task.start()
-        transport = Transport(proxy=self._settings.proxy, ca_bundle=self._settings.ca_bundle or None)
         if self._settings.otlp_endpoint:
-            self._exporter = Exporter(self._settings, transport)
+            self._exporter = Exporter(self._settings, Transport(proxy=self._settings.proxy, ca_bundle=self._settings.ca_bundle or None))
             self._exporter.start()
         stop_task = asyncio.create_task(self._stop.wait())
         session_task = asyncio.create_task(self._run_sessions())
@@ -85,7 +84,6 @@ class Writer:
             results = await asyncio.gather(report_task.stop(), stop_task, session_task, return_exceptions=True)
             if self._exporter is not None:
                 await self._exporter.close()
-            await transport.aclose()
             self._write_status()
         for outcome in results:
             if isinstance(outcome, Exception):

@@ -286,14 +286,12 @@ def sampled(**changes: Any) -> Any:
 
 
 async def exported(settings: Settings, *batches: list[Any]) -> Exporter:
-    transport = Transport()
-    exporter = Exporter(settings, transport)
+    exporter = Exporter(settings, Transport())
     exporter.start()
     for batch in batches:
         exporter.add(batch)
         await asyncio.sleep(0)
     await exporter.close()
-    await transport.aclose()
     return exporter
 
 
@@ -334,6 +332,14 @@ async def test_collector_says_when_to_come_again(own_receiver: OtlpReceiver, tmp
     own_receiver.status, own_receiver.answer_headers = 429, "retry-after: 3600\r\n"
     exporter = await exported(settings_for(own_receiver, tmp_path, otlp_metrics_s=0.0), [sampled()])
     assert own_receiver.refused == 1 and exporter.counts.dropped_spans == 3
+
+
+async def test_collector_that_never_answers_delays_the_end_by_seconds_only(own_receiver: OtlpReceiver, tmp_path: Path):
+    own_receiver.holds = True
+    began = time.monotonic()
+    exporter = await exported(settings_for(own_receiver, tmp_path, otlp_metrics_s=0.0), [sampled()])
+    assert time.monotonic() - began < 10  # what it may take, with room for a busy machine: an answer is waited for longer
+    assert (exporter.counts.exported_spans, exporter.counts.dropped_spans) == (0, 3)
 
 
 async def test_odd_values_of_engines_make_spans_all_the_same(own_receiver: OtlpReceiver, tmp_path: Path):

@@ -107,6 +107,21 @@ async def test_id_of_the_caller_is_in_answers_and_in_the_record(service: Service
     assert (await service.wait_for_record(unsafe.headers["x-narthex-inference-id"]))["request_id"] is None
 
 
+async def test_replayed_response_has_the_id_of_the_retry(client: httpx.AsyncClient, engine: ScriptedEngine):
+    """Retries of one request differ in their ids and spans."""
+    first, retry = [
+        await client.post(
+            "/v1/chat/completions",
+            json=CHAT,
+            headers={"idempotency-key": "of-two-spans", "x-request-id": f"try-{n}", "traceparent": f"00-{TRACE}-{n}0f067aa0ba902b7-01"},
+        )
+        for n in (1, 2)
+    ]
+    assert (first.status_code, retry.status_code, retry.headers["x-narthex-replayed"]) == (200, 200, "true")
+    assert (first.headers["x-request-id"], retry.headers["x-request-id"]) == ("try-1", "try-2")
+    assert retry.headers["x-narthex-inference-id"] == first.headers["x-narthex-inference-id"] and len(engine.requests) == 1
+
+
 async def test_other_routes_take_the_id_over_too(service: Service, client: httpx.AsyncClient):
     for path in ("/v1/models", "/nowhere", "/v1/usage"):
         answer = await client.get(path, headers={"x-request-id": "order-17"})

@@ -11,11 +11,12 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class OtlpReceiver:
-    """`status`: with which it answers; 200 takes what was sent. `refused`: how many requests were answered otherwise."""
+    """`status`: with which it answers; 200 takes what was sent. `refused`: how many requests were answered otherwise. `holds`: none is."""
 
     def __init__(self) -> None:
         self.status = 200
         self.answer_headers = ""
+        self.holds = False
         self.refused = 0
         self.spans: list[Span] = []
         self.metrics: dict[str, Metric] = {}
@@ -52,6 +53,9 @@ class OtlpReceiver:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
                 body = await reader.readexactly(int(headers["content-length"]))
+                if self.holds:
+                    await reader.read()  # until the client leaves
+                    return
                 answer = self._take(head[0].split(" ")[1], headers, body)
                 writer.write(f"HTTP/1.1 {self.status} X\r\n{self.answer_headers}content-length: {len(answer)}\r\n\r\n".encode() + answer)
                 await writer.drain()
