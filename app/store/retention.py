@@ -49,6 +49,7 @@ TABLES = (
     RecordedTable("subject_rollups_by_day", "keep_inferences_days", "partitions"),
     RecordedTable("usage", "keep_usage_days", "rows", "hour"),
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
+    RecordedTable("cost_changes", None, "never", "at"),
     RecordedTable("audit_log", None, "never", "at"),
 )
 
