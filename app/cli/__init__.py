@@ -30,6 +30,7 @@ _SECTIONS = {
     "Usage and diagnostics": {
         "chat": "chat",
         "analytics": "analytics",
+        "inferences": "inferences",
         "audit": "audit",
         "dropped": "dropped",
         "costs": "costs",

@@ -196,3 +196,8 @@ async def test_search_over_http(service: Service):
         for name, value in (("tag", "run"), ("key", "sk-1"), ("status", "6xx"), ("episode_id", "x"), ("min_cost_microusd", "-1")):
             wrong = await admin.get(PATH, params={name: value})
             assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, name)
+    shown = json.loads(service.run("inferences", "--tag", f"run={tag}", "--user", "ann", "--min-duration", "0.000001s", "--json").stdout)
+    assert [row["id"] for row in shown["inferences"]] == [sent.headers["x-narthex-inference-id"]] and shown["more"] is False
+    assert sent.headers["x-narthex-inference-id"] in service.run("inferences", "--tag", f"run={tag}").stdout
+    assert json.loads(service.run("inferences", "--tag", f"run={tag}", "--export").stdout)["end_user"] == "ann"
+    assert "No request matches" in service.run("inferences", "--tag", f"run={tag}", "--outcome", "failed").stdout

@@ -1,0 +1,134 @@
+"""narthex inferences: search of recorded requests."""
+
+import sys
+from datetime import datetime
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from app import uuid7
+from app.cli.errors import CommandError
+from app.cli.output import json_option, print_json, print_table
+from app.cli.store_query import query_store
+from app.cli.times import DurationParam, PastMomentParam, format_time
+from app.domain import Outcome
+from app.settings import Settings
+from app.store.admin_transactions import admin_transaction
+from app.store.database import create_database_engine
+from app.store.inference_filter import InferenceFilter
+from app.store.inference_queries import list_inferences, walk_inferences
+from app.store.key_validation import parse_prefix
+
+_STATEMENT_TIMEOUT_S = 30.0
+_MAX_SHOWN = 1000
+
+
+@click.command()
+@click.option("--team", help="Only of this team.")
+@click.option("--key", help="Only of the key with this public part.")
+@click.option("--model", help="Only of requests for this model.")
+@click.option("--user", "end_user", help="Only of this end user.")
+@click.option("--tag", metavar="NAME=VALUE", help="Only with this tag.")
+@click.option("--episode", help="Only of this episode.")
+@click.option("--provider", help="Only served by this provider.")
+@click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only with this outcome.")
+@click.option("--status", type=click.IntRange(100, 599), help="Only with this status.")
+@click.option("--error", help="Only with this error.")
+@click.option("--min-cost", "min_cost_usd", type=click.FloatRange(0), metavar="USD", help="Only what cost at least this.")
+@click.option("--min-duration", "min_duration_s", type=DurationParam(), help="Only what took at least this: 30s, 2m.")
+@click.option("--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or a time.")
+@click.option("--until", type=PastMomentParam(), help="Until before then.")
+@click.option("--limit", type=click.IntRange(1, _MAX_SHOWN), default=20, show_default=True, help="Most requests to list.")
+@click.option("--export", "is_export", is_flag=True, help="Print all that match, however many, one JSON document a line.")
+@json_option
+def inferences(limit: int, is_export: bool, as_json: bool, **options: Any) -> None:
+    """Search recorded requests, the newest first.
+
+    \b
+    Examples:
+      narthex inferences --user ann --since 7d
+      narthex inferences --tag tenant=acme --outcome failed
+      narthex inferences --min-cost 1 --export > expensive.jsonl
+
+    With --json: {"inferences": [...], "more": whether there are more}; the fields are those of GET /admin/v1/inferences.
+    """
+    filters, keep_hours_days = _parse_filters(**options), Settings.read().keep_hours_days
+    if is_export:
+        if as_json:
+            raise click.UsageError("Give --export or --json, not both.")
+        query_store(lambda url: _export(url, filters, keep_hours_days))
+        return
+
+    async def read(url: str) -> list[dict[str, Any]]:
+        engine = create_database_engine(url)
+        try:
+            async with admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True) as connection:
+                return await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=None, limit=limit + 1)
+        finally:
+            await engine.dispose()
+
+    found = query_store(read)
+    rows = found[:limit]
+    if as_json:
+        print_json({"inferences": rows, "more": len(found) > limit})
+    elif not rows:
+        click.echo("No request matches.")
+    else:
+        titles = ("RECEIVED", "ID", "TEAM", "MODEL", "SERVED BY", "STATUS", "ERROR", "TOKENS", "COST USD", "S")
+        print_table(titles, [_cells(row) for row in rows])
+        if len(found) > limit:
+            click.echo(f"There are more than {limit}: --limit and --until show others, --export prints all.", err=True)
+
+
+def _parse_filters(
+    *,
+    key: str | None,
+    tag: str | None,
+    episode: str | None,
+    min_cost_usd: float | None,
+    min_duration_s: float | None,
+    since: datetime | None,
+    until: datetime | None,
+    **equal: Any,
+) -> InferenceFilter:
+    prefix = None if key is None else parse_prefix(key)
+    if key is not None and prefix is None:
+        raise click.BadParameter("it is not the public part of a key, such as nx-0123456789ab", param_hint="--key")
+    name, separator, value = (tag or "").partition("=")
+    if tag is not None and not (name and separator):
+        raise click.BadParameter("it must be NAME=VALUE", param_hint="--tag")
+    if episode is not None and not uuid7.is_uuid7(episode):
+        raise click.BadParameter("it is not the id of an episode, a UUIDv7", param_hint="--episode")
+    return InferenceFilter(
+        key=prefix,
+        tag=None if tag is None else (name, value),
+        episode_id=None if episode is None else episode.lower(),
+        min_cost_microusd=None if min_cost_usd is None else round(min_cost_usd * 1_000_000),
+        min_duration_us=None if min_duration_s is None else round(min_duration_s * 1_000_000),
+        since_ms=None if since is None else int(since.timestamp() * 1000),
+        until_ms=None if until is None else int(until.timestamp() * 1000),
+        **equal,
+    )
+
+
+async def _export(url: str, filters: InferenceFilter, keep_hours_days: int) -> None:
+    engine = create_database_engine(url)
+    try:
+        pages = walk_inferences(lambda: admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True), filters, keep_hours_days)
+        async for rows in pages:
+            sys.stdout.buffer.write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise CommandError("The export was cut off: whoever read it has ended.") from None
+    finally:
+        await engine.dispose()
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    tokens = (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
+    cost = row["cost_microusd"]
+    return [
+        *(format_time(row["received_at"]), row["id"], row["team"] or "", row["model"], row["served_provider"] or "", str(row["status"])),
+        *(row["error"] or "", f"{tokens:,}", "" if cost is None else f"{cost / 1_000_000:.6f}", f"{row['duration_us'] / 1_000_000:.3f}"),
+    ]
