@@ -46,6 +46,7 @@ _SUMS: Mapping[str, str] = {
     "mean_duration_us": "sum(duration_us) / greatest(sum(requests), 1)",
     "max_duration_us": "max(max_duration_us)",
 }
+_SELECTED_SUMS = ", ".join(f"{sum} AS sum_of_{name}" for name, sum in _SUMS.items())
 _READ_COLUMNS = (
     *("time", "group_id", "requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_microusd"),
     *("estimated_microusd", "unpriced", "duration_us", "max_duration_us"),
@@ -137,6 +138,7 @@ class _Reader:
         self._subject = query.subject_dimension
         self._labels = [f"d{at}" for at in range(len(query.group_by))]
         self._groups = self._groups_query(only_teams)
+        self._sums: dict[Key, list[int]] = {}
 
     async def top_groups(self) -> tuple[list[Key], bool]:
         """The groups to show, and whether there are more."""
@@ -147,24 +149,20 @@ class _Reader:
             return await self._slowest_groups()
         labels = ", ".join(self._labels)
         statement = (
-            f"SELECT {labels} FROM ({self._read()}) AS read GROUP BY {labels}"
+            f"SELECT {labels}, {_SELECTED_SUMS} FROM ({self._read()}) AS read GROUP BY {labels}"
             f" ORDER BY {_SUMS[query.order_by]} DESC, {labels} LIMIT {query.limit + 1}"
         )
         rows = await self._fetch(statement)
-        return [tuple(row) for row in rows[: query.limit]], len(rows) > query.limit
+        width = len(self._labels)
+        groups = [tuple(row[:width]) for row in rows[: query.limit]]
+        if query.interval is None:  # then these are what rows() would read again
+            self._sums = {key: _integers(row[width:]) for key, row in zip(groups, rows, strict=False)}
+        return groups, len(rows) > query.limit
 
     async def rows(self, groups: Sequence[Key]) -> list[AnalyticsRow]:
         """The rows of these groups: by time if there is an interval, else in the order of the groups."""
         query = self._query
-        names = ", ".join([*self._time_labels(), *self._labels])
-        sums = ", ".join(f"{sum} AS {name}" for name, sum in _SUMS.items())
-        grouping = f" GROUP BY {names} ORDER BY {names}" if names else ""
-        selected = f"{names}, {sums}" if names else sums
-        found = await self._fetch(
-            f"SELECT {selected} FROM ({self._read()}) AS read{self._among(groups)}{grouping}", self._group_arguments(groups)
-        )
-        width = len(self._time_labels()) + len(self._labels)
-        sums_by_key: dict[Key, list[int]] = {tuple(row[:width]): [int(each or 0) for each in row[width:]] for row in found if row[width]}
+        sums_by_key = self._sums or await self._read_sums(groups)
         durations, first_tokens = (
             (await self._quantiles("duration_sketch", groups), await self._quantiles("first_token_sketch", groups))
             if query.quantiles
@@ -174,6 +172,16 @@ class _Reader:
         if query.interval is None:
             keys = [key for key in groups if key in sums_by_key]
         return [self._row(key, sums_by_key[key], durations.get(key), first_tokens.get(key)) for key in keys]
+
+    async def _read_sums(self, groups: Sequence[Key]) -> dict[Key, list[int]]:
+        names = [*self._time_labels(), *self._labels]
+        grouping = f" GROUP BY {', '.join(names)} ORDER BY {', '.join(names)}" if names else ""
+        selected = ", ".join([*names, _SELECTED_SUMS])
+        found = await self._fetch(
+            f"SELECT {selected} FROM ({self._read()}) AS read{self._among(groups)}{grouping}", self._group_arguments(groups)
+        )
+        width = len(names)
+        return {tuple(row[:width]): _integers(row[width:]) for row in found if row[width]}  # one without groups may be of nothing
 
     def _row(self, key: Key, sums: Sequence[int], duration: Quantiles | None, first_token: Quantiles | None) -> AnalyticsRow:
         query = self._query
@@ -270,6 +278,10 @@ class _Reader:
 
     async def _fetch(self, statement: str, arguments: Mapping[str, Any] | None = None) -> Sequence[Any]:
         return (await self._connection.execute(text(statement), {**self._parameters, **(arguments or {})})).all()
+
+
+def _integers(row: Sequence[Any]) -> list[int]:
+    return [int(each or 0) for each in row]
 
 
 def _read_quantiles(rows: Sequence[tuple[Any, ...]], width: int) -> dict[Key, Quantiles]:
