@@ -214,7 +214,7 @@ async def test_invalid_key_creation_is_refused(admin: httpx.AsyncClient, body: b
     answer = await admin.post("/admin/v1/keys", content=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param), error
-    assert param != "content" or "full, redacted, none" in error["message"]
+    assert param != "content" or "full, masked, redacted, none" in error["message"]
 
 
 async def test_teams_are_listed_and_changed_by_admins_only(service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient):

@@ -425,6 +425,13 @@ async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
     class CurrentKeys:
         revocation_lag_s = 0.0
 
+    class NoEndpoints:
+        endpoints = ()
+
+    class NoLimits:
+        def report(self) -> None:
+            pass
+
     @dataclass
     class Worker:
         telemetry: Telemetry
@@ -433,11 +440,13 @@ async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
         transport: Transport
         load_shedder: LoadShedder
         target_queues: TargetQueues
+        fleet: NoEndpoints
+        limits: NoLimits
         background_tasks: tuple[()] = ()
 
     settings = Settings()
     queues = TargetQueues(settings, cast(Limits, None))
-    worker: Any = Worker(Telemetry(), Exhausted(), CurrentKeys(), Transport(), LoadShedder(settings), queues)
+    worker: Any = Worker(Telemetry(), Exhausted(), CurrentKeys(), Transport(), LoadShedder(settings), queues, NoEndpoints(), NoLimits())
     updating = asyncio.create_task(keep_metrics_current(worker))
     await wait_until(lambda: worker.spool.calls == 1)
     worker.telemetry.in_flight = 7

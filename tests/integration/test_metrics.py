@@ -79,7 +79,7 @@ async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: htt
             and page["narthex_writer_silent_seconds"] < 30
         )
 
-    await wait_until(is_shown, 30)
+    await wait_until(is_shown)
 
 
 async def test_alerts_and_dashboards_name_metrics_that_exist(client: httpx.AsyncClient, engine: ScriptedEngine):

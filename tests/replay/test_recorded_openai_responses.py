@@ -31,6 +31,7 @@ from providers.dialects.openai_responses import (
 from providers.drop_policy import DropPolicy
 from tests.conformance.strict_shapes import response_errors
 from tests.support.case_tables import one_test_per_group
+from tests.support.host_costs import expected_host_cost
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():
@@ -285,7 +286,12 @@ def raw_json(value: dict[str, Any]) -> Raw:
 def expected_usage(usage: dict[str, Any]) -> Usage:
     into, out = usage["input_tokens_details"], usage["output_tokens_details"]
     return Usage(
-        usage["input_tokens"], usage["output_tokens"], into["cached_tokens"], out["reasoning_tokens"], into.get("cache_write_tokens")
+        input=usage["input_tokens"],
+        output=usage["output_tokens"],
+        cached=into["cached_tokens"],
+        reasoning=out["reasoning_tokens"],
+        cache_written=into.get("cache_write_tokens"),
+        host_cost_microusd=expected_host_cost(usage),
     )
 
 

@@ -160,9 +160,9 @@ def urls(parts: Any) -> list[str]:
 
 # Fields of usage that a caller's API does not have.
 USAGE_FIELDS_NOT_REPORTED: Mapping[str, frozenset[str]] = {
-    CHAT: frozenset({"cache_written_hour"}),
-    RESPONSES: frozenset({"cache_written_hour", "audio_input", "audio_output", "image_input"}),
-    ANTHROPIC: frozenset({"audio_input", "audio_output", "image_input"}),
+    CHAT: frozenset({"cache_written_hour", "host_cost_microusd"}),
+    RESPONSES: frozenset({"cache_written_hour", "audio_input", "audio_output", "image_input", "host_cost_microusd"}),
+    ANTHROPIC: frozenset({"audio_input", "audio_output", "image_input", "host_cost_microusd"}),
 }
 
 
