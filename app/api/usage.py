@@ -14,7 +14,7 @@ from app.domain import Caller
 from app.store import usage
 from app.store.inference_queries import timed_connection
 from app.store.snapshot_cache import SnapshotCache
-from app.store.time_zones import UnknownTimeZone, find_time_zone
+from app.store.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
 from providers.canonical.errors import InvalidRequest
 
 _PARAMETER_NAMES = ("scope", "from", "to", "group_by", "time_zone")
@@ -85,7 +85,7 @@ def _parse_parameters(values_by_name: Mapping[str, list[str]], now: datetime.dat
     max_days = _MAX_DAYS_BY_HOUR if "hour" in group_by else _MAX_DAYS
     if end - begin > max_days * _DAY + _HOUR:  # a day on which clocks are put back has an hour more
         raise InvalidRequest(f"The time may span at most {max_days} days{' by the hour' if 'hour' in group_by else ''}.", param="from")
-    if not _has_full_hours(zone, begin, end):
+    if not has_full_hours(zone, begin, end):
         raise InvalidRequest(f"Days in {time_zone} do not begin on a full hour of UTC, by which usage is summed up.", param="time_zone")
     return _Parameters(scope == "team", begin, end, group_by, time_zone, zone)
 
@@ -125,11 +125,6 @@ def _parse_time(text: str, name: str, zone: datetime.tzinfo) -> datetime.datetim
     if moment.minute or moment.second or moment.microsecond:
         raise InvalidRequest(f"`{name}` must be a full hour: usage is summed up by the hour of UTC.", param=name)
     return moment
-
-
-def _has_full_hours(zone: datetime.tzinfo, begin: datetime.datetime, end: datetime.datetime) -> bool:
-    days = (begin + at * _DAY for at in range((end - begin) // _DAY + 1))
-    return not any((day.astimezone(zone).utcoffset() or _HOUR) % _HOUR for day in days)
 
 
 def _to_json(parameters: _Parameters, caller: Caller, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from app.store.errors import InvalidKeyField
 from app.store.rollups import Level
-from app.store.time_zones import UnknownTimeZone, find_time_zone
+from app.store.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
 
 Interval = Literal["minute", "hour", "day", "week", "month"]
 Order = Literal[
@@ -168,20 +168,24 @@ def _split(
         yield Piece("minute", _floor(begin, "minute"), _ceil(end, "minute"))
         return
     first, last = _floor(begin, "hour"), _ceil(end, "hour")
-    has_hours = not keep_hours_days or first >= now - keep_hours_days * _DAY
+    hours_since = now - keep_hours_days * _DAY if keep_hours_days else first
+    has_hours = first >= hours_since
     if interval == "hour" or time_zone != "UTC":
         if not has_hours:
             raise InvalidKeyField("since", f"Sums by hour are kept for {keep_hours_days} days: choose a later `since`, or days of UTC.")
         if interval == "hour" and last - first > _MAX_HOURLY_DAYS * _DAY:
             raise InvalidKeyField("since", f"By the hour `since` and `until` may be {_MAX_HOURLY_DAYS} days apart at most.")
-        if interval not in (None, "hour") and not _has_full_hours(zone, first, last):
+        if interval not in (None, "hour") and not has_full_hours(zone, first, last):
             raise InvalidKeyField(
                 "time_zone", f"Days in {time_zone} do not begin on a full hour of UTC, by which sums are kept: use UTC, or hours."
             )
         yield Piece("hour", first, last)
         return
+    # Where the hours of a day are no longer kept, the whole day is the least that is known.
     if not has_hours:
         first = _floor(first, "day")
+        if _floor(last, "day") < hours_since:
+            last = _ceil(last, "day")
     whole_begin, whole_end = _ceil(first, "day"), _floor(last, "day")
     if whole_begin >= whole_end:
         yield Piece("hour", first, last)
@@ -203,8 +207,3 @@ def _floor(moment: datetime.datetime, level: Level) -> datetime.datetime:
 def _ceil(moment: datetime.datetime, level: Level) -> datetime.datetime:
     rounded = _floor(moment, level)
     return rounded if rounded == moment else rounded + _STEPS[level]
-
-
-def _has_full_hours(zone: datetime.tzinfo, begin: datetime.datetime, end: datetime.datetime) -> bool:
-    days = (begin + at * _DAY for at in range((end - begin) // _DAY + 1))
-    return not any((day.astimezone(zone).utcoffset() or _HOUR) % _HOUR for day in days)

@@ -1,6 +1,7 @@
 """Filters of inferences, as conditions in SQL."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, select
@@ -45,18 +46,8 @@ class InferenceFilter(Struct, frozen=True):
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     """Of inferences; without the time."""
     columns = tables.inferences.c
-    for column, value in (
-        (columns.team_id, filters.team_id),
-        (columns.outcome, filters.outcome),
-        (columns.end_user, filters.end_user),
-        (columns.served_provider, filters.provider),
-        (columns.served_model, filters.served_model),
-        (columns.route, filters.route),
-        (columns.status, filters.status),
-        (columns.error, filters.error),
-    ):
-        if value is not None:
-            yield column == value
+    names = ("team_id", "outcome", "end_user", "served_model", "route", "status", "error")
+    yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
     if filters.model is not None:
         yield columns.model.in_(caller_names(filters.model))
     if filters.team is not None:
@@ -76,6 +67,13 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
         yield columns.cost_microusd >= filters.min_cost_microusd
     if filters.min_duration_us is not None:
         yield columns.duration_us >= filters.min_duration_us
+
+
+def equal_conditions(filters: InferenceFilter, columns: Mapping[str, ColumnElement[Any]]) -> Iterator[ColumnElement[bool]]:
+    """Of the fields that are set; `columns`: by field."""
+    for name, column in columns.items():
+        if (value := getattr(filters, name)) is not None:
+            yield column == value
 
 
 def of_teams(names: Collection[str]) -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Table, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import tables
-from app.store.inference_filter import InferenceFilter
+from app.store.inference_filter import InferenceFilter, equal_conditions
 from app.store.rollups import OTHER
 
 _HOUR = datetime.timedelta(hours=1)
@@ -18,7 +18,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def can_narrow(filters: InferenceFilter) -> bool:
-    """Whether there is a filter by more than time, model and outcome of all teams, which most hours hold."""
+    """Whether there is a filter by anything that rollups have, beside the time."""
     values = (
         *(filters.team_id, filters.team, filters.only_teams, filters.key, filters.end_user, filters.tag, filters.provider),
         *(filters.model, filters.outcome, filters.served_model, filters.route, filters.status, filters.status_class, filters.error),
@@ -80,20 +80,9 @@ def _table(filters: InferenceFilter) -> Table:
 
 def _conditions(filters: InferenceFilter, rollups: Table) -> Iterator[ColumnElement[bool]]:
     groups, teams, keys = tables.rollup_groups.c, tables.teams.c, tables.keys.c
-    for column, value in (
-        (groups.team_id, filters.team_id),
-        (groups.model, filters.model),
-        (groups.outcome, filters.outcome),
-        (groups.provider, filters.provider),
-        (groups.served_model, filters.served_model),
-        (groups.route, filters.route),
-        (groups.status, filters.status),
-        (groups.error, filters.error),
-    ):
-        if value is not None:
-            yield column == value
-    names = [filters.team] if filters.team is not None else []
-    for wanted in (names or None, filters.only_teams):
+    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "status", "error")
+    yield from equal_conditions(filters, {name: groups[name] for name in names})
+    for wanted in (None if filters.team is None else [filters.team], filters.only_teams):
         if wanted is not None:
             yield groups.team_id.in_(select(teams.id).where(teams.name.in_(list(wanted))))
     if filters.key is not None:

@@ -75,7 +75,9 @@ def upgrade() -> None:
         sa.Column("since", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.PrimaryKeyConstraint("id", name="rollups_since_pkey"),
     )
-    op.execute("INSERT INTO rollups_since (id) VALUES (1)")
+    # A writer of an older version would store inferences without their sums: without this column it stores nothing, and its spool waits.
+    op.alter_column("spool_positions", "read_to", new_column_name="stored_to")
+    op.execute("INSERT INTO rollups_since VALUES (1, clock_timestamp())")  # now() is before the lock was waited for
 
 
 def _sum_columns() -> list[sa.Column[object]]:

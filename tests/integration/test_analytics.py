@@ -164,6 +164,33 @@ async def test_what_cannot_be_answered_is_refused_by_name(records: Records, chan
     assert refused.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "pieces"),
+    [
+        ("2026-11-20T10:15", "2026-11-20T12:01", [("hour", "2026-11-20T10", "2026-11-20T13")]),
+        (
+            *("2026-11-18T10:15", "2026-11-20T12:00"),
+            [
+                ("hour", "2026-11-18T10", "2026-11-19T00"),
+                ("day", "2026-11-19T00", "2026-11-20T00"),
+                ("hour", "2026-11-20T00", "2026-11-20T12"),
+            ],
+        ),
+        # The hours of these days are gone.
+        ("2026-09-01T10:15", "2026-09-01T11:00", [("day", "2026-09-01T00", "2026-09-02T00")]),
+        ("2026-09-01T10:15", "2026-09-03T11:00", [("day", "2026-09-01T00", "2026-09-04T00")]),
+        (
+            *("2026-09-01T10:15", "2026-11-20T12:00"),
+            [("day", "2026-09-01T00", "2026-11-20T00"), ("hour", "2026-11-20T00", "2026-11-20T12")],
+        ),
+    ],
+)
+def test_a_period_is_read_by_days_and_by_hours_where_these_are_kept(since: str, until: str, pieces: list[tuple[str, str, str]]):
+    begin, end, now = (datetime.datetime.fromisoformat(f"{each}+00:00") for each in (since, until, "2026-11-21T00:00"))
+    query = make_query(since=begin, until=end, now=now, keep_minutes_days=7, keep_hours_days=30)
+    assert [(each.level, f"{each.begin:%Y-%m-%dT%H}", f"{each.end:%Y-%m-%dT%H}") for each in query.pieces] == pieces
+
+
 async def test_rest_and_command_show_requests_moments_after_them(service: Service):
     tag = uuid.uuid4().hex
     async with service.client() as caller, service.admin_client() as admin:
