@@ -35,6 +35,7 @@ _SECTIONS = {
         "dropped": "dropped",
         "costs": "costs",
         "retention": "retention",
+        "views": "views",
         "engines": "engines",
         "status": "diagnostics",
         "doctor": "diagnostics",
