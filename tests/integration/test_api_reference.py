@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -64,6 +64,32 @@ def test_every_record_column_and_outcome_is_documented():
     records = TEXT[TEXT.index("## Records") :]
     assert [column.name for column in inferences.columns if f'"{column.name}"' not in records] == []
     assert [outcome for outcome in get_args(Outcome) if f"`{outcome}`" not in records] == []
+
+
+def documented_admin_operations() -> set[tuple[str, str]]:
+    """Methods and paths as code names them, and those of entries of the configuration, whose methods have a table of their own."""
+    named = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/admin/v1/[^\s`?]+)", TEXT))
+    entries = TEXT[TEXT.index("### Entries one by one") : TEXT.index("## Credentials")]
+    resources = re.findall(r"^\| `(/admin/v1/[^`]+)`, `(/admin/v1/[^`]+)` \|", entries, re.MULTILINE)
+    methods = re.findall(r"^\| `(\w+)` (of the list|to the list|of one) \|", entries, re.MULTILINE)
+    return named | {(method, one if of == "of one" else many) for many, one in resources for method, of in methods}
+
+
+async def test_every_admin_operation_is_documented_and_no_other(client: httpx.AsyncClient):
+    paths: dict[str, dict[str, Any]] = (await client.get("/openapi.json")).json()["paths"]
+    operations = {(method.upper(), path) for path, item in paths.items() if path.startswith("/admin/v1/") for method in item}
+    documented = documented_admin_operations()
+    assert len(operations) > 80
+    assert sorted(operations - documented) == [], "app/api/reference.md does not name these, such as `GET /admin/v1/teams`"
+    assert sorted(documented - operations) == [], "app/api/reference.md names these, and they do not exist"
+
+
+async def test_every_operation_is_in_the_table_of_routes(client: httpx.AsyncClient):
+    table = TEXT[: TEXT.index("An operator may give the admin API an address")]
+    paths: dict[str, Any] = (await client.get("/openapi.json")).json()["paths"]
+    # The sections have what is below a resource of the admin API, and all routes of LMDeploy's proxy.
+    shown = {re.sub(r"^(/admin/v1/[^/]+|/nodes/)(.*)", r"\1", path) for path in paths if not path.startswith("/distserve/")}
+    assert sorted(path for path in shown if f"`{path.replace('{name}', '{id}')}" not in table) == []
 
 
 async def test_openapi_document_has_the_address_of_the_request_and_an_etag(service: Service, client: httpx.AsyncClient):
