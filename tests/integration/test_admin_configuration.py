@@ -168,6 +168,32 @@ async def test_a_dry_run_shows_the_difference_and_warnings_and_changes_nothing(a
     await ok(await admin.get(f"/admin/v1/limits/{name}"), 404)
 
 
+async def test_a_change_answers_with_the_warnings_that_it_adds(admin: httpx.AsyncClient, provider: str) -> None:
+    budget, model, missing = unique("budget"), unique("model"), unique("team")
+    body = {"name": budget, "scope": {"team": missing}, "amount": 5}
+    made = await ok(await admin.post("/admin/v1/budgets", json=body, headers={"idempotency-key": budget}), 201)
+    assert f"there is no team '{missing}' yet" in made["warnings"][0]
+    repeated = await admin.post("/admin/v1/budgets", json=body, headers={"idempotency-key": budget})
+    assert (repeated.headers["idempotent-replayed"], repeated.json()) == ("true", made)
+    path = f"/admin/v1/budgets/{budget}"
+    # What was there before the change is not of the change, and a resource has no warnings.
+    patched = await ok(await admin.patch(path, json={"amount": 6}, headers={"if-match": "*"}))
+    assert "warnings" not in patched and "warnings" not in await ok(await admin.get(path))
+
+    await ok(await admin.put(f"/admin/v1/prices/{provider}/m/always", json={"input": 1, "output": 1}), 201)
+    await ok(await admin.put(f"/admin/v1/models/{model}", json={"targets": [{"provider": provider, "model": "m"}]}), 201)
+    await ok(await admin.patch(path, json={"scope": {"team": None, "model": model}}, headers={"if-match": "*"}))
+    unpriced = f"requests for {model} will be refused"
+    added = await admin.post(f"/admin/v1/models/{model}/targets", json={"provider": provider, "model": "x"}, headers={"if-match": "*"})
+    assert unpriced in (await ok(added, 201))["warnings"][0]
+    removed = await ok(await admin.delete(f"/admin/v1/models/{model}/targets/1", headers={"if-match": "*"}))
+    assert "warnings" not in removed
+    deleted = await ok(await admin.delete(f"/admin/v1/prices/{provider}/m/always", headers={"if-match": "*"}))
+    assert unpriced in deleted["warnings"][0]
+    for each in (path, f"/admin/v1/models/{model}"):
+        await ok(await admin.delete(each, headers={"if-match": "*"}))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.admin.access_rules import require_may_send_credentials
 from app.api.path_segments import encode_segment
@@ -26,6 +26,8 @@ T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price)
 
 _MAX_REFERENCES_SHOWN = 10
 
+Warnings = Annotated[list[str], Meta(description="Probable mistakes that this change adds; left out: none.")]
+
 
 class EntryQuery(Protocol):
     """The parameters of a list, beside its filters."""
@@ -45,6 +47,7 @@ class DeletedEntry(Struct, frozen=True):
 
     name: str
     deleted: Literal[True] = True
+    warnings: Warnings | UnsetType = UNSET
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +84,11 @@ class EntryResource(Generic[T]):
     visible: Callable[[frozenset[str]], Condition] | None = None
     gateway: Gateway
     changes: type[Any] = field(init=False)
+    changed: type[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", patch_type(self.settings, f"{self.shown.__name__}Changes"))
+        object.__setattr__(self, "changed", _changed_type(self.shown, self.noun))
 
     async def page(self, call: Call[Any, NoBody]) -> Answer:
         query = cast(EntryQuery, call.query)
@@ -129,7 +134,7 @@ class EntryResource(Generic[T]):
             return self.section.replace(state, before.key, None)
 
         changed = await self._change(call, edit)
-        return Answer(DeletedEntry(name), warnings=changed)
+        return Answer(DeletedEntry(name, warnings=list(changed) or UNSET), warnings=changed)
 
     async def find(self, call: Call[Any, Any], *conditions: Condition) -> Entry:
         """The entry of the path. Raises UnknownRecord."""
@@ -156,7 +161,8 @@ class EntryResource(Generic[T]):
         return self.answer(stored, status, warnings)
 
     def answer(self, entry: Entry, status: int = 200, warnings: Sequence[str] = ()) -> Answer:
-        return Answer(self._show(entry), etag=etag(entry), status=status, warnings=warnings)
+        shown = msgspec.convert({**self._content(entry), "warnings": list(warnings)}, self.changed) if warnings else self._show(entry)
+        return Answer(shown, etag=etag(entry), status=status, warnings=warnings)
 
     def settings_of(self, entry: Entry) -> dict[str, Any]:
         return {name: value for name, value in entry.config.items() if name not in self.key_fields}
@@ -183,9 +189,12 @@ class EntryResource(Generic[T]):
         return [] if teams is None else [self.visible(teams)]
 
     def _show(self, entry: Entry) -> Any:
+        return msgspec.convert(self._content(entry), self.shown)
+
+    def _content(self, entry: Entry) -> dict[str, Any]:
         key = {name: value or None for name, value in entry.key.items()}
         times = {"created_at": entry.created_at, "updated_at": entry.updated_at}
-        return msgspec.convert({**entry.config, **key, **times}, self.shown)
+        return {**entry.config, **key, **times}
 
     def _key_of(self, body: Mapping[str, Any]) -> dict[str, str]:
         return {name: body[name] or "" for name in self.section.key_columns}
@@ -223,7 +232,7 @@ class EntryResource(Generic[T]):
                 permission="config:write",
                 access="write",
                 body=self.new,
-                response=self.shown,
+                response=self.changed,
                 status=201,
                 errors={409: f"There is such a {noun} already."},
                 example={**self.identified, **self.example},
@@ -250,7 +259,7 @@ class EntryResource(Generic[T]):
                 permission="config:write",
                 access="write",
                 body=self.settings,
-                response=self.shown,
+                response=self.changed,
                 conditional=True,
                 errors={201: f"The {noun} was created.", **taken},
                 example=self.example,
@@ -265,7 +274,7 @@ class EntryResource(Generic[T]):
                 permission="config:write",
                 access="write",
                 body=self.changes,
-                response=self.shown,
+                response=self.changed,
                 conditional=True,
                 errors=missing,
                 example=self.patch_example,
@@ -285,6 +294,19 @@ class EntryResource(Generic[T]):
                 handler=self.delete,
             ),
         ]
+
+
+def _changed_type(shown: type[Struct], noun: str) -> type[Any]:
+    """What a change of an entry answers: the entry, with warnings if there are any."""
+    return msgspec.defstruct(
+        f"Changed{noun.capitalize()}",
+        [("warnings", Warnings | UnsetType, UNSET)],
+        bases=(shown,),
+        module=shown.__module__,
+        namespace={"__doc__": f"A {noun} as it is after a change."},
+        frozen=True,
+        kw_only=True,
+    )
 
 
 def etag(entry: Entry) -> str:

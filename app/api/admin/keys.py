@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.api.admin.configuration_entries import Warnings
 from app.api.admin.teams import Content, Priority, TeamName
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -49,6 +50,7 @@ class CreatedKey(Key, frozen=True, kw_only=True):
     """A new key. `key`: the key itself, which is shown only here."""
 
     key: str
+    warnings: Warnings | UnsetType = UNSET
 
 
 class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
@@ -211,7 +213,8 @@ async def _answer(call: Call[Any, Any], row: KeyRow, *, created: str | None = No
     key = _to_key(row, (await read_key_limits(call.connection, [row.prefix])).get(row.prefix, ()))
     if created is None:
         return Answer(key, etag=_etag(row))
-    return Answer(CreatedKey(key=created, **msgspec.structs.asdict(key)), etag=_etag(row), status=201, warnings=warnings)
+    made = CreatedKey(key=created, warnings=list(warnings) or UNSET, **msgspec.structs.asdict(key))
+    return Answer(made, etag=_etag(row), status=201, warnings=warnings)
 
 
 def _etag(row: KeyRow) -> str:

@@ -3,9 +3,9 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.admin.configuration_entries import EntryResource, etag
+from app.api.admin.configuration_entries import EntryResource, Warnings, etag
 from app.api.admin.providers import Drop, Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import Capability, FallbackReason
@@ -96,6 +96,7 @@ class ModelTargets(Struct, frozen=True):
     """The targets of a model."""
 
     data: list[NumberedTarget]
+    warnings: Warnings | UnsetType = UNSET
 
 
 class _TargetRoutes:
@@ -130,7 +131,7 @@ class _TargetRoutes:
 
     def _answer(self, entry: Entry, status: int = 200, warnings: Any = ()) -> Answer:
         numbered = [msgspec.convert({**target, "number": number}, NumberedTarget) for number, target in enumerate(entry.config["targets"])]
-        return Answer(ModelTargets(numbered), etag=etag(entry), status=status, warnings=warnings)
+        return Answer(ModelTargets(numbered, list(warnings) or UNSET), etag=etag(entry), status=status, warnings=warnings)
 
     def operations(self) -> list[Operation[Any, Any]]:
         path, tag, missing = "/models/{name}/targets", "Models", {404: "There is no such model, or no such target of it."}

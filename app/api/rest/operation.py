@@ -38,7 +38,8 @@ class Answer(Struct, frozen=True):
     """What a handler returns. `etag`: of the resource, as etag_of() makes it. `status`, `media_type` None: the operation's own.
 
     `body`: what msgspec encodes, bytes as they are, or an async generator of bytes, which is streamed; if it raises, the connection is
-    closed, so that nobody takes the part for the whole. `warnings`: about probable mistakes, which a dry run reports.
+    closed, so that nobody takes the part for the whole. `warnings`: about probable mistakes; a dry run reports them, any other answer only
+    where `body` has them, too.
     """
 
     body: Any
