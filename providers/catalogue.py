@@ -164,7 +164,7 @@ def build_provider(adapter: str, configured_as: str, options: Mapping[str, Any],
     """The adapter instance for a `[providers.NAME]`. Raises InvalidOption for an unknown adapter, or an option that it rejects."""
     adapter_class = ADAPTERS.get(adapter)
     if adapter_class is None:
-        raise InvalidOption(f"Provider {configured_as!r}: there is no adapter {adapter!r}. There are: {', '.join(sorted(ADAPTERS))}.")
+        raise InvalidOption(f"there is no adapter {adapter!r}. There are: {', '.join(sorted(ADAPTERS))}.")
     return adapter_class(configured_as, options, None, base_url)
 
 

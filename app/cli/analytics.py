@@ -1,5 +1,6 @@
 """narthex analytics: requests, tokens, cost and latency by time and group."""
 
+import re
 from datetime import UTC, datetime
 from typing import get_args
 
@@ -12,6 +13,7 @@ from app.settings import Settings
 from app.store.analytics import Analytics, AnalyticsRow, read_analytics
 from app.store.analytics_query import DIMENSIONS, MAX_GROUPS, Interval, Order, make_query
 from app.store.database import transaction
+from app.store.errors import InvalidKeyField
 
 
 @click.command()
@@ -52,20 +54,23 @@ def analytics(
     With --json: what GET /admin/v1/analytics returns.
     """
     settings = Settings.read()
-    query = make_query(
-        since=since,
-        until=until,
-        now=datetime.now(UTC),
-        keep_minutes_days=settings.keep_minutes_days,
-        keep_hours_days=settings.keep_hours_days,
-        interval=interval,
-        time_zone=time_zone,
-        group_by=group_by,
-        filters=_parse_filters(where),
-        order_by=order_by,
-        limit=limit,
-        quantiles=quantiles,
-    )
+    try:
+        query = make_query(
+            since=since,
+            until=until,
+            now=datetime.now(UTC),
+            keep_minutes_days=settings.keep_minutes_days,
+            keep_hours_days=settings.keep_hours_days,
+            interval=interval,
+            time_zone=time_zone,
+            group_by=group_by,
+            filters=_parse_filters(where),
+            order_by=order_by,
+            limit=limit,
+            quantiles=quantiles,
+        )
+    except InvalidKeyField as fault:
+        raise click.UsageError(_with_options(str(fault))) from None
 
     async def read(database_url: str) -> Analytics:
         async with transaction(database_url) as connection:
@@ -78,6 +83,11 @@ def analytics(
         click.echo("There were no requests in that time.")
     else:
         _print_rows(found, quantiles=quantiles)
+
+
+def _with_options(message: str) -> str:
+    """A message about parameters of the admin API, with the names of this command's options."""
+    return re.sub(r"`(\w+)`", lambda name: "--by" if name[1] == "group_by" else f"--{name[1].replace('_', '-')}", message)
 
 
 def _parse_filters(where: tuple[str, ...]) -> dict[str, str]:

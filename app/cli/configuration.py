@@ -4,7 +4,7 @@ import contextlib
 import sys
 import tomllib
 from collections.abc import Generator, Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 import msgspec
@@ -26,6 +26,21 @@ from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
 
 _APPLY_TIMEOUT_S = 30.0
+
+
+class _VersionParam(click.IntRange):
+    """The number of a version of the configuration."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not the number of a version, such as 41; `narthex history` lists them.", param, ctx)
+
+
+_VERSION = _VersionParam(0, configuration_history.MAX_VERSION)
 
 
 class _Confirmation:
@@ -118,7 +133,7 @@ def export(as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("version", type=click.IntRange(min=0), required=False)
+@click.argument("version", type=_VERSION, required=False)
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE_ROWS), default=20, show_default=True, help="Most versions to list.")
 @json_option
 def history(version: int | None, limit: int, as_json: bool) -> None:
@@ -148,7 +163,7 @@ def history(version: int | None, limit: int, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("version", type=click.IntRange(min=0))
+@click.argument("version", type=_VERSION)
 @click.option("--yes", is_flag=True, help="Do not prompt.")
 @click.option("--dry-run", is_flag=True, help="Show the difference; change nothing.")
 @json_option
@@ -190,8 +205,6 @@ def rollback(version: int, yes: bool, dry_run: bool, as_json: bool) -> None:
 
 def _show_version(version: int, *, as_json: bool) -> None:
     row, changes = query_store(lambda url: _find_version(url, version))
-    if row is None:
-        raise OperatorError(f"The history has no version {version}; `narthex history` lists them.")
     if as_json:
         print_json({**msgspec.structs.asdict(row), "changes": changes})
         return
@@ -214,15 +227,20 @@ async def _list_versions(url: str, limit: int) -> Sequence[VersionRow]:
         return (await configuration_history.page_versions(connection, _Newest(limit))).data
 
 
-async def _find_version(url: str, version: int) -> tuple[VersionRow | None, Sequence[EntryChange]]:
+async def _find_version(url: str, version: int) -> tuple[VersionRow, Sequence[EntryChange]]:
     async with transaction(url) as connection:
+        row = await configuration_history.find_version(connection, version)
+        if row is None:
+            known = await configuration_history.read_range(connection)
+            between = "is empty" if known is None else f"has versions from {known[0]} to {known[1]}, which `narthex history` lists"
+            raise OperatorError(f"There is no change of the configuration with version {version}. The history {between}.")
         changes: list[EntryChange] = []
         after: str | None = None
         while True:
             page = await configuration_history.page_changes(connection, version, after=after, limit=MAX_PAGE_ROWS)
             changes += (EntryChange(each.section, display_name(each), each.before, each.after) for each in page.data)
             if page.next is None:
-                return await configuration_history.find_version(connection, version), changes
+                return row, changes
             after = page.next
 
 

@@ -18,7 +18,8 @@ from app.store.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, w
 _versions, _changes = tables.configuration_versions, tables.configuration_changes
 
 _RESOURCES = {"teams": "team", "providers": "provider", "models": "model", "limits": "limit", "prices": "price"}
-
+# Of a bigint.
+MAX_VERSION = 2**63 - 1
 
 _KEYSET = Keyset({"version": SortColumn(_versions.c.version, int)}, SortColumn(_versions.c.version, int))
 
@@ -97,6 +98,12 @@ async def page_versions(connection: AsyncConnection, query: PageQuery) -> Page[V
 async def find_version(connection: AsyncConnection, version: int) -> VersionRow | None:
     row = (await connection.execute(select(_versions).where(_versions.c.version == version))).one_or_none()
     return None if row is None else _to_version(row, (await _count_changes(connection, [version])).get(version, {}))
+
+
+async def read_range(connection: AsyncConnection) -> tuple[int, int] | None:
+    """The first and the newest version that the history has; None: it is empty."""
+    first, newest = (await connection.execute(select(func.min(_versions.c.version), func.max(_versions.c.version)))).one()
+    return None if first is None else (first, newest)
 
 
 async def _count_changes(connection: AsyncConnection, versions: Sequence[int]) -> dict[int, dict[str, int]]:

@@ -37,7 +37,7 @@ _HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 
 
 class InvalidOption(ValueError):
-    """A provider's configuration that its adapter rejects; the message says what is allowed."""
+    """A provider's configuration that its adapter rejects; the message says what is allowed, and not which provider it is."""
 
 
 class Adapted(Struct):
@@ -126,29 +126,27 @@ class Provider:
         for key in options:
             if key not in self.known_options:
                 raise InvalidOption(
-                    f"Option {key!r} of provider {configured_as!r} is not one of adapter {self.name!r}. Its options:"
+                    f"Option {key!r} is not one of adapter {self.name!r}. Its options:"
                     f" {', '.join(self.known_options) or 'none'} (`narthex providers list --adapters` explains them)."
                 )
         stream = options.get("stream", "both")
         if stream not in ("both", "only", "never"):
-            raise InvalidOption(f'Option stream={stream!r} of provider {configured_as!r} may be "both", "only" or "never".')
+            raise InvalidOption(f'Option stream={stream!r} may be "both", "only" or "never".')
         if options.get("guided", "validated") not in ("validated", "enforced"):
-            raise InvalidOption(f'Option guided of provider {configured_as!r} may be "validated" or "enforced".')
+            raise InvalidOption('Option guided may be "validated" or "enforced".')
         stops_on_disconnect = options.get("stops_on_disconnect", self.stops_on_disconnect)
         if stops_on_disconnect not in ("always", "streams", "never"):
-            raise InvalidOption(f'Option stops_on_disconnect of provider {configured_as!r} may be "always", "streams" or "never".')
-        accepts, refuses = (_field_names(option, configured_as, options) for option in ("accepts", "refuses"))
+            raise InvalidOption('Option stops_on_disconnect may be "always", "streams" or "never".')
+        accepts, refuses = (_field_names(option, options) for option in ("accepts", "refuses"))
         if both := sorted(accepts & refuses):
-            raise InvalidOption(f"Options accepts and refuses of provider {configured_as!r} both name {both[0]!r}.")
+            raise InvalidOption(f"Options accepts and refuses both name {both[0]!r}.")
         media_hosts = options.get("media_hosts", [])
         if not isinstance(media_hosts, list) or not all(isinstance(host, str) and _HOST.fullmatch(host) for host in media_hosts):  # pyright: ignore[reportUnknownVariableType]
-            raise InvalidOption(
-                f"Option media_hosts of provider {configured_as!r} must be a list of host names, or *.NAME for all below one."
-            )
+            raise InvalidOption("Option media_hosts must be a list of host names, or *.NAME for all below one.")
         dialects = options.get("dialects", [])
         if not isinstance(dialects, list) or not DIALECT_PATHS.keys() | ROOT_PATHS.keys() >= set(dialects):  # pyright: ignore[reportUnknownArgumentType]
             known = ", ".join([*DIALECT_PATHS, *ROOT_PATHS])
-            raise InvalidOption(f"Option dialects of provider {configured_as!r} must be a list of these: {known}.")
+            raise InvalidOption(f"Option dialects must be a list of these: {known}.")
         self.media_hosts = frozenset(str(host).lower() for host in media_hosts)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         self._dialects: tuple[str, ...] = tuple(dialects)  # pyright: ignore[reportUnknownArgumentType]
         self.configured_as = configured_as
@@ -162,7 +160,7 @@ class Provider:
         self.unsupported_fields = self.unsupported_fields - accepts
         self.hint_fields = self.hint_fields - accepts
         if not isinstance(options.get("team_caches", True), bool):
-            raise InvalidOption(f"Option team_caches of provider {configured_as!r} may be true or false.")
+            raise InvalidOption("Option team_caches may be true or false.")
         if not options.get("team_caches", True):
             self.salted_dialects = frozenset()
         self.restricted = RestrictedFields(self.restricted_fields, refuses, accepts)
@@ -377,11 +375,11 @@ class Provider:
         return None
 
 
-def _field_names(option: str, configured_as: str, options: Mapping[str, Any]) -> frozenset[str]:
+def _field_names(option: str, options: Mapping[str, Any]) -> frozenset[str]:
     """Raises InvalidOption."""
     names = options.get(option, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
-        raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a list of field names.")
+        raise InvalidOption(f"Option {option} must be a list of field names.")
     return frozenset(names)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 

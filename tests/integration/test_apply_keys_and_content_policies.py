@@ -139,9 +139,15 @@ async def test_apply_without_prune_removes_nothing(database: str):
         ('[providers.r]\nadapter = "openai"\nbase_uri = "http://h"', "unknown field `base_uri` at `providers.r`"),
         ('[providers.r]\nbase_url = "http://h"', "missing required field `adapter` at `providers.r`"),
         ("[providers.r]\nadapter = 5", "Expected text, got an integer at `providers.r.adapter`"),
-        ('[providers.r]\nadapter = "vlm"\nbase_url = "http://h"', "there is no adapter 'vlm'. There are: anthropic, auto, azure, "),
+        (
+            '[providers.r]\nadapter = "vlm"\nbase_url = "http://h"',
+            "providers.r: there is no adapter 'vlm'. There are: anthropic, auto, azure, ",
+        ),
         ('[providers.r]\nadapter = "openai"\noptions = { regoin = "x" }', "'regoin'"),
-        ('[providers.r]\nadapter = "openai"\noptions = { stream = "sometimes" }', '"both", "only" or "never"'),
+        (
+            '[providers.r]\nadapter = "openai"\noptions = { stream = "sometimes" }',
+            """providers.r: Option stream='sometimes' may be "both", "only" or "never".""",
+        ),
         ('[providers.r]\nadapter = "openai"\ncredential = []', "providers.r.credential: a list names one or more credentials, each once"),
         (
             '[providers.r]\nadapter = "openai"\ncredential = ["env:A", "env:A"]',

@@ -149,6 +149,28 @@ def test_configuration_file_is_dry_run_applied_and_exported(service: Service) ->
     assert not_utf8.returncode == 1 and b"UTF-8" in not_utf8.stderr
 
 
+def test_a_version_that_does_not_exist_is_refused_with_those_that_do(service: Service) -> None:
+    newest = run_json_command(service, "history", "--limit", "1")["versions"][0]["version"]
+    for command in ("history", "rollback"):
+        unknown = run_command(service, command, str(newest + 10_000))
+        known = re.search(r"The history has versions (?:from )?\d+ to (\d+)", unknown.stderr)
+        # For a rollback there are also versions of credentials and nodes, which the history does not list.
+        assert unknown.exit_code == 1 and known and int(known[1]) >= newest, unknown.stderr
+        for text in ("abc", "9" * 30):
+            wrong = run_command(service, command, text)
+            assert wrong.exit_code == 2 and f"'{text}' is not the number of a version, such as 41" in wrong.stderr
+
+
+def test_analytics_names_its_own_options_in_errors(service: Service) -> None:
+    for arguments, message in (
+        (("--by", "nonsense"), "Error: --by may be team, key, "),
+        (("--time-zone", "Mars"), "Error: --time-zone: there is no time zone 'Mars'"),
+        (("--since", "300d", "--interval", "minute"), "choose a later --since, or hours."),
+    ):
+        refused = run_command(service, "analytics", *arguments)
+        assert refused.exit_code == 2 and message in refused.stderr and "`" not in refused.stderr
+
+
 def test_droppable_fields_are_listed_and_exported(service: Service) -> None:
     file = """
         [providers.listed]

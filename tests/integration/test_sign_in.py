@@ -359,4 +359,5 @@ async def test_without_an_issuer_the_routes_say_what_to_set(service: Service) ->
     async with service.keyless_client() as client:
         for method, path in (("GET", ""), ("GET", "/callback"), ("POST", "/device"), ("POST", "/device/token")):
             missing = await ok(await client.request(method, SIGN_IN + path), 404)
-            assert "NARTHEX_OIDC_ISSUER" in missing["error"]["message"]
+            needed = "NARTHEX_OIDC_ISSUER, NARTHEX_OIDC_CLIENT_ID, NARTHEX_PUBLIC_URL"
+            assert f"an operator must set {needed}. Until then" in missing["error"]["message"]

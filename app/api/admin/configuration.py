@@ -26,7 +26,6 @@ from providers.canonical.errors import InvalidRequest, UnknownRecord
 _TOML = "application/toml"
 _MAX_FILE_BYTES = 4 * 1024 * 1024  # about 30,000 models; it is read in a thread, within a few seconds
 _TIMEOUT_S = 20.0
-_MAX_VERSION = 2**63 - 1
 
 
 class ApplyQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,7 +161,7 @@ def _notes(changed: Changed) -> list[str]:
 
 def _version_number(call: Call[Any, Any]) -> int:
     text = call.path["version"]
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MAX_VERSION):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= configuration_history.MAX_VERSION):
         raise _unknown_version(call)
     return int(text)
 

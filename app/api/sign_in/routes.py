@@ -103,10 +103,11 @@ class _SignInRoutes:
             "NARTHEX_OIDC_ISSUER": settings.oidc_issuer,
             "NARTHEX_OIDC_CLIENT_ID": settings.oidc_client_id,
             "NARTHEX_SECRET_KEY": self._vault.newest_key_id,
-            **({"NARTHEX_PUBLIC_URL": settings.public_url} if for_browsers else {}),
+            "NARTHEX_PUBLIC_URL": settings.public_url,
         }
         missing = [name for name, value in needed.items() if not value]
-        if missing:
+        # Commands can sign in without NARTHEX_PUBLIC_URL; where anything else is missing, the message names it with the rest.
+        if missing and (for_browsers or missing != ["NARTHEX_PUBLIC_URL"]):
             raise UnknownRoute(
                 f"Nobody can sign in here: an operator must set {', '.join(missing)}. Until then, the admin API takes admin keys and tokens"
                 " of service accounts."

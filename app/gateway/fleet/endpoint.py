@@ -159,5 +159,6 @@ class Endpoint:
         try:
             return catalogue.build_provider(adapter, name, options, self.base_url)
         except InvalidOption as fault:
-            log.warning("an endpoint cannot be served as the engine that was found", extra={"endpoint": self.base_url, "fault": str(fault)})
+            log_fields = {"endpoint": self.base_url, "provider": name, "fault": str(fault)}
+            log.warning("an endpoint cannot be served as the engine that was found", extra=log_fields)
             return catalogue.build_provider(self.config.adapter, name, self.config.options, self.base_url)

@@ -65,7 +65,7 @@ class LlamaCpp(OpenAICompatible):
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         if not isinstance(options.get("llguidance", False), bool):
-            raise InvalidOption(f"Option llguidance of provider {configured_as!r} may be true or false.")
+            raise InvalidOption("Option llguidance may be true or false.")
         self._accepts_lark = bool(options.get("llguidance"))
         if "stream" not in options:
             self.streams = "only"

@@ -84,7 +84,7 @@ class LlamaCppPython(OpenAICompatible):
         super().__init__(configured_as, options, version, base_url)
         for option in ("calls", "vision"):
             if not isinstance(options.get(option, False), bool):
-                raise InvalidOption(f"Option {option} of provider {configured_as!r} may be true or false.")
+                raise InvalidOption(f"Option {option} may be true or false.")
         if "stream" not in options:
             self.streams = "only"
         self.stream_usage = False

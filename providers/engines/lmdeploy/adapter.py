@@ -87,7 +87,7 @@ class LMDeploy(OpenAICompatible):
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         if options.get("backend", "turbomind") not in ("turbomind", "pytorch"):
-            raise InvalidOption(f'Option backend of provider {configured_as!r} may be "turbomind" or "pytorch".')
+            raise InvalidOption('Option backend may be "turbomind" or "pytorch".')
         known = version or parse_version(str(options.get("version", "")))
         self._is_since_0_18 = known is not None and known >= (0, 18)
         self._is_pytorch = options.get("backend") == "pytorch"

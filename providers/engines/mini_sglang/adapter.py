@@ -48,7 +48,7 @@ class MiniSGLang(OpenAICompatible):
         super().__init__(configured_as, options, version, base_url)
         default_max_tokens = options.get("max_tokens")
         if default_max_tokens is not None and (type(default_max_tokens) is not int or default_max_tokens < 1):
-            raise InvalidOption(f"Option max_tokens={default_max_tokens!r} of provider {configured_as!r} must be a number of tokens.")
+            raise InvalidOption(f"Option max_tokens={default_max_tokens!r} must be a number of tokens.")
         self._default_max_tokens = default_max_tokens
         self.streams = "only"
         self.stream_usage = False

@@ -50,11 +50,11 @@ class Ollama(OpenAICompatible):
         super().__init__(configured_as, options, version, base_url)
         num_ctx, keep_alive, truncate = options.get("num_ctx"), options.get("keep_alive"), options.get("truncate", False)
         if num_ctx is not None and (type(num_ctx) is not int or num_ctx < 1):
-            raise InvalidOption(f"Option num_ctx={num_ctx!r} of provider {configured_as!r} must be a number of tokens.")
+            raise InvalidOption(f"Option num_ctx={num_ctx!r} must be a number of tokens.")
         if keep_alive is not None and (not isinstance(keep_alive, str | int | float) or isinstance(keep_alive, bool)):
-            raise InvalidOption(f'Option keep_alive={keep_alive!r} of provider {configured_as!r} must be seconds, or a time such as "10m".')
+            raise InvalidOption(f'Option keep_alive={keep_alive!r} must be seconds, or a time such as "10m".')
         if not isinstance(truncate, bool):
-            raise InvalidOption(f"Option truncate={truncate!r} of provider {configured_as!r} may be true or false.")
+            raise InvalidOption(f"Option truncate={truncate!r} may be true or false.")
         self._num_ctx, self._keep_alive, self._truncate = num_ctx, keep_alive, truncate
 
     @property

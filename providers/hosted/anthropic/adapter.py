@@ -39,7 +39,7 @@ class Anthropic(OpenAICompatible):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
-        self._defaults = read_defaults(configured_as, options)
+        self._defaults = read_defaults(options)
         self._headers = [("anthropic-version", str(options.get("anthropic_version", "2023-06-01")))]
         if self._defaults.betas:
             self._headers.append(("anthropic-beta", ",".join(self._defaults.betas)))

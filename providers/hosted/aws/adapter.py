@@ -42,9 +42,9 @@ class AwsHost(OpenAICompatible):
         super().__init__(configured_as, options, version, base_url)
         region, trusts_base_url = options.get("region"), options.get("trusts_base_url", False)
         if region is not None and (not isinstance(region, str) or _REGION_PATTERN.fullmatch(region) is None):
-            raise InvalidOption(f"Option region of provider {configured_as!r} must be an AWS region, such as eu-west-1.")
+            raise InvalidOption("Option region must be an AWS region, such as eu-west-1.")
         if not isinstance(trusts_base_url, bool):
-            raise InvalidOption(f"Option trusts_base_url of provider {configured_as!r} must be true or false.")
+            raise InvalidOption("Option trusts_base_url must be true or false.")
         self.region: str | None = region
         self._trusts_base_url = trusts_base_url
         self._cached_regions: dict[str, str | None] = {}

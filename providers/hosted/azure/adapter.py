@@ -49,9 +49,9 @@ class Azure(OpenAICompatible):
         for option in ("resource", "api_version"):
             value = options.get(option, "x")
             if not isinstance(value, str) or not value or quote(value, safe="") != value:
-                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a name without characters that a URL escapes.")
+                raise InvalidOption(f"Option {option} must be a name without characters that a URL escapes.")
         if options.get("api", "openai") not in _BASE_URLS:
-            raise InvalidOption(f'Option api of provider {configured_as!r} must be "openai" or "models".')
+            raise InvalidOption('Option api must be "openai" or "models".')
         self._api_version: str | None = options.get("api_version")
 
     @property

@@ -87,14 +87,14 @@ class Bedrock(AwsHost):
         super().__init__(configured_as, options, version, base_url)
         self._api: str | None = options.get("api")
         if self._api is not None and self._api not in _APIS:
-            raise InvalidOption(f"Option api={self._api!r:.100} of provider {configured_as!r} must be one of {', '.join(_APIS)}.")
-        self._defaults = read_defaults(configured_as, options)
-        self._guardrail = read_guardrail(configured_as, options)
+            raise InvalidOption(f"Option api={self._api!r:.100} must be one of {', '.join(_APIS)}.")
+        self._defaults = read_defaults(options)
+        self._guardrail = read_guardrail(options)
         if self._guardrail and (self._api not in (None, "converse") or self._dialects):
-            raise InvalidOption(f"Option guardrail of provider {configured_as!r} needs Converse: remove api or dialects.")
+            raise InvalidOption("Option guardrail needs Converse: remove api or dialects.")
         reads_s3 = options.get("reads_s3", False)
         if not isinstance(reads_s3, bool):
-            raise InvalidOption(f"Option reads_s3 of provider {configured_as!r} must be true or false.")
+            raise InvalidOption("Option reads_s3 must be true or false.")
         self._reads_s3 = reads_s3
         if self.is_mantle:
             self.constrained_dialects = OpenAICompatible.constrained_dialects

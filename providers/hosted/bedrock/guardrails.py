@@ -24,7 +24,7 @@ class _Guardrail(Struct, forbid_unknown_fields=True):
     trace: bool = False
 
 
-def read_guardrail(configured_as: str, options: Mapping[str, Any]) -> dict[str, str] | None:
+def read_guardrail(options: Mapping[str, Any]) -> dict[str, str] | None:
     """The option `guardrail` as Converse's guardrailConfig; None if it is not set. Raises InvalidOption."""
     option = options.get("guardrail")
     if option is None:
@@ -32,9 +32,9 @@ def read_guardrail(configured_as: str, options: Mapping[str, Any]) -> dict[str, 
     try:
         guardrail = convert(option, _Guardrail)
     except ValidationError as validation_error:
-        raise InvalidOption(f"Option guardrail of provider {configured_as!r}: {validation_error}.") from None
+        raise InvalidOption(f"Option guardrail: {validation_error}.") from None
     if not guardrail.id or not _VERSION_PATTERN.fullmatch(guardrail.version):
-        raise InvalidOption(f"Option guardrail of provider {configured_as!r}: `id` cannot be empty, and `version` is a number or DRAFT.")
+        raise InvalidOption("Option guardrail: `id` cannot be empty, and `version` is a number or DRAFT.")
     config = {"guardrailIdentifier": guardrail.id, "guardrailVersion": guardrail.version}
     return {**config, "trace": "enabled"} if guardrail.trace else config
 

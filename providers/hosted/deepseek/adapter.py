@@ -42,9 +42,9 @@ class DeepSeek(HostSpecProvider, host="deepseek"):
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         if not isinstance(options.get("beta", False), bool):
-            raise InvalidOption(f"Option beta of provider {configured_as!r} must be true or false.")
+            raise InvalidOption("Option beta must be true or false.")
         self._uses_beta = bool(options.get("beta"))
-        self._defaults = read_defaults(configured_as, options)
+        self._defaults = read_defaults(options)
 
     @property
     def constraint_support(self) -> structured_output.SupportByKind:

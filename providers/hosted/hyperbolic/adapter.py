@@ -24,8 +24,8 @@ class Hyperbolic(HostSpecProvider, host="hyperbolic"):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
-        self._takes_response_format = _read_bool_option(options, "response_format", configured_as)
-        if _read_bool_option(options, "tools", configured_as):
+        self._takes_response_format = _read_bool_option(options, "response_format")
+        if _read_bool_option(options, "tools"):
             self.unsupported_fields = self.unsupported_fields - _TOOL_FIELDS
 
     @property
@@ -33,8 +33,8 @@ class Hyperbolic(HostSpecProvider, host="hyperbolic"):
         return super().constraint_support if self._takes_response_format else {}
 
 
-def _read_bool_option(options: Mapping[str, Any], option: str, configured_as: str) -> bool:
+def _read_bool_option(options: Mapping[str, Any], option: str) -> bool:
     value = options.get(option, False)
     if not isinstance(value, bool):
-        raise InvalidOption(f"Option {option} of provider {configured_as!r} must be true or false.")
+        raise InvalidOption(f"Option {option} must be true or false.")
     return value

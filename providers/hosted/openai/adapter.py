@@ -37,7 +37,7 @@ class OpenAI(OpenAICompatible):
             if value is None:
                 continue
             if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be an id.")
+                raise InvalidOption(f"Option {option} must be an id.")
             self._account_headers.append((f"openai-{option}", value))
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:

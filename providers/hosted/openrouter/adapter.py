@@ -52,7 +52,7 @@ class OpenRouter(HostSpecProvider, host="openrouter"):
         super().__init__(configured_as, options, version, base_url)
         requires_parameters = options.get("require_parameters", True)
         if not isinstance(requires_parameters, bool):
-            raise InvalidOption(f"Option require_parameters of provider {configured_as!r} must be true or false.")
+            raise InvalidOption("Option require_parameters must be true or false.")
         self._requires_parameters = requires_parameters
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:

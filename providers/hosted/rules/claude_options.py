@@ -12,12 +12,12 @@ CLAUDE_OPTIONS: Mapping[str, str] = {
 }
 
 
-def read_defaults(configured_as: str, options: Mapping[str, Any]) -> RequestDefaults:
+def read_defaults(options: Mapping[str, Any]) -> RequestDefaults:
     """The options of CLAUDE_OPTIONS of one provider. Raises InvalidOption."""
     max_tokens = options.get("max_tokens", DEFAULT_MAX_TOKENS)
     if not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1:
-        raise InvalidOption(f"Option max_tokens of provider {configured_as!r} must be a number of tokens, at least 1.")
+        raise InvalidOption("Option max_tokens must be a number of tokens, at least 1.")
     betas = options.get("anthropic_beta", [])
     if not isinstance(betas, list) or not all(isinstance(beta, str) for beta in betas):  # pyright: ignore[reportUnknownVariableType]
-        raise InvalidOption(f"Option anthropic_beta of provider {configured_as!r} must be a list of names.")
+        raise InvalidOption("Option anthropic_beta must be a list of names.")
     return RequestDefaults(max_tokens, tuple(betas))  # pyright: ignore[reportUnknownArgumentType]

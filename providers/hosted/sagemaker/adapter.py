@@ -79,12 +79,12 @@ class SageMaker(AwsHost):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
-        self._payload = _choose_option(configured_as, options, "payload", _DIALECTS_BY_PAYLOAD) or "openai_chat"
-        container = _choose_option(configured_as, options, "container", _ENGINE_BY_CONTAINER)
+        self._payload = _choose_option(options, "payload", _DIALECTS_BY_PAYLOAD) or "openai_chat"
+        container = _choose_option(options, "container", _ENGINE_BY_CONTAINER)
         for option in ("model", *_ROUTING_HEADERS):
             option_value = options.get(option, "-")
             if not isinstance(option_value, str) or not option_value or not option_value.isascii() or not option_value.isprintable():
-                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a text of printable ASCII characters.")
+                raise InvalidOption(f"Option {option} must be a text of printable ASCII characters.")
         self._model: str | None = options.get("model")
         self._headers = [(header, options[option]) for option, header in _ROUTING_HEADERS.items() if option in options]
         self._engine: Provider | None = None
@@ -138,8 +138,8 @@ class SageMaker(AwsHost):
         return ConstraintPlan("enforced" if enforcement == "validated" and self.trusted else enforcement, output)
 
 
-def _choose_option(configured_as: str, options: Mapping[str, Any], option: str, known: Mapping[str, object]) -> str | None:
+def _choose_option(options: Mapping[str, Any], option: str, known: Mapping[str, object]) -> str | None:
     choice = options.get(option)
     if choice is not None and choice not in known:
-        raise InvalidOption(f"Option {option}={choice!r:.100} of provider {configured_as!r} must be one of {', '.join(known)}.")
+        raise InvalidOption(f"Option {option}={choice!r:.100} must be one of {', '.join(known)}.")
     return choice

@@ -78,9 +78,9 @@ class Vertex(OpenAICompatible):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
-        self._defaults = read_defaults(configured_as, options)
-        self._project = _read_option(configured_as, options, "project", _PROJECT_PATTERN)
-        self._location = _read_option(configured_as, options, "location", _LOCATION_PATTERN) or "global"
+        self._defaults = read_defaults(options)
+        self._project = _read_option(options, "project", _PROJECT_PATTERN)
+        self._location = _read_option(options, "location", _LOCATION_PATTERN) or "global"
 
     def spoken_dialects_for(self, model: str) -> tuple[str, ...]:
         return self._dialects or parse_model(model).dialects
@@ -156,8 +156,8 @@ class Vertex(OpenAICompatible):
         return read_google_error(status, headers, body)
 
 
-def _read_option(configured_as: str, options: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str | None:
+def _read_option(options: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str | None:
     value = options.get(key)
     if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
-        raise InvalidOption(f"Option {key} of provider {configured_as!r} is not a valid Google Cloud {key}.")
+        raise InvalidOption(f"Option {key} is not a valid Google Cloud {key}.")
     return value
