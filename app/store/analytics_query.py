@@ -170,12 +170,12 @@ def _split(
     first, last = _floor(begin, "hour"), _ceil(end, "hour")
     hours_since = now - keep_hours_days * _DAY if keep_hours_days else first
     has_hours = first >= hours_since
-    if interval == "hour" or time_zone != "UTC":
+    if interval == "hour" or (interval is not None and time_zone != "UTC"):
         if not has_hours:
             raise InvalidKeyField("since", f"Sums by hour are kept for {keep_hours_days} days: choose a later `since`, or days of UTC.")
         if interval == "hour" and last - first > _MAX_HOURLY_DAYS * _DAY:
             raise InvalidKeyField("since", f"By the hour `since` and `until` may be {_MAX_HOURLY_DAYS} days apart at most.")
-        if interval not in (None, "hour") and not has_full_hours(zone, first, last):
+        if interval != "hour" and not has_full_hours(zone, first, last):
             raise InvalidKeyField(
                 "time_zone", f"Days in {time_zone} do not begin on a full hour of UTC, by which sums are kept: use UTC, or hours."
             )

@@ -191,6 +191,14 @@ def test_a_period_is_read_by_days_and_by_hours_where_these_are_kept(since: str, 
     assert [(each.level, f"{each.begin:%Y-%m-%dT%H}", f"{each.end:%Y-%m-%dT%H}") for each in query.pieces] == pieces
 
 
+async def test_a_time_zone_does_not_matter_without_an_interval(records: Records):
+    """Neither one whose days begin at half past an hour, nor where the hours of the period are no longer kept."""
+    period: dict[str, Any] = {"since": NOW - 90 * DAY, "keep_hours_days": 5}
+    in_utc = await records.read(**period)
+    assert (await records.read(**period, time_zone="Asia/Kolkata")).data == in_utc.data
+    assert in_utc.data[0].requests == len(records.scan(in_utc))
+
+
 async def test_rest_and_command_show_requests_moments_after_them(service: Service):
     tag = uuid.uuid4().hex
     async with service.client() as caller, service.admin_client() as admin:
