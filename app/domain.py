@@ -180,17 +180,18 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]
-Period = Literal["second", "minute", "hour", "day", "month"]
+Period = Literal["second", "minute", "hour", "day", "week", "month"]
 AfterLoss = Literal["rebuild", "spent", "empty"]
 
 
 class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day or month.
+    """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day,
+    week (from Monday) or month.
 
     `scope`: dimension (key, team, model, tag:NAME, all) to "each" or one name (of a key: its public part); all of them must match.
     `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `after_loss`: once Redis has lost its
     memory, what was used is read from the records, or counts as all of the amount until the window or period has passed, or as nothing.
-    `dry_run`: counted and reported, never refused. `time_zone`: of days and months.
+    `dry_run`: counted and reported, never refused. `time_zone`: of days, weeks and months.
     """
 
     name: str

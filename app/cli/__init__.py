@@ -16,6 +16,7 @@ _SECTIONS = {
         "providers": "providers",
         "credentials": "credentials",
         "prices": "prices",
+        "budgets": "budgets",
     },
     "Access": {
         "keys": "keys",

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import AfterLoss, Limit, Period, Resource
 from app.store import tables
 from app.store.audit_log import Author
+from app.store.calendar_periods import CalendarUnit
 from app.store.configuration import Changed, change_configuration, edited
 from app.store.configuration_rows import State, one_of
 
@@ -42,10 +43,10 @@ class KeyLimit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Budget(Struct, frozen=True, forbid_unknown_fields=True):
-    """At most so many US dollars a day or month: short for a limit of the resource `cost_usd`."""
+    """At most so many US dollars a day, week or month: short for a limit of the resource `cost_usd`."""
 
     amount_usd: float
-    per: Literal["day", "month"] = "month"
+    per: CalendarUnit = "month"
     time_zone: str = "UTC"
 
     def to_limit(self) -> KeyLimit:

@@ -9,12 +9,12 @@ from itertools import islice
 from msgspec import Struct
 
 from app.domain import Limit, ModelConfig, Price, Snapshot
+from app.store.calendar_periods import CALENDAR_UNITS
 from app.store.config_file import limit_path
 from app.store.errors import BadConfiguration
 from app.store.time_zones import UnknownTimeZone, find_time_zone
 
 _KEY = re.compile(r"nx-[0-9a-f]{12}")
-_CALENDAR = ("day", "month")
 # Tokens and millionths of a dollar stay integers in Redis's doubles.
 _MAX_AMOUNT = 2**53
 _MICROUSD = 1_000_000
@@ -71,7 +71,7 @@ def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None 
 
 def counted_subject(limit: Limit) -> object:
     """What a rule counts: two rules that are equal in this count the same."""
-    zone = limit.time_zone if limit.per in _CALENDAR else None
+    zone = limit.time_zone if limit.per in CALENDAR_UNITS else None
     return frozenset(limit.scope.items()), limit.resource, limit.per, zone
 
 
@@ -111,9 +111,9 @@ def _check_period(limit: Limit) -> None:
             'so a rule about concurrency has no other way than "rebuild".'
         )
     if limit.resource != "concurrency" and limit.per is None:
-        raise BadConfiguration(f"{path}.per is required: second, minute, hour, day or month.")
-    if limit.time_zone != "UTC" and limit.per not in _CALENDAR:
-        raise BadConfiguration(f"{path}.time_zone is for days and months; a {limit.per or 'moment'} is the same everywhere.")
+        raise BadConfiguration(f"{path}.per is required: second, minute, hour, day, week or month.")
+    if limit.time_zone != "UTC" and limit.per not in CALENDAR_UNITS:
+        raise BadConfiguration(f"{path}.time_zone is for days, weeks and months; a {limit.per or 'moment'} is the same everywhere.")
     try:
         find_time_zone(limit.time_zone)
     except UnknownTimeZone as fault:

@@ -49,7 +49,7 @@ async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since
     if any(dimension.startswith("tag:") for dimension in scope):
         return await _read_from_inferences(connection, scope, since, None)
     # The sums are by full hours of UTC, and a day may begin within one: in India, at 18:30 UTC.
-    first_full_hour = _first_full_hour(since)
+    full_since = first_full_hour(since)
     usage_table = tables.usage
     hourly_sums = select(
         func.sum(usage_table.c.requests),
@@ -57,12 +57,10 @@ async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since
         func.sum(usage_table.c.charged_output),
         func.sum(usage_table.c.cost_microusd),
     )
-    full_hours = await _read_sums(
-        connection, hourly_sums.where(usage_table.c.hour >= first_full_hour, *scope_conditions(usage_table, scope))
-    )
-    if first_full_hour == since:
+    full_hours = await _read_sums(connection, hourly_sums.where(usage_table.c.hour >= full_since, *scope_conditions(usage_table, scope)))
+    if full_since == since:
         return full_hours
-    partial_hour = await _read_from_inferences(connection, scope, since, first_full_hour)
+    partial_hour = await _read_from_inferences(connection, scope, since, full_since)
     return UsedAmounts(
         full_hours.requests + partial_hour.requests,
         full_hours.input + partial_hour.input,
@@ -168,7 +166,7 @@ def caller_names(model: str) -> list[str]:
     return names
 
 
-def _first_full_hour(moment: datetime.datetime) -> datetime.datetime:
+def first_full_hour(moment: datetime.datetime) -> datetime.datetime:
     """The first full hour of UTC at or after a moment."""
     utc = moment.astimezone(datetime.UTC)
     hour_start = utc.replace(minute=0, second=0, microsecond=0)

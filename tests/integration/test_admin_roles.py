@@ -130,6 +130,7 @@ TABLE = {
     "create_budget": Row(EDIT, body={"name": "{unused}", **_BUDGET}),
     "put_budget": Row(EDIT, "", {"name": "{budget}"}, body=_BUDGET),
     "patch_budget": Row(EDIT, "", {"name": "{budget}"}, body={"amount": 5}),
+    "list_budget_subjects": Row(READ, READ, {"name": "{budget}"}),
     "delete_budget": Row(EDIT, "", {"name": "{budget}"}),
     "list_prices": Row(READ, is_list=True),
     "get_price": Row(READ, "", _PRICE, is_missing=True),

@@ -96,7 +96,7 @@ class EntryResource(Generic[T]):
         page = await self.section.page(call.connection, query, query.search, conditions)
         return Answer(Page([self._show(entry) for entry in page.data], page.next))
 
-    async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
+    async def show(self, call: Call[Any, NoBody]) -> Answer:
         return self.answer(await self.find(call, *self._visible_conditions(call)))
 
     async def create(self, call: Call[NoQuery, Any]) -> Answer:

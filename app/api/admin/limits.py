@@ -35,11 +35,11 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ]
     resource: Annotated[Resource, Meta(description="What is counted. A budget is a limit of cost_usd.")]
     amount: Annotated[float, Meta(description="The most of it in any period.")]
-    per: Annotated[Period | None, Meta(description="Null for concurrency only. Days and months are by the calendar.")] = None
+    per: Annotated[Period | None, Meta(description="Null for concurrency only. From days on, by the calendar; weeks from Monday.")] = None
     on_outage: Annotated[Literal["local", "refuse"], Meta(description="While Redis is unavailable.")] = "local"
     after_loss: Annotated[AfterLoss, Meta(description="Once Redis has lost its memory.")] = "rebuild"
     dry_run: Annotated[bool, Meta(description="Counted and reported, never refused.")] = False
-    time_zone: Annotated[str, Meta(description="Of days and months.")] = "UTC"
+    time_zone: Annotated[str, Meta(description="Of days, weeks and months.")] = "UTC"
 
 
 class NewLimit(LimitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

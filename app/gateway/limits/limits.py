@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -31,6 +31,7 @@ from app.settings import Settings
 from app.store.counters.commands import ALLOW_UNSEEDED, PREVIEW, TAKE, Amounts, BucketSet
 from app.store.counters.connection import RedisReplyError, RedisUnavailable
 from app.store.counters.counters import RedisCounters
+from app.store.counters.resp import command
 from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
 from app.telemetry import Telemetry
 from providers.canonical.errors import LimitExceeded, Unavailable
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 
 # How many replies of one reserve() may demand something first: an epoch, a seed, the periods of Redis's clock.
 _MAX_TRIES = 6
+_KEYS_AT_ONCE = 500
 
 
 class LimitsLedger(Ledger, RecentLedger, Protocol):
@@ -266,6 +268,16 @@ class Limits:
             raise refusal.no_price(match.cost_rule, model)
         amounts = estimate.amounts()
         return states.read_preview(match, await self._peek(match, amounts), amounts)
+
+    async def read_counts(self, keys: Sequence[bytes]) -> Sequence[bytes | None] | None:
+        """The raw values of buckets in Redis, to be shown. None: Redis is unavailable."""
+        values: list[bytes | None] = []
+        try:
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                values += await self._counters.call(command((b"MGET", *keys[start : start + _KEYS_AT_ONCE])))
+        except (RedisUnavailable, RedisReplyError):
+            return None
+        return values
 
     # --- reserving
 

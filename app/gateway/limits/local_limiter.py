@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.gateway.limits.calendar_periods import calendar_period
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import Bucket, RuleMatch
 from app.gateway.limits.rules import CALENDAR, LEASES, WINDOW
@@ -209,7 +208,7 @@ def _slot_for(bucket: Bucket, now_ms: float) -> tuple[int, float]:
         slot = int(now_ms // width)
         return slot, (slot + _SLOTS) * width
     if rule.kind == CALENDAR:
-        start, finish, _ = calendar_period("day" if rule.limit.per == "day" else "month", rule.zone, now_ms)
+        start, finish, _ = rule.period_at(now_ms)
         return start, finish
     return 0, now_ms + _LEASE_WAIT_MS
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.gateway.limits.calendar_periods import calendar_period
 from app.gateway.limits.rules import CALENDAR, WINDOW, Rule
 from app.store.usage_by_slot import SlotUsage
 
@@ -68,7 +67,7 @@ def _full_until_ms(rule: Rule, epoch_ms: int, now_ms: int, rebuilt: Collection[s
     if rule.kind == WINDOW and (rule.stays_full or rule.id not in rebuilt):
         return epoch_ms + rule.window_ms + 1
     if rule.kind == CALENDAR and rule.stays_full:
-        start_ms, finish_ms, _ = calendar_period("day" if rule.limit.per == "day" else "month", rule.zone, now_ms)
+        start_ms, finish_ms, _ = rule.period_at(now_ms)
         return finish_ms if start_ms < epoch_ms else 0
     return 0
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.domain import Caller
-from app.gateway.limits.calendar_periods import calendar_period
 from app.gateway.limits.rate_limit_headers import header_rules
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, WINDOW, Rule, RuleTable, request_dimensions
 from app.store.counters.commands import DRY_RUN, STAYS_FULL, BucketSet
@@ -76,7 +75,7 @@ class RuleMatch:
             if rule.kind == WINDOW:
                 numbers += (rule.window_ms, 0, 0)
             elif rule.kind == CALENDAR:
-                periods = calendar_period("day" if rule.limit.per == "day" else "month", rule.zone, now_ms)
+                periods = rule.period_at(now_ms)
                 self.valid_until_ms = min(self.valid_until_ms, periods[1])
                 numbers += periods
             else:

@@ -3,12 +3,14 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import Struct
 
 from app.domain import Caller, Limit
+from app.store.calendar_periods import CalendarUnit, Period, calendar_period
 from app.thread_steps import in_steps
 
 RESOURCES = ("requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency")
@@ -65,6 +67,10 @@ class Rule(Struct, frozen=True, eq=False):
         """What not every request has: (dimension, value), with None for a tag of any value."""
         return [*self.fixed_dimensions, *((dimension, None) for dimension in self.each_dimensions if dimension.startswith("tag:"))]
 
+    def period_at(self, now_ms: float) -> Period:
+        """The calendar period of a moment; of CALENDAR only."""
+        return calendar_period(cast(CalendarUnit, self.limit.per), self.zone, now_ms)
+
     def subject(self, dimensions: Mapping[str, str]) -> tuple[str, ...] | None:
         """The values that name the bucket; None: the rule does not apply. `dimensions`: see request_dimensions()."""
         for dimension, value in self.fixed_dimensions:
@@ -85,16 +91,16 @@ class Rule(Struct, frozen=True, eq=False):
 
 
 class RuleTable:
-    """All rules of a snapshot. candidates() stay few however many rules there are.
+    """All rules of a snapshot, also `by_name`. candidates() stay few however many rules there are.
 
     Each rule is filed under its rarest requirement (the name or tag in its scope that the fewest rules have). Rules of limits that are as
     in `previous` are taken from there. Built in steps (see app/thread_steps.py).
     """
 
     def __init__(self, limits: Sequence[Limit], limits_since: Mapping[str, int] = _NO_TIMES, previous: "RuleTable | None" = None) -> None:
-        known = {} if previous is None else {rule.name: rule for rule in in_steps(previous.rules)}
-        rules = list(_build_rules(limits, limits_since, known))
+        rules = list(_build_rules(limits, limits_since, {} if previous is None else previous.by_name))
         self.rules = tuple(rules)
+        self.by_name: Mapping[str, Rule] = {rule.name: rule for rule in in_steps(rules)}
         requirements = [rule.requirements for rule in in_steps(rules)]
         requirement_counts = Counter(name for names in in_steps(requirements) for name in names)
         self.tags = frozenset(

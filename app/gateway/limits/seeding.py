@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from app.gateway.limits.calendar_periods import calendar_period
 from app.gateway.limits.rule_matcher import Bucket
 from app.store.counters import commands
 from app.store.counters.counters import RedisCounters
@@ -60,8 +59,7 @@ class LedgerSeeder:
             task.exception()  # retrieved, or asyncio warns when every waiter was cancelled
 
     async def _seed(self, bucket: Bucket, epoch_ms: int, now_ms: int) -> None:
-        limit = bucket.rule.limit
-        start_ms, finish_ms, _ = calendar_period("day" if limit.per == "day" else "month", bucket.rule.zone, now_ms)
+        start_ms, finish_ms, _ = bucket.rule.period_at(now_ms)
         async with asyncio.timeout(_LEDGER_TIMEOUT_S):
             since_ms = max(start_ms, bucket.rule.since_ms)
             used = await self._ledger.used(bucket.dimensions, datetime.fromtimestamp(since_ms / 1000, UTC))

@@ -121,7 +121,7 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
             LIMIT.replace('"requests"', '"reqs"'),
             'at `limits["r"].resource`. It may be requests, input_tokens, output_tokens, tokens, cost_usd, concurrency.',
         ),
-        (LIMIT.replace('"day"', '"week"'), 'at `limits["r"].per`. It may be second, minute, hour, day, month.'),
+        (LIMIT.replace('"day"', '"year"'), 'at `limits["r"].per`. It may be second, minute, hour, day, week, month.'),
         (LIMIT + 'on_outage = "allow"', "It may be local, refuse."),
         (LIMIT + 'after_loss = "full"', "It may be rebuild, spent, empty."),
         (LIMIT.replace("amount = 1\n", ""), 'missing required field `amount` at `limits["r"]`'),

@@ -1,0 +1,178 @@
+"""Budgets in use: what subjects have spent of limits on cost in their calendar period, by the records, and what Redis holds for requests.
+
+What is spent is read from Postgres, whose sums are the source of truth for costs. Redis, by which requests are admitted, also counts what
+requests in progress reserve, and a request that has just ended, moments before it is recorded.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule, RuleTable
+from app.store.limit_rows import StoredLimit
+from app.store.spending import Subject, read_spending
+
+# The raw values of keys in Redis; None: Redis is unavailable.
+ReadCounts = Callable[[Sequence[bytes]], Awaitable[Sequence[bytes | None] | None]]
+
+_COST = RESOURCES.index("cost_usd") + 1
+_MICROUSD = 1_000_000
+_QUARTER_MS = 900_000
+_MIN_FORECAST_S = 3600.0
+
+
+class BudgetUsage(Struct, frozen=True):
+    """What a subject has used of a budget in the present period.
+
+    `subject`: the values of the budget's scope. `counted_since`: the start of the period, or a later one of the rule. `spent_usd`: by the
+    records. `reserved_usd`: held by requests in progress; null: Redis is unavailable. `remaining_usd`: what the limit still lets pass.
+    `percent`: of the amount, spent. `forecast_usd`: spent at the end of the period, if it goes on as so far; null: it is too early to say.
+    """
+
+    subject: Mapping[str, str]
+    period_start: str
+    period_end: str
+    counted_since: str
+    amount_usd: float
+    spent_usd: float
+    reserved_usd: float | None
+    remaining_usd: float
+    percent: float
+    forecast_usd: float | None
+
+
+class _Spent(Struct, frozen=True):
+    """What a subject has spent of a rule, since a moment in a period (Unix time in ms)."""
+
+    rule: Rule
+    subject: Subject
+    microusd: int
+    start_ms: int
+    finish_ms: int
+    since_ms: int
+
+    @property
+    def values(self) -> dict[str, str]:
+        return dict(zip(self.rule.dimension_names, self.subject, strict=True))
+
+    @property
+    def key(self) -> bytes:
+        values = self.values
+        return self.rule.key(tuple(values[name] for name in self.rule.each_dimensions))
+
+
+def is_budget(rule: Rule) -> bool:
+    """Whether it limits cost in a calendar period."""
+    return rule.kind == CALENDAR and rule.resource == _COST
+
+
+def rules_of(stored: Sequence[StoredLimit], in_force: Mapping[str, Rule]) -> list[Rule]:
+    """Rules of stored limits, as they are counted: those in force, but for limits that this process has yet to read."""
+    new = RuleTable([each.limit for each in stored], {each.limit.name: each.since_ms for each in stored if each.since_ms is not None})
+    return [_same_or_new(in_force.get(rule.name), rule) for rule in new.rules]
+
+
+def _same_or_new(known: Rule | None, rule: Rule) -> Rule:
+    """Of several that count the same, only those in force have the right ids."""
+    return known if known is not None and (known.limit, known.since_ms) == (rule.limit, rule.since_ms) else rule
+
+
+async def read_budget_usage(
+    connection: AsyncConnection,
+    rules: Sequence[Rule],
+    read_counts: ReadCounts,
+    now_ms: int,
+    *,
+    teams: Collection[str] | None = None,
+    most: int = 1,
+) -> dict[str, list[BudgetUsage]]:
+    """By name of the rule, the subjects that have spent most of it; a rule for one subject has that, even if it spent nothing.
+
+    `teams`: only subjects of these teams; None: all. Rules that are no budgets are left out.
+    """
+    spent: list[_Spent] = []
+    budgets = [rule for rule in rules if is_budget(rule) and (teams is None or {"team", "key"} & set(rule.dimension_names))]
+    for group in _group(budgets, now_ms):
+        spent += await _read_group(connection, group, now_ms, teams, most)
+    raw = await read_counts([each.key for each in spent]) if spent else ()
+    usage: dict[str, list[BudgetUsage]] = {rule.name: [] for rule in budgets}
+    for index, each in enumerate(spent):
+        usage[each.rule.name].append(_to_usage(each, None if raw is None else _Counts.read(raw[index], each.start_ms, now_ms), now_ms))
+    return usage
+
+
+def _group(rules: Sequence[Rule], now_ms: int) -> list[list[Rule]]:
+    """Rules that one query serves: each for one subject, of the same dimensions, since the same moment. Others are alone."""
+    groups: dict[Any, list[Rule]] = {}
+    for rule in rules:
+        alone = rule.name if rule.each_dimensions else None
+        groups.setdefault((rule.dimension_names, _since_ms(rule, now_ms), alone), []).append(rule)
+    return list(groups.values())
+
+
+async def _read_group(
+    connection: AsyncConnection, rules: Sequence[Rule], now_ms: int, teams: Collection[str] | None, most: int
+) -> list[_Spent]:
+    names, since_ms = rules[0].dimension_names, _since_ms(rules[0], now_ms)
+    fixed = [dict(rule.fixed_dimensions) for rule in rules]
+    values = {name: {each[name] for each in fixed} for name in fixed[0]}
+    is_each = bool(rules[0].each_dimensions)
+    since = datetime.fromtimestamp(since_ms / 1000, UTC)
+    by_subject = await read_spending(connection, names, since, values, teams=teams, most=most if is_each else None)
+    spent: list[_Spent] = []
+    for rule, own in zip(rules, fixed, strict=True):
+        start_ms, finish_ms, _ = rule.period_at(now_ms)
+        found = by_subject.items() if is_each else [(subject := tuple(own[name] for name in names), by_subject.get(subject, 0))]
+        spent += (_Spent(rule, subject, microusd, start_ms, finish_ms, since_ms) for subject, microusd in found)
+    return spent
+
+
+def _since_ms(rule: Rule, now_ms: int) -> int:
+    return max(rule.period_at(now_ms)[0], rule.since_ms)
+
+
+class _Counts(Struct, frozen=True):
+    """A calendar bucket of Redis: see rings.lua. `counted` None: it lacks what was spent before Redis lost its memory."""
+
+    counted: int | None
+    reserved: int
+
+    @staticmethod
+    def read(raw: bytes | None, start_ms: int, now_ms: int) -> "_Counts":
+        if raw is None:
+            return _Counts(None, 0)
+        bucket: list[float] = msgspec.msgpack.decode(raw)
+        if bucket[0] != start_ms:
+            return _Counts(None, 0)
+        reserved = 0.0
+        if len(bucket) > 5:
+            quarters_ago = now_ms // _QUARTER_MS - bucket[5]
+            reserved = bucket[3] + bucket[4] if quarters_ago <= 0 else bucket[3] if quarters_ago == 1 else 0
+        return _Counts(int(bucket[1]) if bucket[2] == 1 else None, int(reserved))
+
+
+def _to_usage(spent: _Spent, counts: _Counts | None, now_ms: int) -> BudgetUsage:
+    amount, reserved = spent.rule.amount, 0 if counts is None else counts.reserved
+    used = spent.microusd + reserved if counts is None or counts.counted is None else counts.counted
+    elapsed_s = (now_ms - spent.since_ms) / 1000
+    total_s = (spent.finish_ms - spent.since_ms) / 1000
+    return BudgetUsage(
+        subject={name: f"nx-{value}" if name == "key" else value for name, value in spent.values.items()},
+        period_start=_to_text(spent.start_ms, spent.rule),
+        period_end=_to_text(spent.finish_ms, spent.rule),
+        counted_since=_to_text(spent.since_ms, spent.rule),
+        amount_usd=amount / _MICROUSD,
+        spent_usd=spent.microusd / _MICROUSD,
+        reserved_usd=None if counts is None else reserved / _MICROUSD,
+        remaining_usd=max(0, amount - used) / _MICROUSD,
+        percent=round(100 * spent.microusd / amount, 2),
+        forecast_usd=None if elapsed_s < _MIN_FORECAST_S else round(spent.microusd / _MICROUSD * total_s / elapsed_s, 6),
+    )
+
+
+def _to_text(ms: int, rule: Rule) -> str:
+    return datetime.fromtimestamp(ms / 1000, rule.zone).isoformat(timespec="seconds")

@@ -1,0 +1,131 @@
+"""What subjects have spent since a moment, according to Postgres: the sums that the writer keeps, and inferences where there are none."""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import ARRAY, ColumnElement, FromClause, Select, Text, any_, cast, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app import uuid7
+from app.store import tables
+from app.store.configuration_rows import one_of
+from app.store.rollups import OTHER
+from app.store.usage import first_full_hour, named_model
+
+# The values of a scope's dimensions, in their order: of a key its twelve digits.
+Subject = tuple[str, ...]
+
+_keys, _teams, _usage, _inferences = tables.keys, tables.teams, tables.usage, tables.inferences
+_groups, _subjects = tables.rollup_groups, tables.subject_rollup_tables["hour"]
+
+
+class _Wanted(Struct, frozen=True):
+    dimensions: Sequence[str]
+    values: Mapping[str, Collection[str]]
+    teams: Collection[str] | None
+
+
+async def read_spending(
+    connection: AsyncConnection,
+    dimensions: Sequence[str],
+    since: datetime.datetime,
+    values: Mapping[str, Collection[str]],
+    *,
+    teams: Collection[str] | None = None,
+    most: int | None = None,
+) -> dict[Subject, int]:
+    """Millionths of a dollar by subject, those who spent most first; who spent nothing is left out.
+
+    `dimensions`: key, team, model, tag:NAME; none: everything together. `values`: only these of a dimension. `teams`: only what keys of
+    these teams have spent. `most`: only so many subjects.
+    Cheap, except where no sums are kept: for two tags together, and for the part of an hour with which a period begins.
+    """
+    full_hours_since = first_full_hour(since)
+    wanted = _Wanted(dimensions, values, teams)
+    tags = [each for each in dimensions if each.startswith("tag:")]
+    if len(tags) > 1:
+        return _most(await _read(connection, _from_inferences(wanted, since, None)), most)
+    summed = _from_rollups(wanted, tags[0], full_hours_since) if tags else _from_usage(wanted, full_hours_since)
+    if full_hours_since == since:
+        return await _read(connection, summed.limit(most))
+    spent = await _read(connection, summed)
+    for subject, microusd in (await _read(connection, _from_inferences(wanted, since, full_hours_since))).items():
+        spent[subject] = spent.get(subject, 0) + microusd
+    return _most(spent, most)
+
+
+async def _read(connection: AsyncConnection, query: Select[Any]) -> dict[Subject, int]:
+    rows = (await connection.execute(query)).all()
+    return {tuple(row[:-1]): int(row[-1]) for row in rows if row[-1]}
+
+
+def _from_usage(wanted: _Wanted, since: datetime.datetime) -> Select[Any]:
+    columns = _usage.c
+    query = _sum_by(wanted, _usage, columns.key_id, columns.team_id, named_model(columns.model), columns.cost_microusd, {})
+    return query.where(columns.hour >= since)
+
+
+def _from_rollups(wanted: _Wanted, tag: str, since: datetime.datetime) -> Select[Any]:
+    """`(other)` is no value: it stands for all those beyond the number that is told apart."""
+    joined = _subjects.join(_groups, _groups.c.id == _subjects.c.group_id)
+    columns = (_groups.c.key_id, _subjects.c.team_id, _groups.c.model, _subjects.c.cost_microusd)
+    query = _sum_by(wanted, joined, *columns, {tag: _subjects.c.value})
+    return query.where(_subjects.c.dimension == tag, _subjects.c.value != OTHER, _subjects.c.time >= since)
+
+
+def _from_inferences(wanted: _Wanted, since: datetime.datetime, until: datetime.datetime | None) -> Select[Any]:
+    columns = _inferences.c
+    tags = {each: columns.tags[each.removeprefix("tag:")].astext for each in wanted.dimensions if each.startswith("tag:")}
+    query = _sum_by(wanted, _inferences, columns.key_id, columns.team_id, named_model(columns.model), columns.cost_microusd, tags)
+    query = query.where(columns.id >= _lowest_id(since), columns.received_at >= since, *(each.is_not(None) for each in tags.values()))
+    return query if until is None else query.where(columns.id < _lowest_id(until))
+
+
+def _sum_by(
+    wanted: _Wanted,
+    table: FromClause,
+    key_id: ColumnElement[str],
+    team_id: ColumnElement[str],
+    model: ColumnElement[str],
+    cost: ColumnElement[int],
+    tags: Mapping[str, ColumnElement[str]],
+) -> Select[Any]:
+    columns: list[ColumnElement[Any]] = []
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.teams is not None:
+        conditions.append(team_id.in_(select(_teams.c.id).where(one_of(_teams.c.name, wanted.teams))))
+    for dimension in wanted.dimensions:
+        values = wanted.values.get(dimension)
+        match dimension:
+            case "key":
+                table = table.join(_keys, _keys.c.id == key_id)
+                column = _keys.c.prefix
+                if values is not None:  # by id, which an index has
+                    conditions.append(key_id.in_(select(_keys.c.id).where(one_of(_keys.c.prefix, values))))
+            case "team":
+                table = table.join(_teams, _teams.c.id == team_id)
+                column = _teams.c.name
+                if values is not None:
+                    conditions.append(team_id.in_(select(_teams.c.id).where(one_of(_teams.c.name, values))))
+            case "model":
+                column = model
+                if values is not None:
+                    conditions.append(model == any_(cast(list(values), ARRAY(Text))))
+            case _:
+                column = tags[dimension]
+                if values is not None:
+                    conditions.append(column == any_(cast(list(values), ARRAY(Text))))
+        columns.append(column.label(f"subject{len(columns)}"))
+    names = [str(each.name) for each in columns]  # by name: expressions have a new parameter each time
+    total = func.sum(cost)
+    return select(*columns, total).select_from(table).where(*conditions).group_by(*names).order_by(total.desc().nulls_last(), *names)
+
+
+def _most(spent: Mapping[Subject, int], most: int | None) -> dict[Subject, int]:
+    return dict(sorted(spent.items(), key=lambda each: (-each[1], each[0]))[:most])
+
+
+def _lowest_id(moment: datetime.datetime) -> str:
+    return uuid7.lowest_at(int(moment.timestamp() * 1000))

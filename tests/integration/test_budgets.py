@@ -1,0 +1,195 @@
+"""Budgets: set by file, REST and command, for a team, a key and a tag, in days, weeks and months; and what is spent of each is shown."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, completion
+from tests.support.service import Service
+from tests.support.wait_until import wait_until
+
+CHAT = "/v1/chat/completions"
+# Of each answer: 1,000 input tokens at 2 and 100 output tokens at 10 millionths of a dollar.
+USAGE = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+COST_USD = 0.003
+BODY = {"model": "budgeted", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 100}
+
+
+async def answer(request: ReceivedRequest) -> None:
+    await request.respond(200, json.dumps({**completion("Hello."), "model": "m", "usage": USAGE}).encode())
+
+
+@pytest.fixture
+def budgeted(service: Service, engine: ScriptedEngine) -> ScriptedEngine:
+    engine.script = answer
+    service.apply(f"""
+        [providers.budgeted]
+        adapter = "openai"
+        base_url = "http://127.0.0.1:{engine.port}"
+        [models.budgeted]
+        targets = [{{ provider = "budgeted", model = "m" }}]
+        [[prices]]
+        provider = "budgeted"
+        model = "m"
+        input = 2.0
+        output = 10.0
+    """)
+    return engine
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+    async with service.admin_client() as admin:
+        yield admin
+
+
+class Team:
+    """A new team with a key."""
+
+    def __init__(self, name: str, key: str, prefix: str) -> None:
+        self.name, self.key, self.prefix = name, key, prefix
+
+    async def chat(self, client: httpx.AsyncClient, tags: Mapping[str, str] | None = None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.key}", **({"x-narthex-tags": json.dumps(tags)} if tags else {})}
+        return await client.post(CHAT, json=BODY, headers=headers)
+
+
+async def make_team(admin: httpx.AsyncClient) -> Team:
+    name = f"team-{uuid.uuid4().hex[:10]}"
+    created = (await admin.post("/admin/v1/keys", json={"team": name})).json()
+    return Team(name, created["key"], created["prefix"])
+
+
+async def ok(response: httpx.Response, status: int = 200) -> Any:
+    assert response.status_code == status, response.text
+    return response.json()
+
+
+async def wait_for_usage(admin: httpx.AsyncClient, name: str, spent_usd: float) -> Any:
+    """What is used of a budget, once so much is spent."""
+    usage: Any = None
+
+    async def is_spent() -> bool:
+        nonlocal usage
+        usage = (await ok(await admin.get(f"/admin/v1/budgets/{name}")))["usage"]
+        return usage is not None and usage["spent_usd"] == pytest.approx(spent_usd)
+
+    await wait_until(is_spent, 60)
+    return usage
+
+
+async def test_budgets_of_a_team_a_key_and_a_tag_show_what_is_spent(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+    team, tag = await make_team(admin), f"tenant-{uuid.uuid4().hex[:10]}"
+    of_team, of_key, of_tag, shared = (f"{what} {team.name}" for what in ("team", "key", "tag", "shared"))
+    await ok(await admin.post("/admin/v1/budgets", json={"name": of_team, "scope": {"team": team.name}, "amount": 1, "per": "month"}), 201)
+    service.apply(f"""
+        [[limits]]
+        name = "{of_key}"
+        scope = {{ key = "{team.prefix}" }}
+        resource = "cost_usd"
+        amount = 0.5
+        per = "week"
+        time_zone = "Asia/Kolkata"
+    """)
+    done = service.run("budgets", "set", of_tag, "--for", f"tag:{tag}=each", "--amount", "0.25", "--per", "day", "--json")
+    assert done.returncode == 0, done.stderr
+    for model in ("budgeted", "sandbox"):  # as narrow as that, as other tests share the service
+        body = {"name": f"{shared} {model}", "scope": {"model": model, "team": "each"}, "amount": 100, "per": "day"}
+        await ok(await admin.post("/admin/v1/budgets", json=body), 201)
+
+    async with service.keyless_client() as client:
+        for tags in ({tag: "acme"}, {tag: "acme"}, {tag: "other"}, None):
+            answered = await team.chat(client, tags)
+            assert answered.status_code == 200, answered.text
+        usage = await wait_for_usage(admin, of_team, 4 * COST_USD)
+        assert usage["subject"] == {"team": team.name} and usage["amount_usd"] == 1
+        assert usage["reserved_usd"] == 0 and usage["remaining_usd"] == pytest.approx(1 - 4 * COST_USD) and usage["percent"] == 1.2
+        usage = await wait_for_usage(admin, of_key, 4 * COST_USD)
+        assert usage["subject"] == {"key": team.prefix}
+        start, end = (datetime.fromisoformat(usage[name]) for name in ("period_start", "period_end"))
+        assert start.astimezone(ZoneInfo("Asia/Kolkata")).weekday() == 0 and (end - start).days == 7 and start.hour == 0
+
+        usage = await wait_for_usage(admin, of_tag, 2 * COST_USD)
+        assert usage["subject"] == {f"tag:{tag}": "acme"} and usage["percent"] == 2.4
+        subjects = await ok(await admin.get(f"/admin/v1/budgets/{of_tag}/subjects"))
+        assert [(each["subject"], each["spent_usd"]) for each in subjects["data"]] == [
+            ({f"tag:{tag}": "acme"}, pytest.approx(2 * COST_USD)),
+            ({f"tag:{tag}": "other"}, pytest.approx(COST_USD)),
+        ]
+        first = await ok(await admin.get(f"/admin/v1/budgets/{of_tag}/subjects", params={"limit": 1}))
+        assert len(first["data"]) == 1 and first["has_more"]
+
+        subjects = await ok(await admin.get(f"/admin/v1/budgets/{shared} budgeted/subjects", params={"limit": 1000}))
+        assert [each["spent_usd"] for each in subjects["data"] if each["subject"]["team"] == team.name] == [pytest.approx(4 * COST_USD)]
+        nothing = (await ok(await admin.get("/admin/v1/budgets", params={"search": f"{shared} sandbox"})))["data"]
+        assert [each["usage"] for each in nothing if each["name"] == f"{shared} sandbox"] == [None]
+
+    printed = json.loads(service.run("budgets", "list", "--json").stdout)["budgets"]
+    of_cli = {each["name"]: each["usage"] for each in printed}
+    assert of_cli[of_team]["spent_usd"] == pytest.approx(4 * COST_USD) and of_cli[of_team]["reserved_usd"] == 0
+    assert of_team in service.run("budgets", "list").stdout and "acme" in service.run("budgets", "subjects", of_tag).stdout
+    for name in (of_team, of_key, of_tag, f"{shared} budgeted", f"{shared} sandbox"):
+        removed = service.run("budgets", "remove", name, "--yes")
+        assert removed.returncode == 0, removed.stderr
+
+
+async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+    team, finish = await make_team(admin), asyncio.Event()
+
+    async def answer_later(request: ReceivedRequest) -> None:
+        await finish.wait()
+        await answer(request)
+
+    budgeted.script = answer_later
+    await ok(await admin.post("/admin/v1/budgets", json={"name": team.name, "scope": {"team": team.name}, "amount": 1, "per": "day"}), 201)
+    usage: Any = None
+
+    async def is_reserved() -> bool:
+        nonlocal usage
+        usage = (await ok(await admin.get(f"/admin/v1/budgets/{team.name}")))["usage"]
+        return bool(usage["reserved_usd"])
+
+    async with service.keyless_client() as client:
+        running = asyncio.create_task(team.chat(client))
+        await wait_until(is_reserved, 30)
+        assert usage["spent_usd"] == 0 and usage["percent"] == 0
+        assert usage["remaining_usd"] == pytest.approx(1 - usage["reserved_usd"])
+        finish.set()
+        assert (await running).status_code == 200
+    usage = await wait_for_usage(admin, team.name, COST_USD)
+    assert (usage["reserved_usd"], usage["remaining_usd"]) == (0, pytest.approx(1 - COST_USD))
+    await ok(await admin.delete(f"/admin/v1/budgets/{team.name}", headers={"if-match": "*"}))
+
+
+async def test_a_team_sees_its_own_part_of_a_budget_of_each_team(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+    ours, theirs = await make_team(admin), await make_team(admin)
+    name, everything = f"each {ours.name}", f"all {ours.name}"
+    await ok(await admin.post("/admin/v1/budgets", json={"name": name, "scope": {"team": "each", "model": "budgeted"}, "amount": 100}), 201)
+    await ok(await admin.post("/admin/v1/budgets", json={"name": everything, "scope": {"all": "each"}, "amount": 1e6}), 201)
+    account = f"{ours.name}/viewer"
+    roles = [{"role": "viewer", "team": ours.name}]
+    await ok(await admin.post("/admin/v1/service-accounts", json={"name": account, "roles": roles}), 201)
+    token = (await ok(await admin.post(f"/admin/v1/service-accounts/{account.replace('/', '%2F')}/tokens"), 201))["token"]
+    async with service.keyless_client() as client:
+        for team in (ours, theirs, theirs):
+            assert (await team.chat(client)).status_code == 200
+        headers = {"authorization": f"Bearer {token}"}
+
+        async def own() -> list[Any]:
+            return (await ok(await client.get(f"/admin/v1/budgets/{name}/subjects", headers=headers)))["data"]
+
+        async def is_recorded() -> bool:
+            return bool(await own())
+
+        await wait_until(is_recorded, 60)
+        assert [(each["subject"]["team"], each["spent_usd"]) for each in await own()] == [(ours.name, pytest.approx(COST_USD))]
+        await ok(await client.get(f"/admin/v1/budgets/{everything}/subjects", headers=headers), 404)
+    for each in (name, everything):
+        await ok(await admin.delete(f"/admin/v1/budgets/{each}", headers={"if-match": "*"}))
