@@ -9,6 +9,7 @@ import pty
 import re
 import secrets
 import select
+import shlex
 import signal
 import subprocess
 import time
@@ -31,6 +32,8 @@ from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, Service
 from tests.support.service_inspection import database_url
 from tests.support.wait_until import GENEROUS_S, block_until
+
+ROLES_PAGE = Path(__file__).parents[2] / "docs" / "roles.md"
 
 
 def run_command(service: Service, *arguments: str, stdin: str = "") -> Result:
@@ -311,6 +314,28 @@ def test_service_account_gets_a_token_and_roles_and_loses_them(service: Service)
     assert run_command(service, "service-accounts", "delete", "cli/one", "--yes").stdout == "Deleted.\n"
     events = run_json_command(service, "audit", "--resource", "service_account", "--name", "cli/one")["events"]
     assert [(each["action"], each["via"]) for each in events] == [(each, "cli") for each in ("delete", "update", "update", "create")]
+
+
+def test_first_steps_of_the_roles_page_work_before_anybody_has_signed_in(service: Service) -> None:
+    steps = ROLES_PAGE.read_text("utf-8").partition("## First steps")[2].partition("## Tokens")[0]
+    *commands, last = (shlex.split(line)[1:] for line in re.findall(r"^narthex .*", steps, re.MULTILINE))
+    assert len(commands) >= 6
+    for command in commands:
+        done = run_command(service, *command)
+        assert done.exit_code == 0, f"{command}: {done.output}"
+        if "tokens" in command:
+            answer = httpx.get(f"{service.url}/admin/v1/session", headers={"authorization": f"Bearer {done.stdout.strip()}"}, verify=False)
+            assert [each["role"] for each in answer.json()["roles"]] == ["editor"]
+    nobody = run_command(service, *last)
+    assert "--user" in last and nobody.exit_code == 1 and "A user exists from the first sign-in on." in nobody.stderr
+    for command in (
+        ("service-accounts", "delete", "terraform", "--yes"),
+        *(
+            ("roles", "revoke", *options)
+            for options in (("owner", "--group", "platform"), ("admin", "--team", "search", "--group", "search-leads"))
+        ),
+    ):
+        assert run_command(service, *command).exit_code == 0
 
 
 def test_user_is_listed_shown_disabled_and_enabled(service: Service) -> None:

@@ -83,7 +83,7 @@ async def give_role(
     if grant.team is not None:
         team_id = await connection.scalar(select(_teams.c.id).where(_teams.c.name == grant.team).with_for_update(read=True, key_share=True))
         if team_id is None:
-            raise InvalidKeyField("team", f"There is no team {grant.team!r:.100}.")
+            raise InvalidKeyField("team", f"There is no team {grant.team!r:.100}: it exists once it has a key, or settings.")
     of_receiver = _grants.c.principal_id == account_id if group is None else _grants.c.group_name == group
     if (await connection.scalar(select(func.count()).where(of_receiver)) or 0) >= MAX_GRANTS:
         raise InvalidKeyField("role", f"It has {MAX_GRANTS} roles, the most that it may have; one for the company is for all teams.")
