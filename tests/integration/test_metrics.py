@@ -1,6 +1,9 @@
 """The metrics of limits, the fleet, the writer and cost on the real page, and that alerts and dashboards name what is there."""
 
+import asyncio
 import contextlib
+import itertools
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ async def limited(service: Service, client: httpx.AsyncClient, engine: ScriptedE
         priced = {{ adapter = "openai", base_url = "http://127.0.0.1:{engine.port}" }}
         [models]
         priced = {{ targets = [{{ provider = "priced", model = "engine-model" }}] }}
+        one-at-a-time = {{ targets = [{{ provider = "priced", model = "one", max_concurrency = 1 }}] }}
         [[prices]]
         provider = "priced"
         model = "engine-model"
@@ -43,6 +47,13 @@ async def limited(service: Service, client: httpx.AsyncClient, engine: ScriptedE
         resource = "requests"
         amount = 3
         per = "hour"
+        [[limits]]
+        name = "tried"
+        scope = {{ model = "one-at-a-time" }}
+        resource = "requests"
+        amount = 1
+        per = "hour"
+        dry_run = true
     """)
     return client
 
@@ -82,22 +93,59 @@ async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: htt
     await wait_until(is_shown)
 
 
-async def test_alerts_and_dashboards_name_metrics_that_exist(client: httpx.AsyncClient, engine: ScriptedEngine):
-    assert (await client.post("/v1/chat/completions", json={**CHAT, "model": "scripted"})).status_code == 200
-    assert (await client.post("/v1/chat/completions", json={**CHAT, "model": "unreachable"})).status_code == 502  # an attempt that fails
+async def test_alerts_and_dashboards_name_metrics_that_exist(limited: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
     named = {name: path.name for path in SOURCES for name in NAME.findall(path.read_text())}
-    assert len(named) > 8
-    missing: dict[str, str] = {}
+    assert len(named) > 30 and {"prometheus-rules.yml", "narthex.json"} <= set(named.values())
+    seen: set[str] = set()
 
-    async def all_exist() -> bool:
-        nonlocal missing
-        shown = {name.partition("{")[0] for name in parse((await client.get("/metrics")).text)}
-        missing = {name: source for name, source in named.items() if name not in shown}
-        return not missing
+    async def is_shown(*names: str) -> bool:
+        seen.update(name.partition("{")[0] for name in parse((await limited.get("/metrics")).text))
+        return seen.issuperset(names)
 
+    async def hold(request: ReceivedRequest) -> None:
+        await wait_until(lambda: is_shown("narthex_requests_waiting"), 20)
+        await request.respond_completion()
+
+    async def chat(model: str) -> int:
+        return (await limited.post("/v1/chat/completions", json={**CHAT, "model": model})).status_code
+
+    engine.script = hold
+    assert await asyncio.gather(chat("one-at-a-time"), chat("one-at-a-time")) == [200, 200]  # the rule that is tried would refuse one
+    engine.script = ReceivedRequest.respond_completion
+    assert await chat("unreachable") == 502  # an attempt that fails
+    while await chat("priced") != 429:
+        pass
+    async with service.keyless_client() as stranger:
+        assert (await stranger.post("/v1/chat/completions", json=CHAT)).status_code == 401
     with contextlib.suppress(AssertionError):
-        await wait_until(all_exist, 30)
-    assert missing == {}
+        await wait_until(lambda: is_shown(*named), 30)
+    assert {name: source for name, source in named.items() if name not in seen} == {}
+
+
+def test_the_dashboard_has_what_every_panel_needs():
+    dashboard = json.loads((INFRA / "grafana" / "narthex.json").read_text())
+    variables = {each["name"] for each in dashboard["templating"]["list"]}
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        queries = [target["expr"] for target in panel.get("targets", ())]
+        assert panel["title"] and bool(queries) == (panel["type"] != "row"), panel["title"]
+        used = {name for query in queries for name in re.findall(r"\$(\w+)", query)} - {"__rate_interval"}
+        assert used <= variables and all(target["datasource"]["uid"] == "${datasource}" for target in panel.get("targets", ()))
+        for query in queries:
+            selected = re.findall(r"narthex_\w+(\{[^}]*\})?", query)
+            assert all("$job" in labels and "$instance" in labels for labels in selected), query
+    places = [panel["gridPos"] for panel in panels]
+    assert not [
+        (one, other)
+        for one, other in itertools.combinations(places, 2)
+        if one["x"] < other["x"] + other["w"]
+        and other["x"] < one["x"] + one["w"]
+        and one["y"] < other["y"] + other["h"]
+        and other["y"] < one["y"] + one["h"]
+    ]
+    for topic in ("cost", "limits and refusals", "latency", "fleet", "writer"):
+        assert any(topic in panel["title"].lower() for panel in panels if panel["type"] == "row"), topic
 
 
 def test_alerts_are_whole_and_one_is_for_windows_that_refuse_after_a_loss():
