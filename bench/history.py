@@ -78,6 +78,8 @@ def exchanges(rows: int, begin: datetime.datetime, seed: int) -> Iterator[Exchan
             cost_microusd=chance.randrange(20_000),
             charge_basis="reported",
             tags={"tenant": f"tenant-{min(TENANTS, int(chance.paretovariate(0.7)))}"} if chance.random() < 0.5 else {},
+            trace_id=f"{chance.getrandbits(128):032x}" if chance.random() < 0.7 else None,
+            request_id=f"req-{chance.getrandbits(64):x}" if chance.random() < 0.5 else None,
             end_user=f"user-{min(END_USERS, int(chance.paretovariate(0.5)))}" if chance.random() < 0.3 else None,
         )
 
@@ -163,6 +165,8 @@ def questions(now: datetime.datetime, days: int) -> dict[str, Any]:
         "list: a tag": InferenceFilter(tag=("tenant", "tenant-150")),
         "list: very expensive": InferenceFilter(min_cost_microusd=10**9),
         "list: matches nothing": InferenceFilter(error="Nothing"),
+        "list: no such trace": InferenceFilter(trace_id="0" * 32),
+        "list: no such request id": InferenceFilter(request_id=uuid7.mint()),
         "list: no such user": InferenceFilter(end_user="nobody"),
     }
 

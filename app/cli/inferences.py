@@ -1,5 +1,6 @@
 """narthex inferences: search of recorded requests."""
 
+import re
 import sys
 from datetime import datetime
 from typing import Any, get_args
@@ -22,6 +23,7 @@ from app.store.key_validation import parse_prefix
 
 _STATEMENT_TIMEOUT_S = 30.0
 _MAX_SHOWN = 1000
+_TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 
 
 @click.command()
@@ -37,6 +39,8 @@ _MAX_SHOWN = 1000
 @click.option("--error", help="Only with this error.")
 @click.option("--min-cost", "min_cost_usd", type=click.FloatRange(0), metavar="USD", help="Only what cost at least this.")
 @click.option("--min-duration", "min_duration_s", type=DurationParam(), help="Only what took at least this: 30s, 2m.")
+@click.option("--trace", "trace_id", metavar="ID", help="Only of this trace, in hexadecimal.")
+@click.option("--request-id", metavar="ID", help="Only with this x-request-id, as the response had it.")
 @click.option("--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or a time.")
 @click.option("--until", type=PastMomentParam(), help="Until before then.")
 @click.option("--limit", type=click.IntRange(1, _MAX_SHOWN), default=20, show_default=True, help="Most requests to list.")
@@ -88,6 +92,7 @@ def _parse_filters(
     episode: str | None,
     min_cost_usd: float | None,
     min_duration_s: float | None,
+    trace_id: str | None,
     since: datetime | None,
     until: datetime | None,
     **equal: Any,
@@ -100,8 +105,11 @@ def _parse_filters(
         raise click.BadParameter("it must be NAME=VALUE", param_hint="--tag")
     if episode is not None and not uuid7.is_uuid7(episode):
         raise click.BadParameter("it is not the id of an episode, a UUIDv7", param_hint="--episode")
+    if trace_id is not None and _TRACE_ID.fullmatch(trace_id) is None:
+        raise click.BadParameter("it is not the id of a trace, 32 hexadecimal digits", param_hint="--trace")
     return InferenceFilter(
         key=prefix,
+        trace_id=None if trace_id is None else trace_id.lower(),
         tag=None if tag is None else (name, value),
         episode_id=None if episode is None else episode.lower(),
         min_cost_microusd=None if min_cost_usd is None else round(min_cost_usd * 1_000_000),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, or_, select
 
 from app import uuid7
 from app.store import tables
@@ -19,7 +19,8 @@ class InferenceFilter(Struct, frozen=True):
     """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time. `team`, `model`: its name.
 
     `only_teams`: of teams with these names. `key`: its public part, without nx-. `status_class`: the first digit of the status.
-    `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that.
+    `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that. `request_id`: the caller's own, or the gateway's id
+    of a request whose caller gave none.
     """
 
     model: str | None = None
@@ -41,12 +42,14 @@ class InferenceFilter(Struct, frozen=True):
     error: str | None = None
     min_cost_microusd: int | None = None
     min_duration_us: int | None = None
+    trace_id: str | None = None
+    request_id: str | None = None
 
 
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     """Of inferences; without the time."""
     columns = tables.inferences.c
-    names = ("team_id", "outcome", "end_user", "served_model", "route", "status", "error")
+    names = ("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id")
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
     if filters.model is not None:
         yield columns.model.in_(caller_names(filters.model))
@@ -59,6 +62,9 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     if filters.episode_id is not None:
         yield columns.episode_id == filters.episode_id
         yield columns.id >= earliest_id(filters.episode_id)
+    if filters.request_id is not None:
+        has_it = columns.request_id == filters.request_id
+        yield or_(has_it, columns.id == filters.request_id.lower()) if uuid7.is_uuid7(filters.request_id) else has_it
     if filters.tag is not None:
         yield columns.tags[filters.tag[0]].astext == filters.tag[1]
     if filters.status_class is not None:

@@ -33,6 +33,7 @@ __all__ = ["postgres"]
 
 PATH = "/admin/v1/inferences"
 NOW = datetime.datetime.now(datetime.UTC)
+OWN_ID = uuid7.mint()
 Fields = dict[str, Any]
 
 
@@ -78,6 +79,7 @@ async def records(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) 
                 **{"served_provider": chance.choice(("gpu", "host")), "duration_us": int(chance.lognormvariate(13, 1))},
                 **{"cost_microusd": chance.choice((None, 5, 1000)), "end_user": chance.choice((None, None, "ann", "bob"))},
                 **{"tags": chance.choice(({}, {"tenant": "x"}, {"tenant": "y", "n": str(chance.randrange(99))}))},
+                **{"trace_id": chance.choice((None, "0a" * 16, "0b" * 16)), "request_id": chance.choice((None, "req-1", OWN_ID))},
                 **({"status": 502, "outcome": "failed", "error": "UpstreamFailed"} if failed else {"status": 200, "outcome": "answered"}),
             }
         )
@@ -121,7 +123,17 @@ CASES: list[tuple[Fields, Callable[[Fields], bool]]] = [
     ({"provider": "host", "until_ms": _days_ago_ms(18.2)}, lambda row: row["served_provider"] == "host" and _in(row, 99, 18.2)),
     ({"model": "b", "since_ms": _days_ago_ms(9), "until_ms": _days_ago_ms(8)}, lambda row: row["model"] == "b" and _in(row, 9, 8)),
     ({"only_teams": ["nobody"]}, lambda row: False),
+    ({"trace_id": "0a" * 16}, lambda row: row["trace_id"] == "0a" * 16),
+    ({"trace_id": "0a" * 16, "model": "b", "since_ms": _days_ago_ms(9)}, lambda row: row["trace_id"] == "0a" * 16 and _is_b(row, 9)),
+    ({"trace_id": "0c" * 16}, lambda row: False),
+    ({"request_id": "req-1"}, lambda row: row["request_id"] == "req-1"),
+    ({"request_id": OWN_ID, "trace_id": "0b" * 16}, lambda row: row["request_id"] == OWN_ID and row["trace_id"] == "0b" * 16),
+    ({"request_id": "0a" * 16}, lambda row: False),
 ]
+
+
+def _is_b(row: Fields, oldest_days: float) -> bool:
+    return row["model"] == "b" and _in(row, oldest_days, -1)
 
 
 def _in(row: Fields, oldest_days: float, newest_days: float) -> bool:
@@ -147,6 +159,8 @@ async def test_filters_by_key_team_and_episode(records: Records):
         expected = [row["id"] for row in records.rows if row["key_id"] == caller.key_id]
         assert await records.ids(InferenceFilter(key=caller.prefix.removeprefix("nx-"))) == expected
         assert await records.ids(InferenceFilter(team=caller.team)) == expected
+    for row in records.rows[::99]:  # whose caller may have given no id: then it got this one
+        assert row["id"] in await records.ids(InferenceFilter(request_id=row["request_id"] or row["id"].upper()))
     episode_id = records.rows[0]["episode_id"]
     expected = [row["id"] for row in records.rows if row["episode_id"] == episode_id]
     assert await records.ids(InferenceFilter(episode_id=episode_id), page=5) == expected
@@ -176,11 +190,34 @@ async def test_what_matches_nothing_reads_no_partition_of_inferences(records: Re
     await wait_until(has_scanned)  # else the counts would prove nothing
 
 
+async def test_search_by_trace_reads_its_index_and_not_every_row(records: Records):
+    scanned = "SELECT coalesce(sum(seq_scan), 0) FROM pg_stat_user_tables WHERE relname LIKE 'inferences_2%'"
+
+    async def scans(query: str | None = None) -> int:
+        async with records.database.connect() as connection:
+            if query is not None:
+                await connection.execute(text(query))
+            await connection.execute(text("SELECT pg_stat_force_next_flush()"))
+            await connection.commit()
+            return int((await connection.execute(text(scanned))).scalar_one())
+
+    before = await scans()
+    for filters in (InferenceFilter(trace_id="0c" * 16), InferenceFilter(request_id=uuid7.mint()), InferenceFilter(request_id="req-1")):
+        await records.ids(filters, page=5)
+    assert await scans() == before
+
+    async def has_scanned() -> bool:
+        return await scans("SELECT count(*) FROM inferences WHERE message = 'none'") > before
+
+    await wait_until(has_scanned)  # else the counts would prove nothing
+
+
 async def test_search_over_http(service: Service):
     tag = uuid.uuid4().hex
     async with service.client() as caller, service.admin_client() as admin:
         chat = {"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}], "metadata": {"run": tag}, "user": "ann"}
-        sent = await caller.post("/v1/chat/completions", json=chat)
+        trace = uuid.uuid4().hex
+        sent = await caller.post("/v1/chat/completions", json=chat, headers={"traceparent": f"00-{trace}-{16 * 'a'}-01"})
         parameters = {"tag": f"run={tag}", "end_user": "ann", "status": "2xx", "provider": "sandbox", "min_duration_us": "1"}
 
         async def is_found() -> bool:
@@ -189,15 +226,21 @@ async def test_search_over_http(service: Service):
 
         await wait_until(is_found)
         assert (await admin.get(PATH, params={"tag": f"run={tag}", "status": "5xx"})).json()["data"] == []
+        for found in ({"trace_id": trace.upper()}, {"request_id": sent.headers["x-request-id"]}):
+            assert [row["id"] for row in (await admin.get(PATH, params=found)).json()["data"]] == [sent.headers["x-narthex-inference-id"]]
+            assert (await admin.get(PATH, params={**found, "team": "nobody"})).json()["data"] == []
         lines = (await admin.get(f"{PATH}/export", params=parameters)).text.splitlines()
         assert [json.loads(line)["id"] for line in lines] == [sent.headers["x-narthex-inference-id"]]
         table = list(csv.DictReader((await admin.get(f"{PATH}/export", params={**parameters, "format": "csv"})).text.splitlines()))
         assert (table[0]["end_user"], json.loads(table[0]["tags"])) == ("ann", {"run": tag})
-        for name, value in (("tag", "run"), ("key", "sk-1"), ("status", "6xx"), ("episode_id", "x"), ("min_cost_microusd", "-1")):
+        wrong_values = {"tag": "run", "key": "sk-1", "status": "6xx", "episode_id": "x", "min_cost_microusd": "-1", "trace_id": "abc"}
+        for name, value in wrong_values.items():
             wrong = await admin.get(PATH, params={name: value})
             assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, name)
     shown = json.loads(service.run("inferences", "--tag", f"run={tag}", "--user", "ann", "--min-duration", "0.000001s", "--json").stdout)
     assert [row["id"] for row in shown["inferences"]] == [sent.headers["x-narthex-inference-id"]] and shown["more"] is False
-    assert sent.headers["x-narthex-inference-id"] in service.run("inferences", "--tag", f"run={tag}").stdout
+    for option in (("--tag", f"run={tag}"), ("--trace", trace), ("--request-id", sent.headers["x-request-id"])):
+        assert sent.headers["x-narthex-inference-id"] in service.run("inferences", *option).stdout
+    assert "32 hexadecimal digits" in service.run("inferences", "--trace", "abc").stderr
     assert json.loads(service.run("inferences", "--tag", f"run={tag}", "--export").stdout)["end_user"] == "ann"
     assert "No request matches" in service.run("inferences", "--tag", f"run={tag}", "--outcome", "failed").stdout

@@ -130,6 +130,8 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     error: Annotated[str, Meta(max_length=200, description="Only with this error.")] | None = None
     min_cost_microusd: Annotated[int, Meta(ge=0, le=2**53, description="Only what cost at least this.")] | None = None
     min_duration_us: Annotated[int, Meta(ge=0, le=2**53, description="Only what took at least this long.")] | None = None
+    trace_id: Annotated[str, Meta(pattern="^[0-9a-fA-F]{32}$", description="Only of this trace.")] | None = None
+    request_id: Annotated[str, Meta(max_length=128, description="Only with this `x-request-id`.")] | None = None
 
 
 class InferenceQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -177,6 +179,8 @@ def _filters(call: Call[Any, Any]) -> InferenceFilter:
         error=query.error,
         min_cost_microusd=query.min_cost_microusd,
         min_duration_us=query.min_duration_us,
+        trace_id=query.trace_id and query.trace_id.lower(),
+        request_id=query.request_id,
     )
 
 
