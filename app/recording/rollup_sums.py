@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -12,16 +12,19 @@ from app.domain import MODEL_PREFIXES
 from app.store.inference_writes import INFERENCE_COLUMNS
 from app.store.partitions import Connection
 from app.store.rollups import (
+    BROAD_COLUMNS,
     MAX_SUBJECT_BYTES,
     MAX_SUBJECTS,
     OTHER,
     SECONDS,
-    SUBJECT_LEVELS,
+    Breadth,
     Group,
     Level,
+    Period,
     RollupSums,
     SubjectKey,
     Sums,
+    broad_group,
     group_id,
     load_subjects,
     subject_hash,
@@ -29,6 +32,7 @@ from app.store.rollups import (
 from app.store.sketches import bucket_of
 
 K = TypeVar("K")
+BroadGroups: TypeAlias = Mapping[int, Mapping[Breadth, tuple[int, Group]]]  # by the id of a group
 
 _MAX_CACHED_GROUPS = 100_000
 _MAX_CACHED_DAYS = 4  # of subjects
@@ -61,6 +65,7 @@ class RollupSummer:
         self.stored_groups: set[int] = set()
         self._connection = connection
         self._groups: dict[tuple[Any, ...], tuple[int, Group]] = {}  # by the columns of an inference
+        self._broad_groups: dict[int, Mapping[Breadth, tuple[int, Group]]] = {}  # by the id of a group
         self._subjects: dict[int, dict[str, set[int]]] = {}
 
     async def sum(self, inferences: Sequence[tuple[Any, ...]]) -> RollupSums:
@@ -97,7 +102,10 @@ class RollupSummer:
                     if sums is None:
                         sums = subject_hours[subject] = Sums()
                     sums.count(added, duration, first_token)
-        return RollupSums(groups, _levels(minutes), _subject_levels(subject_hours))
+        broad = {id: self._broad_groups.get(id) or self._remember_broad_groups(id, group) for id, group in groups.items()}
+        for by_breadth in broad.values():
+            groups.update(by_breadth.values())
+        return RollupSums(groups, _levels(minutes, broad), _subject_levels(subject_hours, broad))
 
     def mark_stored(self, sums: RollupSums) -> None:
         """The transaction that stored them is committed."""
@@ -111,6 +119,16 @@ class RollupSummer:
         group = _group_of(columns)
         self._groups[columns] = found = group_id(group), group
         return found
+
+    def _remember_broad_groups(self, id: int, group: Group) -> Mapping[Breadth, tuple[int, Group]]:
+        if len(self._broad_groups) > _MAX_CACHED_GROUPS:
+            self._broad_groups.clear()
+        broad: dict[Breadth, tuple[int, Group]] = {}
+        for breadth in BROAD_COLUMNS:
+            broader = broad_group(group, breadth)
+            broad[breadth] = group_id(broader), broader
+        self._broad_groups[id] = broad
+        return broad
 
     async def _admit_subject(self, received_at: datetime.datetime, team: str, dimension: str, value: str) -> tuple[str, str]:
         """The subject, or OTHER if it is too long or the team has MAX_SUBJECTS of that day already."""
@@ -154,15 +172,33 @@ def _group_of(columns: Sequence[Any]) -> Group:
     )
 
 
-def _levels(minutes: Mapping[tuple[int, int], Sums]) -> dict[Level, Mapping[tuple[int, int], Sums]]:
-    hours = _merge(minutes, lambda key: (key[0] - key[0] % SECONDS["hour"], key[1]))
-    days = _merge(hours, lambda key: (key[0] - key[0] % SECONDS["day"], key[1]))
-    return {"minute": minutes, "hour": hours, "day": days}
+def _levels(minutes: Mapping[tuple[int, int], Sums], broad: BroadGroups) -> dict[Level, Mapping[tuple[int, int], Sums]]:
+    hours = _merge(minutes, lambda key: (_begin(key[0], "hour"), key[1]))
+    by_team = _merge(hours, lambda key: (key[0], broad[key[1]]["team"][0]))
+    by_target = _merge(hours, lambda key: (key[0], broad[key[1]]["target"][0]))
+    return {
+        "minute": minutes,
+        "hour": hours,
+        "day": _days(hours),
+        "hour_and_team": by_team,
+        "hour_and_target": by_target,
+        "day_and_team": _days(by_team),
+        "day_and_target": _days(by_target),
+    }
 
 
-def _subject_levels(hours: Mapping[SubjectKey, Sums]) -> dict[Level, Mapping[SubjectKey, Sums]]:
-    assert SUBJECT_LEVELS == ("hour", "day")
-    return {"hour": hours, "day": _merge(hours, lambda key: key._replace(time=key.time - key.time % SECONDS["day"]))}
+def _days(hours: Mapping[tuple[int, int], Sums]) -> dict[tuple[int, int], Sums]:
+    return _merge(hours, lambda key: (_begin(key[0], "day"), key[1]))
+
+
+def _subject_levels(hours: Mapping[SubjectKey, Sums], broad: BroadGroups) -> dict[Level, Mapping[SubjectKey, Sums]]:
+    days = _merge(hours, lambda key: key._replace(time=_begin(key.time, "day")))
+    by_team = _merge(days, lambda key: key._replace(group_id=broad[key.group_id]["team"][0]))
+    return {"hour": hours, "day": days, "day_and_team": by_team}
+
+
+def _begin(time: int, period: Period) -> int:
+    return time - time % SECONDS[period]
 
 
 def _merge(sums_by_key: Mapping[K, Sums], broader: Callable[[K], K]) -> dict[K, Sums]:

@@ -12,9 +12,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import spools
-from app.store.analytics_query import MAX_GROUPS, AnalyticsQuery, is_subject
+from app.store.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
 from app.store.errors import InvalidKeyField
 from app.store.sketches import COUNT_BITS, quantiles
+from app.store.tables import rollup_tables, subject_rollup_tables
 
 _FRACTIONS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _COUNT_MASK = (1 << COUNT_BITS) - 1
@@ -136,6 +137,7 @@ class _Reader:
         self._query = query
         self._parameters: dict[str, Any] = {}
         self._subject = query.subject_dimension
+        self._breadth = query.breadth(by_team=only_teams is not None or query.subject_dimension is not None)
         self._labels = [f"d{at}" for at in range(len(query.group_by))]
         self._groups = self._groups_query(only_teams)
         self._sums: dict[Key, list[int]] = {}
@@ -232,7 +234,7 @@ class _Reader:
 
     def _read(self, *more_columns: str) -> str:
         """The rows of all pieces of the period, with their time and dimensions."""
-        query, level_tables = self._query, ("subject_rollups_by_" if self._subject else "rollups_by_")
+        query = self._query
         columns = [*_READ_COLUMNS, *more_columns]
         if self._subject:
             columns.append("value")
@@ -246,7 +248,7 @@ class _Reader:
                 if self._subject in query.filters:
                     self._parameters["subject_value"] = query.filters[self._subject]
                     conditions.append("value = :subject_value")
-            pieces.append(f"SELECT {', '.join(columns)} FROM {level_tables}{piece.level} WHERE {' AND '.join(conditions)}")
+            pieces.append(f"SELECT {', '.join(columns)} FROM {self._table(piece)} WHERE {' AND '.join(conditions)}")
         dimensions = [f"{'value' if is_subject(name) else f'groups.g{at}'} AS d{at}" for at, name in enumerate(query.group_by)]
         if query.interval is not None:
             self._parameters["time_zone"] = query.time_zone
@@ -254,6 +256,12 @@ class _Reader:
         selected = ", ".join([*dimensions, "groups.outcome", "rollups.*"])
         read = " UNION ALL ".join(pieces)
         return f"SELECT {selected} FROM ({read}) AS rollups JOIN ({self._groups}) AS groups ON groups.id = rollups.group_id"
+
+    def _table(self, piece: Piece) -> str:
+        """The one with the fewest rows that has what the query needs."""
+        tables = subject_rollup_tables if self._subject else rollup_tables
+        broad = next((table for level, table in tables.items() if level == f"{piece.level}_and_{self._breadth}"), None)
+        return (tables[piece.level] if broad is None else broad).name
 
     def _groups_query(self, only_teams: Collection[str] | None) -> str:
         query = self._query

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from app.store.errors import InvalidKeyField
-from app.store.rollups import Level
+from app.store.rollups import Breadth, Period
 from app.store.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
 
 Interval = Literal["minute", "hour", "day", "week", "month"]
@@ -17,6 +17,11 @@ Order = Literal[
 # Beside `tag:NAME`, which groups by the values of a tag.
 DIMENSIONS = (*("team", "key", "end_user", "model", "provider", "target", "function", "variant", "route", "status", "outcome", "error"),)
 SUBJECT_DIMENSIONS = ("end_user",)
+# See BROAD_COLUMNS in app/store/rollups.py. Those with the fewest groups first.
+_BREADTHS: Mapping[Breadth, frozenset[str]] = {
+    "target": frozenset({"model", "provider", "target", "outcome"}),
+    "team": frozenset({"team", "outcome"}),
+}
 
 MAX_GROUPS = 1000
 MAX_ROWS = 10_000
@@ -40,7 +45,7 @@ _MAX_HOURLY_DAYS = 100
 class Piece(Struct, frozen=True):
     """A part of the period, from `begin` until before `end`, and the rollups that are read for it."""
 
-    level: Level
+    level: Period
     begin: datetime.datetime
     end: datetime.datetime
 
@@ -65,6 +70,11 @@ class AnalyticsQuery(Struct, frozen=True):
     @property
     def end(self) -> datetime.datetime:
         return self.pieces[-1].end
+
+    def breadth(self, *, by_team: bool) -> Breadth | None:
+        """Of the broadest groups that tell apart all that is in the query; None: only the groups themselves do. `by_team`: teams, too."""
+        needed = {name for name in (*self.group_by, *self.filters, *(("team",) if by_team else ())) if not is_subject(name)}
+        return next((breadth for breadth, names in _BREADTHS.items() if needed <= names), None)
 
     @property
     def subject_dimension(self) -> str | None:
@@ -197,13 +207,13 @@ def _split(
         yield Piece("hour", whole_end, last)
 
 
-def _floor(moment: datetime.datetime, level: Level) -> datetime.datetime:
+def _floor(moment: datetime.datetime, level: Period) -> datetime.datetime:
     rounded = moment.replace(second=0, microsecond=0)
     if level == "minute":
         return rounded
     return rounded.replace(minute=0) if level == "hour" else rounded.replace(minute=0, hour=0)
 
 
-def _ceil(moment: datetime.datetime, level: Level) -> datetime.datetime:
+def _ceil(moment: datetime.datetime, level: Period) -> datetime.datetime:
     rounded = _floor(moment, level)
     return rounded if rounded == moment else rounded + _STEPS[level]

@@ -29,8 +29,13 @@ TABLES = (
     PartitionedTable("rollups_by_minute", "time", has_updates=True),
     PartitionedTable("rollups_by_hour", "time", "month", has_updates=True),
     PartitionedTable("rollups_by_day", "time", "month", has_updates=True),
+    PartitionedTable("rollups_by_hour_and_team", "time", "month", has_updates=True),
+    PartitionedTable("rollups_by_hour_and_target", "time", "month", has_updates=True),
+    PartitionedTable("rollups_by_day_and_team", "time", "month", has_updates=True),
+    PartitionedTable("rollups_by_day_and_target", "time", "month", has_updates=True),
     PartitionedTable("subject_rollups_by_hour", "time", "month", has_updates=True),
     PartitionedTable("subject_rollups_by_day", "time", "month", has_updates=True),
+    PartitionedTable("subject_rollups_by_day_and_team", "time", "month", has_updates=True),
 )
 DAY_MS = 86_400_000
 _EPOCH = datetime.date(1970, 1, 1)

@@ -2,6 +2,9 @@
 
 A group is everything that answers can be grouped and filtered by, except end users and tags. These have rollups of their own, by
 subject: `end_user`, or `tag:` and the name of a tag, with a value.
+
+Most questions are about teams, or about models and who serves them. For these the hours and days are also summed up by broader groups,
+of which there are a few dozen instead of thousands: a group's other columns are empty there.
 """
 
 import datetime
@@ -13,11 +16,17 @@ import msgspec
 
 from app.store.partitions import Connection
 from app.store.sketches import MAX_ENTRIES, pack
-from app.store.tables import rollup_groups, rollup_tables, subject_rollup_tables
+from app.store.tables import RollupLevel, rollup_groups, rollup_tables, subject_rollup_tables
 
-Level = Literal["minute", "hour", "day"]
-SECONDS: Mapping[Level, int] = {"minute": 60, "hour": 3600, "day": 86_400}
-SUBJECT_LEVELS: tuple[Level, ...] = ("hour", "day")
+Level = RollupLevel
+Period = Literal["minute", "hour", "day"]
+Breadth = Literal["team", "target"]
+SECONDS: Mapping[Period, int] = {"minute": 60, "hour": 3600, "day": 86_400}
+# What broader groups tell apart. All have the outcome, by which requests count as failed.
+BROAD_COLUMNS: Mapping[Breadth, tuple[str, ...]] = {
+    "team": ("team_id", "outcome"),
+    "target": ("model", "provider", "served_model", "outcome"),
+}
 
 # Distinct subjects of a team and day. Callers choose the values, so what goes beyond is summed up as OTHER.
 MAX_SUBJECTS = 20_000
@@ -33,6 +42,7 @@ MAX_COLUMNS = ("max_duration_us", "max_cost_microusd")
 SKETCH_COLUMNS = ("duration_sketch", "first_token_sketch")
 
 _SUMMED = len(SUM_COLUMNS)
+_EMPTY: Mapping[str, Any] = {"team_id": None, "key_id": None, "status": 0}  # of other columns: ""
 
 K = TypeVar("K")
 Group = tuple[Any, ...]  # the values of GROUP_COLUMNS
@@ -100,6 +110,11 @@ class RollupSums(NamedTuple):
 def group_id(group: Group) -> int:
     """The id of a group: 63 bits of a hash of its values, so that every writer knows it without a query."""
     return int.from_bytes(blake2b(msgspec.msgpack.encode(group), digest_size=8).digest(), "big") >> 1
+
+
+def broad_group(group: Group, breadth: Breadth) -> Group:
+    kept = BROAD_COLUMNS[breadth]
+    return tuple(value if name in kept else _EMPTY.get(name, "") for name, value in zip(GROUP_COLUMNS, group, strict=True))
 
 
 async def add_rollups(connection: Connection, sums: RollupSums, known_groups: Collection[int]) -> None:

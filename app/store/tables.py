@@ -1,6 +1,6 @@
 """The tables, for SQLAlchemy. The migrations create them; a test compares the two."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sqlalchemy import (
     BigInteger,
@@ -333,8 +333,13 @@ def _rollup_columns() -> tuple[Column[Any], ...]:
     )
 
 
-# Partitioned by time. `time`: when the minute, hour or day (UTC) begins.
-rollup_tables: dict[Literal["minute", "hour", "day"], Table] = {
+# Partitioned by time. `time`: when the minute, hour or day (UTC) begins. Those by team or target are of broader groups: a period of them
+# has few rows, so a dashboard's usual questions do not read all groups. See app/store/rollups.py.
+RollupLevel = Literal["minute", "hour", "day", "hour_and_team", "hour_and_target", "day_and_team", "day_and_target"]
+_ROLLUP_LEVELS: tuple[RollupLevel, ...] = get_args(RollupLevel)
+_SUBJECT_LEVELS: tuple[RollupLevel, ...] = ("hour", "day", "day_and_team")
+
+rollup_tables: dict[RollupLevel, Table] = {
     level: Table(
         f"rollups_by_{level}",
         metadata,
@@ -343,11 +348,11 @@ rollup_tables: dict[Literal["minute", "hour", "day"], Table] = {
         *_rollup_columns(),
         postgresql_partition_by="RANGE (time)",
     )
-    for level in ("minute", "hour", "day")
+    for level in _ROLLUP_LEVELS
 }
 
 # The same by end user (`dimension` end_user) and by tag (tag:NAME).
-subject_rollup_tables: dict[Literal["minute", "hour", "day"], Table] = {
+subject_rollup_tables: dict[RollupLevel, Table] = {
     level: Table(
         f"subject_rollups_by_{level}",
         metadata,
@@ -360,7 +365,7 @@ subject_rollup_tables: dict[Literal["minute", "hour", "day"], Table] = {
         Index(None, "time"),
         postgresql_partition_by="RANGE (time)",
     )
-    for level in ("hour", "day")
+    for level in _SUBJECT_LEVELS
 }
 
 # One row: inferences that were received before this may be missing in rollups, as an earlier version stored them.
@@ -401,7 +406,7 @@ spool_positions = Table(
     metadata,
     Column("segment", Text, primary_key=True),
     Column("spool", Text, nullable=False),  # which spool folder: another machine's rows are not ours to clean
-    Column("stored_to", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
     Column("moved_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 

@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
+from sqlalchemy import Connection
 
 from app import uuid7
 from app.recording import rollup_sums
 from app.recording.spool import Spool
 from app.settings import Settings
+from app.store.database import connect, create_database_engine
+from app.store.migrate import alembic_config
 from app.store.rollups import OTHER
 from app.store.sketches import RELATIVE_ERROR, bucket_of, quantiles
+from app.store.tables import rollup_tables, subject_rollup_tables
 from providers.canonical.chat import Usage
 from tests.support.postgres import Postgres, database, postgres
 from tests.support.rollup_rows import assert_rollups_equal_a_scan, sketch_counts
@@ -177,3 +182,40 @@ async def test_spools_say_until_when_they_are_stored(settings: Settings):
     assert (await fetch(settings.database_url, "SELECT count(*) AS rows FROM inferences"))[0]["rows"] == 1
     assert writer.stop() == 0
     spool.close()
+
+
+async def test_broader_groups_of_what_was_stored_before_them_are_summed_up_by_the_migration(settings: Settings):
+    settings = dataclasses.replace(settings, keep_minutes_days=0)
+    spool = Spool(settings.home / "spool", settings)
+    exchanges = random_exchanges(5, 40)
+    for _ in range(300):
+        spool_exchange(spool, b"", b"", **next(exchanges))
+    spool.close()
+    await drain(settings)
+    connection = await connect(settings.database_url)
+    try:
+        broad = [table.name for table in (*rollup_tables.values(), *subject_rollup_tables.values()) if "_and_" in table.name]
+        await connection.execute(f"DROP TABLE {', '.join(broad)}")
+        await connection.execute("DELETE FROM rollup_groups WHERE key_id IS NULL")
+        await connection.execute("ALTER TABLE spool_positions RENAME position TO stored_to")
+        newest = await connection.fetchval("SELECT version_num FROM alembic_version")
+        await connection.execute("UPDATE alembic_version SET version_num = '0024'")
+        await _migrate_to(settings.database_url, "0025")
+        await connection.execute("UPDATE alembic_version SET version_num = $1", newest)
+    finally:
+        await connection.close()
+    counts = await assert_rollups_equal_a_scan(settings.database_url)
+    assert all(counts[name] for name in broad)
+
+
+async def _migrate_to(database: str, revision: str) -> None:
+    def upgrade(connection: Connection) -> None:
+        config = alembic_config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+    engine = create_database_engine(database)
+    async with engine.connect() as connection:
+        await connection.run_sync(upgrade)
+        await connection.commit()
+    await engine.dispose()

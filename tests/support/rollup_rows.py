@@ -3,11 +3,12 @@
 import datetime
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from app.store.database import connect
 from app.store.sketches import COUNT_BITS, bucket_of
+from app.store.tables import rollup_tables, subject_rollup_tables
 
 GROUP = ("team_id", "key_id", "route", "model", "function", "variant", "provider", "served_model", "status", "outcome", "error", "rule")
 _SUMS = (
@@ -21,6 +22,12 @@ _SUMS = (
     "unpriced",
 )
 _LEVELS = ("minute", "hour", "day")
+_EMPTY = {"team_id": "None", "key_id": "None", "status": "0"}
+_GROUP_COLUMNS: Mapping[str, Collection[str]] = {
+    "": GROUP,
+    "team": ("team_id", "outcome"),
+    "target": ("model", "provider", "served_model", "outcome"),
+}
 
 
 async def assert_rollups_equal_a_scan(database: str) -> Mapping[str, int]:
@@ -29,13 +36,14 @@ async def assert_rollups_equal_a_scan(database: str) -> Mapping[str, int]:
     try:
         inferences = await connection.fetch("SELECT * FROM inferences")
         counts: dict[str, int] = {}
-        for table in ("rollups_by_minute", "rollups_by_hour", "rollups_by_day", "subject_rollups_by_hour", "subject_rollups_by_day"):
+        for table in (*(each.name for each in rollup_tables.values()), *(each.name for each in subject_rollup_tables.values())):
             keys = ("dimension", "value") if table.startswith("subject") else ()
             stored = {
                 (row["time"], *(row[name] for name in keys), *(_text(row[name]) for name in GROUP)): _row(row)
                 for row in await connection.fetch(f"SELECT * FROM {table} JOIN rollup_groups ON id = group_id")
             }
-            scanned = _scan(inferences, table.rpartition("_")[2], by_subject=bool(keys))
+            level, _, breadth = table.partition("_by_")[2].partition("_and_")
+            scanned = _scan(inferences, level, by_subject=bool(keys), group_columns=_GROUP_COLUMNS[breadth])
             assert stored == scanned, table
             counts[table] = len(stored)
         return counts
@@ -43,7 +51,7 @@ async def assert_rollups_equal_a_scan(database: str) -> Mapping[str, int]:
         await connection.close()
 
 
-def _scan(inferences: list[Any], level: str, *, by_subject: bool) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+def _scan(inferences: list[Any], level: str, *, by_subject: bool, group_columns: Collection[str]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     found: dict[tuple[Any, ...], list[Any]] = {}
     for row in inferences:
         for subject in _subjects(row) if by_subject else [()]:
@@ -52,6 +60,7 @@ def _scan(inferences: list[Any], level: str, *, by_subject: bool) -> dict[tuple[
                 *(_text(row["team_id"]), _text(row["key_id"]), row["route"], model, row["function"] or "", row["variant"] or ""),
                 *(row["served_provider"] or "", row["served_model"] or "", str(row["status"]), row["outcome"], row["error"] or "", ""),
             )
+            group = tuple(value if name in group_columns else _EMPTY.get(name, "") for name, value in zip(GROUP, group, strict=True))
             found.setdefault((_begin(row["received_at"], level), *subject, *group), []).append(row)
     return {key: _summed(rows) for key, rows in found.items()}
 
