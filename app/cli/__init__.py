@@ -32,6 +32,7 @@ _SECTIONS = {
         "chat": "chat",
         "analytics": "analytics",
         "inferences": "inferences",
+        "episode": "episode",
         "audit": "audit",
         "dropped": "dropped",
         "costs": "costs",

@@ -101,6 +101,11 @@ async def list_episode_teams(connection: AsyncConnection, episode_id: str, *, on
     return list((await connection.execute(query.distinct().order_by(columns.team_id).limit(100))).scalars())
 
 
+async def find_team_name(connection: AsyncConnection, team_id: str) -> str | None:
+    """None: the team was removed."""
+    return (await connection.execute(select(tables.teams.c.name).where(tables.teams.c.id == team_id))).scalar()
+
+
 async def list_episode(
     connection: AsyncConnection, team_id: str, episode_id: str, *, after: str | None, limit: int
 ) -> list[dict[str, Any]]:

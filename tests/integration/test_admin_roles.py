@@ -142,6 +142,7 @@ TABLE = {
     "export_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),
+    "get_episode_timeline": Row(READ, READ, {"id": "{episode}"}),
     "summarize_dropped_fields": Row(READ, READ, is_list=True),
     "recompute_costs": Row(EDIT, body={"since": "2020-01-01", "until": "2020-01-02"}),
     "list_cost_changes": Row(READ, is_list=True),
@@ -314,6 +315,7 @@ async def test_a_team_cannot_tell_what_another_has_from_what_does_not_exist(worl
         ("create_service_account", Row("", body={"name": "{account}", "roles": [ours]})),
         ("create_key", Row("", body={"team": world.other_team, "limits": [limit]})),
         ("get_episode", Row("", path={"id": "{episode}"}, query={"team_id": "{team_id}"})),
+        ("get_episode_timeline", Row("", path={"id": "{episode}"}, query={"team_id": "{team_id}"})),
     ]
 
     def seen(response: httpx.Response, names: Mapping[str, str]) -> tuple[int, str, str | None]:
@@ -343,6 +345,10 @@ async def test_a_record_shows_what_was_written_and_endpoints_to_roles_that_inclu
             assert (record["endpoint"] is None) == (where == "the team"), (role, where)
             [listed] = (await made(await client.get(f"/admin/v1/episodes/{world.names['episode']}", headers=holder)))["inferences"]
             assert listed["endpoint"] == record["endpoint"]
+            timeline = await made(await client.get(f"/admin/v1/episodes/{world.names['episode']}/timeline", headers=holder))
+            [drawn] = timeline["inferences"]
+            assert timeline["content_hidden"] == (drawn["tool_calls"] is None) == record["content_hidden"], (role, where)
+            assert [each["endpoint"] for each in drawn["attempts"]] == [record["endpoint"]]
 
 
 async def test_lists_and_cursors_of_a_team_have_nothing_of_another(world: World, service: Service) -> None:

@@ -92,6 +92,13 @@ async def test_second_attempt_answers_and_the_first_is_stopped(
         assert stopped["endpoint"] != served["endpoint"] and stopped["input_tokens"] > 0
         assert record["charged_input"] == stopped["input_tokens"] + served["input_tokens"]
         assert answer.headers["x-narthex-served"] == f"{served['provider']}/{served['model']}"
+        async with one_process.admin_client() as admin:
+            timeline = (await admin.get(f"/admin/v1/episodes/{record['episode_id']}/timeline")).json()
+        [inference] = timeline["inferences"]
+        assert [(each["reason"], each["started_us"]) for each in inference["attempts"]] == [
+            ("first", min(each["started_us"] for each in record["attempts"])),
+            ("hedge", max(each["started_us"] for each in record["attempts"])),
+        ]
         # The places and the load of both are given back.
         for engine in hedged_engines:
             engine.script = ReceivedRequest.respond_completion

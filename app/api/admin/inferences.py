@@ -1,4 +1,4 @@
-"""Recorded inferences: /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}."""
+"""Recorded inferences: /admin/v1/inferences and /admin/v1/inferences/{id}."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -21,8 +21,8 @@ from app.store.key_validation import parse_prefix
 from app.store.paging import Limit
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
-_TIMEOUT_S = 30.0  # enough for a list without filters
-_TeamId = Annotated[str, Meta(description="The UUID of a team, as `team_id` of its records.")]
+TIMEOUT_S = 30.0  # enough for a list without filters
+TeamId = Annotated[str, Meta(description="The UUID of a team, as `team_id` of its records.")]
 
 
 class Inference(Struct, frozen=True, kw_only=True):
@@ -101,21 +101,12 @@ class InferencePage(Struct, frozen=True):
     next: str | None
 
 
-class Episode(Struct, frozen=True):
-    """The inferences of an episode. `next`: give it as `after` for the next page; null: this is the last one."""
-
-    id: str
-    team_id: str
-    inferences: Sequence[Inference]
-    next: str | None
-
-
 class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which inferences."""
 
     model: Annotated[str, Meta(description="Only of requests for this model.")] | None = None
     team: Annotated[str, Meta(description="Only of the team with this name.")] | None = None
-    team_id: _TeamId | None = None
+    team_id: TeamId | None = None
     outcome: Outcome | None = None
     since: TimeText | None = None
     until: TimeText | None = None
@@ -143,12 +134,6 @@ class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_
     format: Annotated[ExportFormat, Meta(description="An inference a line as JSON, or CSV for spreadsheets.")] = "jsonl"
 
 
-class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    limit: Limit = 1000
-    after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
-    team_id: _TeamId | None = None
-
-
 def _filters(call: Call[Any, Any]) -> InferenceFilter:
     """Raises InvalidRequest."""
     query: InferenceFilters = call.query
@@ -161,14 +146,14 @@ def _filters(call: Call[Any, Any]) -> InferenceFilter:
     is_class = query.status is not None and query.status.endswith("xx")
     return InferenceFilter(
         model=query.model,
-        team_id=query.team_id and _parse_id(query.team_id, "team_id"),
+        team_id=query.team_id and parse_id(query.team_id, "team_id"),
         outcome=query.outcome,
         since_ms=_to_ms(query.since, "since"),
         until_ms=_to_ms(query.until, "until"),
         team=query.team,
         only_teams=call.visible_teams(),
         key=key,
-        episode_id=query.episode_id and _parse_id(query.episode_id, "episode_id"),
+        episode_id=query.episode_id and parse_id(query.episode_id, "episode_id"),
         end_user=query.end_user,
         tag=(tag[0], tag[2]) if tag else None,
         provider=query.provider,
@@ -185,7 +170,7 @@ def _filters(call: Call[Any, Any]) -> InferenceFilter:
 
 
 async def _show(call: Call[NoQuery, NoBody]) -> Answer:
-    id = _parse_id(call.path["id"], "id")
+    id = parse_id(call.path["id"], "id")
     row = await inference_queries.find_inference(call.connection, id)
     if row is None or not call.is_visible(row["team"]):
         raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
@@ -196,18 +181,7 @@ async def _show(call: Call[NoQuery, NoBody]) -> Answer:
     return Answer(await asyncio.to_thread(msgspec.json.encode, InferenceWithContent(**fields)))
 
 
-async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
-    id, query = _parse_id(call.path["id"], "id"), call.query
-    after = query.after and _parse_id(query.after, "after")
-    team_ids = await inference_queries.list_episode_teams(call.connection, id, only_teams=call.visible_teams())
-    team_id = _only_team(id, team_ids) if query.team_id is None else _parse_id(query.team_id, "team_id")
-    if team_id not in team_ids:
-        raise _no_episode(id)
-    rows = await inference_queries.list_episode(call.connection, team_id, id, after=after, limit=query.limit + 1)
-    return Answer(Episode(id, team_id, *_page(call, rows, query.limit)))
-
-
-def _page(call: Call[Any, Any], rows: Sequence[dict[str, Any]], limit: int) -> tuple[list[Inference], str | None]:
+def page_of(call: Call[Any, Any], rows: Sequence[dict[str, Any]], limit: int) -> tuple[list[Inference], str | None]:
     shown = [Inference(**_shown(call, row)) for row in rows[:limit]]
     return shown, shown[-1].id if len(rows) > limit else None
 
@@ -225,22 +199,7 @@ def _export_lines(rows: Sequence[dict[str, Any]], format: ExportFormat, *, with_
     return csv_lines([*([names] if with_titles else []), *([csv_cell(getattr(each, name)) for name in names] for each in inferences)])
 
 
-def _only_team(episode_id: str, team_ids: list[str]) -> str:
-    """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id has an episode of its own."""
-    if not team_ids:
-        raise _no_episode(episode_id)
-    if len(team_ids) > 1:
-        raise InvalidRequest(
-            f"{len(team_ids)} teams have an episode {episode_id}: name one in `team_id`: {', '.join(team_ids)}.", param="team_id"
-        )
-    return team_ids[0]
-
-
-def _no_episode(id: str) -> UnknownRecord:
-    return UnknownRecord(f"There is no inference of an episode {id}.")
-
-
-def _parse_id(text: str, name: str) -> str:
+def parse_id(text: str, name: str) -> str:
     if not uuid7.is_uuid7(text):
         raise InvalidRequest(f"`{name}` must be a UUIDv7, not {text!r:.60}.", param=name)
     return text.lower()
@@ -254,11 +213,11 @@ def _to_ms(text: str | None, name: str) -> int | None:
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
     async def list_inferences(call: Call[InferenceQuery, NoBody]) -> Answer:
         query = call.query
-        before = query.before and _parse_id(query.before, "before")
+        before = query.before and parse_id(query.before, "before")
         rows = await inference_queries.list_inferences(
             call.connection, _filters(call), keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit + 1
         )
-        return Answer(InferencePage(*_page(call, rows, query.limit)))
+        return Answer(InferencePage(*page_of(call, rows, query.limit)))
 
     async def export_inferences(call: Call[ExportQuery, NoBody]) -> Answer:
         format = call.query.format
@@ -285,7 +244,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             scope="team",
             query=InferenceQuery,
             response=InferencePage,
-            timeout_s=_TIMEOUT_S,
+            timeout_s=TIMEOUT_S,
             handler=list_inferences,
         ),
         Operation(
@@ -303,7 +262,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=str,
             response_media_type="application/jsonl",
             other_media_types=("text/csv",),
-            timeout_s=_TIMEOUT_S,
+            timeout_s=TIMEOUT_S,
             handler=export_inferences,
         ),
         Operation(
@@ -316,21 +275,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             scope="team",
             response=InferenceWithContent,
             errors={404: "There is no such inference, or it is not of one of your teams."},
-            timeout_s=_TIMEOUT_S,
+            timeout_s=TIMEOUT_S,
             handler=_show,
-        ),
-        Operation(
-            method="GET",
-            path="/episodes/{id}",
-            id="get_episode",
-            tag=tag,
-            summary="List the inferences of an episode, oldest first",
-            permission="records:read",
-            scope="team",
-            query=EpisodeQuery,
-            response=Episode,
-            errors={404: "There is no such episode, or it is not of one of your teams."},
-            timeout_s=_TIMEOUT_S,
-            handler=_show_episode,
         ),
     ]
