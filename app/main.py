@@ -40,6 +40,7 @@ from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.memory.large_blocks import map_large_blocks
+from app.gateway.refusals import RefusalRecorder
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.serve import Gateway
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -165,6 +166,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         checks,
         body_memory,
         large_requests,
+        RefusalRecorder(spool),
     )
 
     metrics_task = BackgroundTask("metrics", lambda: keep_metrics_current(gateway))
@@ -182,6 +184,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         idempotency.start()
         conversations.start()
         checks.start()
+        gateway.refusals.start()
         metrics_task.start()
         gateway.load_shedder.task.start()
         node_upkeep.task.start()
@@ -206,6 +209,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             with contextlib.suppress(TimeoutError):  # a dead connection never answers the goodbye
                 async with asyncio.timeout(_DB_CLOSE_TIMEOUT_S):
                     await asyncio.gather(database.dispose(), admin_database.dispose())
+            await gateway.refusals.stop()
             spool.close()
             if access_log is not None:
                 await access_log.stop()

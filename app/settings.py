@@ -343,6 +343,7 @@ class Settings:
     writer_batch_ms: float = setting(100.0, "Longest time a record waits for others before the writer stores it.")
     keep_inferences_days: int = setting(400, "Age at which partitions of inferences are dropped; 0 = never.")
     keep_content_days: int = setting(30, "Age at which partitions of requests and responses are dropped; 0 = never.")
+    keep_refusals_days: int = setting(30, "Age at which partitions of sampled refusals are dropped; 0 = never. Their sums stay.")
     keep_usage_days: int = setting(
         0,
         "Age at which sums of usage and costs are deleted; 0 = never. Less than 62 counts as 62: budgets of a month are rebuilt from them.",

@@ -22,7 +22,7 @@ from app.api.request_id import request_id_of
 from app.background_tasks import BackgroundTask
 from app.domain import Caller
 from app.gateway.context import RequestContext
-from app.gateway.stages import Admitted, Attempted, Authenticated, Planned, Replayed
+from app.gateway.stages import Authenticated, Replayed, admitted_of
 from providers.canonical.credential_masking import mask_credentials
 
 _FLUSH_EVERY_S = 0.1
@@ -90,14 +90,13 @@ class AccessLog:
 
     def add_inference(self, context: RequestContext, method: str, path: str) -> None:
         """The line of an inference that has ended."""
-        stage, model = context.stage, None
+        stage, admitted = context.stage, admitted_of(context.stage)
+        model = None if admitted is None else admitted.request.model
         match stage:
-            case Attempted(planned=Planned(admitted=admitted)) | Planned(admitted=admitted) | (Admitted() as admitted):
-                caller, model = admitted.caller, admitted.request.model
             case Replayed(authenticated=authenticated) | (Authenticated() as authenticated):
                 caller = authenticated.caller
             case _:
-                caller = None
+                caller = None if admitted is None else admitted.caller
         self.add(
             _line(
                 context.received_us,

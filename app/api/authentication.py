@@ -11,7 +11,7 @@ from app.domain import Caller
 from app.gateway.permissions import may_come_from, may_use_route
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 from app.store.key_index import TooManyLookups
-from app.store.key_validation import hash_key
+from app.store.key_validation import hash_key, key_prefix
 from app.store.snapshot_cache import SnapshotCache
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NotAllowed, Unavailable
 
@@ -28,17 +28,27 @@ async def authenticate(
     Raises CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
     `client`: the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers`: all headers as they came.
     """
+    caller = await identify(snapshot_cache, headers)
+    check_permissions(snapshot_cache, caller, path, client, raw_headers)
+    return caller
+
+
+async def identify(snapshot_cache: SnapshotCache, headers: Mapping[bytes, bytes]) -> Caller:
+    """The caller of the key, who may not use it here, or no longer: see check_permissions(). Raises as authenticate does."""
     key = read_key(headers)
-    caller = snapshot_cache.keys.get_cached(hash_key(key))
-    if caller is None:
-        caller = await _look_up(snapshot_cache, key)
+    return snapshot_cache.keys.get_cached(hash_key(key)) or await _look_up(snapshot_cache, key)
+
+
+def check_permissions(
+    snapshot_cache: SnapshotCache, caller: Caller, path: str, client: str | None, raw_headers: Sequence[tuple[bytes, bytes]]
+) -> None:
+    """Raises CallerCredentialRequired for an expired key, NotAllowed for this route or from this network; see authenticate()."""
     if caller.expires_s is not None and caller.expires_s <= snapshot_cache.now_s():
         raise CallerCredentialRequired("This API key has expired: request a new one from whoever issued it.")
     if caller.routes is not None and not may_use_route(caller, path):
         raise NotAllowed(f"This API key may not use this route. It may use: {_join_patterns(caller.routes)}.")
     if caller.networks is not None and not may_come_from(caller, client_address(client, raw_headers, snapshot_cache.trusted_proxies)):
         raise NotAllowed("This API key may not be used from this network.")
-    return caller
 
 
 async def authenticate_admin(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
@@ -88,6 +98,14 @@ async def _look_up(snapshot_cache: SnapshotCache, key: str) -> Caller:
 def _join_patterns(patterns: tuple[str, ...]) -> str:
     more = f" and {len(patterns) - 20} more" if len(patterns) > 20 else ""
     return ", ".join(patterns[:20]) + more
+
+
+def public_key_part(raw_headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """The public part of the key that a request carries, whether or not there is such a key; None: it carries none of ours."""
+    try:
+        return key_prefix(read_key(dict(raw_headers)))
+    except CallerCredentialRequired:
+        return None
 
 
 def read_key(headers: Mapping[bytes, bytes]) -> str:

@@ -11,7 +11,7 @@ import traceback
 from collections import Counter
 
 from app.api.access_log import AccessLog
-from app.api.authentication import authenticate
+from app.api.authentication import authenticate, check_permissions, identify, public_key_part
 from app.api.http_call import Header, HttpCall, body_too_large
 from app.api.request_id import HEADER as REQUEST_ID_HEADER
 from app.api.request_id import own_request_id
@@ -22,7 +22,7 @@ from app.gateway.serve import Gateway, serve
 from app.gateway.stages import Authenticated, claim_of
 from app.logs import RequestIds, current_request
 from app.otel.trace_context import Tracing
-from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, Unavailable
+from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, MethodNotAllowed, NarthexError, RequestError, Unavailable
 from providers.dialect import Dialect
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,8 @@ class InferenceRoute:
                 if gateway.draining:
                     raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
                 reauthenticate = functools.partial(authenticate, gateway.snapshot_cache, headers, call.path, call.peer, call.headers)
-                caller = await reauthenticate()
+                caller = context.key_holder = await identify(gateway.snapshot_cache, headers)
+                check_permissions(gateway.snapshot_cache, caller, call.path, call.peer, call.headers)
                 gateway.load_shedder.enter(caller)
                 entered = caller
                 context.stage = Authenticated(caller)
@@ -68,12 +69,12 @@ class InferenceRoute:
                     raw = await call.read(gateway.settings.max_body_bytes)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
-                await self._send_error(error.without_frames(), context, sink)
+                await self._send_error(error.without_frames(), call, context, sink)
             except Exception:
                 # The traceback may hold what a host sent, and hosts repeat keys.
                 traceback_text = context.mask(traceback.format_exc())
                 log.error("unhandled error in an inference request", extra={"inference": context.id, "traceback": traceback_text})
-                await self._send_error(NarthexError("Something went wrong in the gateway; its log has more."), context, sink)
+                await self._send_error(NarthexError("Something went wrong in the gateway; its log has more."), call, context, sink)
         except asyncio.CancelledError:  # at any moment, also while an error is sent
             if not call.disconnected:
                 raise
@@ -104,7 +105,7 @@ class InferenceRoute:
         current_request.set(ids)
         return ids
 
-    async def _send_error(self, error: NarthexError, context: RequestContext, sink: HttpResponseSink) -> None:
+    async def _send_error(self, error: NarthexError, call: HttpCall, context: RequestContext, sink: HttpResponseSink) -> None:
         """As a response of its own, or as the last frame of a stream that has begun."""
         gateway, planned = self._gateway, context.planned
         if sink.has_begun:
@@ -113,6 +114,10 @@ class InferenceRoute:
         else:
             frame = self._dialect.write_error(error)
             context.set_failure(error.status, error, error.message)
+        if (planned is None or isinstance(error, RequestError)) and not sink.has_begun:
+            is_unknown = context.key_holder is None and isinstance(error, CallerCredentialRequired)
+            unknown_key = public_key_part(call.headers) if is_unknown else None
+            gateway.refusals.add(context, error, gateway.snapshot_cache.snapshot, unknown_key)
         if planned is None:
             gateway.telemetry.count_refusal(error.status)
         elif not planned.spool_record.closed:

@@ -33,6 +33,7 @@ _SECTIONS = {
         "analytics": "analytics",
         "inferences": "inferences",
         "episode": "episode",
+        "refusals": "refusals",
         "audit": "audit",
         "dropped": "dropped",
         "costs": "costs",

@@ -104,7 +104,7 @@ def _parse_filters(where: tuple[str, ...]) -> dict[str, str]:
 
 def _print_rows(found: Analytics, *, quantiles: bool) -> None:
     titles = [*(["TIME"] if found.interval else []), *(name.upper() for name in found.group_by)]
-    titles += ["REQUESTS", "FAILED", "INPUT", "OUTPUT", "COST USD", "MEAN S"]
+    titles += ["REQUESTS", "REFUSED", "FAILED", "INPUT", "OUTPUT", "COST USD", "MEAN S"]
     if quantiles:
         titles += ["P50 S", "P95 S", "FIRST TOKEN P50 S", "P95 S"]
     print_table(titles, [_cells(row, found) for row in found.data])
@@ -116,7 +116,7 @@ def _print_rows(found: Analytics, *, quantiles: bool) -> None:
 
 def _cells(row: AnalyticsRow, found: Analytics) -> list[str]:
     cells = [*([row.time or ""] if found.interval else []), *(row.group[name] or "" for name in found.group_by)]
-    cells += [f"{row.requests:,}", f"{row.failed:,}", f"{row.input_tokens:,}", f"{row.output_tokens:,}"]
+    cells += [f"{row.requests:,}", f"{row.refused:,}", f"{row.failed:,}", f"{row.input_tokens:,}", f"{row.output_tokens:,}"]
     cells += [f"{row.cost_microusd / 1_000_000:.6f}", _seconds(row.mean_duration_us)]
     for quantity in (row.duration, row.first_token):
         if quantity is not None:

@@ -19,7 +19,10 @@ _MIN_PYTHON_VERSION = (3, 11)
 _MIN_FREE_BYTES = 1_000_000_000
 _MIN_FREE_INODES = 10_000
 _MIN_OPEN_FILES = 4096
-_PRIVATE_FILES = ("first-key", "admin-key", "secret-key", "run/servers", "directory/*", "spool/*.spool", "spool/*.reserve", "quarantine/*")
+_PRIVATE_FILES = (
+    *("first-key", "admin-key", "secret-key", "run/servers", "directory/*", "quarantine/*"),
+    *("spool/*.spool", "spool/*.reserve", "spool/*.refusals"),
+)
 _MAX_LISTED = 3
 _KNOWN_VARIABLES = ("NARTHEX_KEY", "NARTHEX_SUPERVISED")  # variables of ours that are not settings
 

@@ -43,6 +43,7 @@ from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.plan import plan
 from app.gateway.reasoning_state import ProviderTranslators, find_marked_state, marker_for
+from app.gateway.refusals import RefusalRecorder
 from app.gateway.request_headers import (
     droppable_fields,
     max_repairs,
@@ -112,6 +113,7 @@ class Gateway:
         checks: ConstraintChecks,
         body_memory: BodyMemory,
         large_requests: LargeRequests,
+        refusals: RefusalRecorder,
     ) -> None:
         self.settings = settings
         self.snapshot_cache = snapshot_cache
@@ -128,6 +130,7 @@ class Gateway:
         self.checks = checks
         self.body_memory = body_memory
         self.large_requests = large_requests
+        self.refusals = refusals
         self.team_salts = TeamSalts(settings.secret_key.parsed)
         self.load_shedder = LoadShedder(settings)
         self.draining = False
@@ -136,6 +139,7 @@ class Gateway:
             *fleet.background_tasks,
             *limits.background_tasks,
             *idempotency.background_tasks,
+            refusals.task,
             self.load_shedder.task,
         ]
 

@@ -139,6 +139,15 @@ class Replayed(Struct):
 Stage: TypeAlias = Received | Authenticated | Admitted | Planned | Attempted | Replayed
 
 
+def admitted_of(stage: Stage) -> Admitted | None:
+    """None: the request was not parsed."""
+    match stage:
+        case Attempted(planned=Planned(admitted=admitted)) | Planned(admitted=admitted) | (Admitted() as admitted):
+            return admitted
+        case Received() | Authenticated() | Replayed():
+            return None
+
+
 def claim_of(stage: Stage) -> Claim | None:
     """The claim of an Idempotency-Key, which is to be completed however the request ends."""
     match stage:

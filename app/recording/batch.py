@@ -7,6 +7,7 @@ import msgspec
 
 from app.domain import Exchange
 from app.recording.exchange_encoding import decode_exchange
+from app.recording.refusal_records import Refusals
 from app.recording.rows import PackedContent, content_row, inference_row
 from app.recording.segment_reader import BrokenPartChain, ExchangeRecord, PartLocation, SegmentReader
 from app.store.content_packing import pack, pack_pieces
@@ -35,6 +36,7 @@ class Batch:
 
     def __init__(self) -> None:
         self.rows: list[InferenceRow] = []
+        self.refusals: list[Refusals] = []
         self.size_bytes = 0
         self.positions: dict[str, tuple[SegmentReader, int]] = {}
 
@@ -42,9 +44,21 @@ class Batch:
         self.rows.append(row)
         self.size_bytes += ROW_OVERHEAD_BYTES + len(row.content[2] or b"") + len(row.content[3] or b"")
 
+    def add_refusals(self, refusals: Refusals, size_bytes: int) -> None:
+        self.refusals.append(refusals)
+        self.size_bytes += size_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows and not self.refusals
+
+    @property
+    def records(self) -> int:
+        return len(self.rows) + len(self.refusals)
+
     @property
     def days(self) -> set[int]:
-        return {row.day for row in self.rows}
+        return {row.day for row in self.rows}.union(*(each.days for each in self.refusals))
 
     @property
     def lost_content(self) -> int:
@@ -70,7 +84,8 @@ def record_byte_ranges(reader: SegmentReader, record: InferenceRow | ExchangeRec
 
 
 async def copy_all(connection: Connection, rows: list[InferenceRow]) -> None:
-    await copy_rows(connection, [row.inference for row in rows], [row.content for row in rows])
+    if rows:
+        await copy_rows(connection, [row.inference for row in rows], [row.content for row in rows])
 
 
 async def copy_valid_rows(connection: Connection, rows: list[InferenceRow]) -> list[tuple[InferenceRow, str]]:

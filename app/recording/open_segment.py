@@ -15,13 +15,13 @@ logger = logging.getLogger(__name__)
 class OpenSegment:
     """One open segment. Each user holds it; once it is retired and nobody holds it, it is closed, which unlocks it.
 
-    `allocate_bytes` > 0: a reserve, whose space is allocated now, and which never grows beyond it.
+    `suffix`: of its file. `allocate_bytes` > 0: a reserve, whose space is allocated now, and which never grows beyond it.
     Raises OSError if it cannot be created; then nothing is left of it.
     """
 
-    def __init__(self, folder: Path, allocate_bytes: int = 0) -> None:
+    def __init__(self, folder: Path, allocate_bytes: int = 0, *, suffix: str = SUFFIX) -> None:
         self.name = new_segment_name()
-        self.path = folder / (self.name + (RESERVE_SUFFIX if allocate_bytes else SUFFIX))
+        self.path = folder / (self.name + (RESERVE_SUFFIX if allocate_bytes else suffix))
         self.size = 0
         self._folder = folder
         self._max_bytes = allocate_bytes or None

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from app.domain import MODEL_PREFIXES
+from app.recording.refusal_records import Refusals
 from app.store.inference_writes import INFERENCE_COLUMNS
 from app.store.partitions import Connection
 from app.store.rollups import (
@@ -16,6 +17,7 @@ from app.store.rollups import (
     MAX_SUBJECT_BYTES,
     MAX_SUBJECTS,
     OTHER,
+    REFUSED,
     SECONDS,
     Breadth,
     Group,
@@ -68,8 +70,8 @@ class RollupSummer:
         self._broad_groups: dict[int, Mapping[Breadth, tuple[int, Group]]] = {}  # by the id of a group
         self._subjects: dict[int, dict[str, set[int]]] = {}
 
-    async def sum(self, inferences: Sequence[tuple[Any, ...]]) -> RollupSums:
-        """What these rows, in the order of INFERENCE_COLUMNS, add."""
+    async def sum(self, inferences: Sequence[tuple[Any, ...]], refusals: Sequence[Refusals] = ()) -> RollupSums:
+        """What these rows, in the order of INFERENCE_COLUMNS, and these refusals add."""
         groups: dict[int, Group] = {}
         minutes: dict[tuple[int, int], Sums] = {}
         subject_hours: dict[SubjectKey, Sums] = {}
@@ -102,6 +104,8 @@ class RollupSummer:
                     if sums is None:
                         sums = subject_hours[subject] = Sums()
                     sums.count(added, duration, first_token)
+        for each in refusals:
+            _add_refusals(each, groups, minutes)
         broad = {id: self._broad_groups.get(id) or self._remember_broad_groups(id, group) for id, group in groups.items()}
         for by_breadth in broad.values():
             groups.update(by_breadth.values())
@@ -170,6 +174,19 @@ def _group_of(columns: Sequence[Any]) -> Group:
         *(str(UUID(team_id)), str(UUID(key_id)), route, model, function or "", variant or ""),
         *(provider or "", served_model or "", status, outcome, error or "", ""),
     )
+
+
+def _add_refusals(refusals: Refusals, groups: dict[int, Group], minutes: dict[tuple[int, int], Sums]) -> None:
+    """Only their number: no engine did anything for them."""
+    for each in refusals.counts:
+        of_request = each.team_id, each.key_id, each.route, each.model
+        group = (*of_request, *("", "", "", ""), each.status, REFUSED, each.error, each.rule)
+        id = group_id(group)
+        groups[id] = group
+        sums = minutes.get((each.minute * 60, id))
+        if sums is None:
+            sums = minutes[each.minute * 60, id] = Sums()
+        sums.add_requests(each.requests)
 
 
 def _levels(minutes: Mapping[tuple[int, int], Sums], broad: BroadGroups) -> dict[Level, Mapping[tuple[int, int], Sums]]:

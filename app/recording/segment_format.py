@@ -4,6 +4,7 @@
     record   =  head: magic, kind, flags, length of the body, time (Unix ms), CRC-32 of these and the body; then the body
     PART     =  id of the exchange, offset of its previous part (0: this is the first), bytes of its request or response
     EXCHANGE =  length of the metadata, length of the request, offset of its last part (0: it has none), metadata, request, response
+    REFUSALS =  counts and samples of refused requests (refusal_records.py), in segments of their own: older writers do not know them
 
 Parts and the exchange that ends them are in one segment, linked backwards: the reader of an exchange finds its parts by their offsets
 and keeps nothing in memory for other exchanges. The CRC starts from the segment's name, which nobody can guess: bytes of a caller that
@@ -25,8 +26,9 @@ ANY_HEADER = re.compile(rb"NARTHEX-SPOOL-[0-9A-Z]\n")  # of any version: segment
 MAGIC = b"\xa7NTX"
 SUFFIX = ".spool"
 RESERVE_SUFFIX = ".reserve"
+REFUSALS_SUFFIX = ".refusals"
 
-PART_OF_REQUEST, PART_OF_RESPONSE, EXCHANGE = 1, 2, 3
+PART_OF_REQUEST, PART_OF_RESPONSE, EXCHANGE, REFUSALS = 1, 2, 3, 4
 CONTENT_LOST = 1  # flag of an EXCHANGE: there was no space for its request and response
 
 MAX_BODY_BYTES = 64 * 1024 * 1024  # the spool never writes a longer one, so it is damage
@@ -83,7 +85,7 @@ def list_segments(folder: Path) -> Iterator[SegmentFile]:
     with os.scandir(folder) as entries:
         for entry in entries:
             is_reserve = entry.name.endswith(RESERVE_SUFFIX)
-            if is_reserve or entry.name.endswith(SUFFIX):
+            if is_reserve or entry.name.endswith((SUFFIX, REFUSALS_SUFFIX)):
                 try:
                     stat = entry.stat()
                 except FileNotFoundError:

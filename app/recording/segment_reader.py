@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from app.recording.segment_format import (
     PART_BYTES,
     PART_OF_REQUEST,
     PART_OF_RESPONSE,
+    REFUSALS,
     crc_seed,
     unpack_exchange,
     unpack_head,
@@ -46,12 +48,23 @@ class ExchangeRecord(Struct, frozen=True):
     response: bytes
 
 
+class RefusalsRecord(Struct, frozen=True):
+    """A record of refused requests, at [`offset`, `end`)."""
+
+    offset: int
+    end: int
+    body: bytes
+
+
 class DamagedBytes(Struct, frozen=True):
     """Bytes that are not a record of this segment, up to the next record."""
 
     offset: int
     end: int
     reason: str
+
+
+Record: TypeAlias = ExchangeRecord | RefusalsRecord | DamagedBytes
 
 
 class PartLocation(Struct, frozen=True):
@@ -105,9 +118,9 @@ class SegmentReader:
     def close(self) -> None:
         os.close(self._fd)
 
-    def read(self, max_records: int) -> list[ExchangeRecord | DamagedBytes]:
+    def read(self, max_records: int) -> list[Record]:
         """Up to `max_records` further records; empty: nothing new for now, or is_finished."""
-        records: list[ExchangeRecord | DamagedBytes] = []
+        records: list[Record] = []
         while not self.is_finished and len(records) < max_records:
             size = os.fstat(self._fd).st_size
             self._read_records(size, max_records, records)
@@ -153,7 +166,7 @@ class SegmentReader:
         # A segment of this version whose header alone is damaged still has good records.
         return header != HEADER and ANY_HEADER.fullmatch(header) is not None and self._find_next_good(os.fstat(self._fd).st_size) is None
 
-    def _read_records(self, size: int, max_records: int, records: list[ExchangeRecord | DamagedBytes]) -> None:
+    def _read_records(self, size: int, max_records: int, records: list[Record]) -> None:
         while len(records) < max_records and self.position < size:
             start = self.position
             needed = self._read_chunk(CHUNK_BYTES, max_records, records)
@@ -162,7 +175,7 @@ class SegmentReader:
             if self.position == start:
                 return
 
-    def _read_chunk(self, length: int, max_records: int, records: list[ExchangeRecord | DamagedBytes]) -> int:
+    def _read_chunk(self, length: int, max_records: int, records: list[Record]) -> int:
         """Read the good records at the position. Returns how many bytes an incomplete record needs; 0 if there is none."""
         base = self.position
         chunk = os.pread(self._fd, length, base)
@@ -186,14 +199,14 @@ class SegmentReader:
             at = end
         return 0
 
-    def _parse_record(
-        self, kind: int, flags: int, at_ms: int, chunk: bytes, body: int, end: int, base: int
-    ) -> ExchangeRecord | DamagedBytes | None:
+    def _parse_record(self, kind: int, flags: int, at_ms: int, chunk: bytes, body: int, end: int, base: int) -> Record | None:
         offset = base + body - HEAD_BYTES
         if kind in (PART_OF_REQUEST, PART_OF_RESPONSE) and end - body >= PART_BYTES:
             key, _ = unpack_part(chunk, body)
             self._open_parts[key] = self._open_parts.get(key, 0) + 1
             return None
+        if kind == REFUSALS:
+            return RefusalsRecord(offset, base + end, chunk[body:end])
         if kind != EXCHANGE or end - body < EXCHANGE_BYTES:
             return DamagedBytes(offset, base + end, f"a record of unknown kind {kind}")
         meta_length, request_length, last_part = unpack_exchange(chunk, body)
@@ -215,7 +228,7 @@ class SegmentReader:
             chunk[response:end],
         )
 
-    def _resolve_unreadable(self, size: int, records: list[ExchangeRecord | DamagedBytes]) -> bool:
+    def _resolve_unreadable(self, size: int, records: list[Record]) -> bool:
         """Decide about bytes that are not a record: not yet written, torn, or damaged. Returns whether there is more to read now."""
         if self._is_worker_alive and self._has_worker_exited():
             self._is_worker_alive = False
@@ -249,7 +262,7 @@ class SegmentReader:
         self._unreadable_since = now
         return True
 
-    def _finish(self, size: int, records: list[ExchangeRecord | DamagedBytes]) -> None:
+    def _finish(self, size: int, records: list[Record]) -> None:
         self.is_finished = True
         if self.position >= size or self._is_zero(self.position, size):
             return
@@ -261,7 +274,7 @@ class SegmentReader:
         else:
             self._skip_damage(size, records)
 
-    def _skip_damage(self, end: int, records: list[ExchangeRecord | DamagedBytes]) -> None:
+    def _skip_damage(self, end: int, records: list[Record]) -> None:
         if self.position >= self._committed_position:
             records.append(DamagedBytes(self.position, end, "bytes that are not a record"))
         self.position = end

@@ -19,6 +19,8 @@ from app.recording.segment_format import (
     HEAD_BYTES,
     HEADER,
     MAX_BODY_BYTES,
+    REFUSALS,
+    REFUSALS_SUFFIX,
     list_segments,
     pack_exchange,
     pack_part,
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 WRITER_SILENT_S = 5.0
 _DEFAULT_MASK = MaskConfig()
+_REFUSALS_SEGMENT_BYTES = 4 * 1024 * 1024
 _MAX_RECORDS_PER_WRITE = 256  # two buffers a record, and a kernel takes at most 1024 in one write
 
 
@@ -84,6 +87,7 @@ class Spool:
         self._lost_records = 0
         self._segment: OpenSegment | None = None
         self._reserve: OpenSegment | None = None
+        self._refusals: OpenSegment | None = None
         self._has_logged_failure = False
         self._write_batcher = write_batcher
         self._finished: list[_FinishedRecord] = []
@@ -119,10 +123,10 @@ class Spool:
         """Release the segments, so that the writer can finish them; a segment with parts of an open exchange once that has ended."""
         self._write_finished()
         self._durability.close()
-        for segment in (self._segment, self._reserve):
+        for segment in (self._segment, self._reserve, self._refusals):
             if segment is not None:
                 segment.retire()
-        self._segment = self._reserve = None
+        self._segment = self._reserve = self._refusals = None
 
     @property
     def _is_full(self) -> bool:
@@ -145,6 +149,26 @@ class Spool:
             spool_record.segment = segment
             segment.hold()
         self._after_append(segment, len(body))
+
+    def append_refusals(self, body: bytes) -> bool:
+        """Write a record of refused requests. Returns False if there is no space: try again later."""
+        if self._space.is_refresh_due():
+            self._refresh_space()
+        if self._is_full:
+            return False
+        try:
+            if self._refusals is None:
+                self._refusals = OpenSegment(self._folder, suffix=REFUSALS_SUFFIX)
+                self._durability.sync_folder(self._folder)
+            self._refusals.append(REFUSALS, 0, body)
+        except OSError as error:
+            self._handle_disk_error(error)
+            return False
+        self._space.size_bytes += HEAD_BYTES + len(body)
+        self._durability.mark_dirty(self._refusals)
+        if self._refusals.size >= min(self._segment_bytes, _REFUSALS_SEGMENT_BYTES):
+            self._retire_refusals()
+        return True
 
     def finish_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
         """Called by SpoolRecord: write the record that ends the exchange."""
@@ -251,10 +275,16 @@ class Spool:
             self._segment.retire()
             self._segment = None
 
+    def _retire_refusals(self) -> None:
+        if self._refusals is not None:
+            self._refusals.retire()
+            self._refusals = None
+
     def _handle_disk_error(self, error: OSError) -> None:
         self._space.disk_is_full = True
         # Even if the disk takes more again, this file may not grow: a limit on file sizes is such a case.
         self._retire_segment()
+        self._retire_refusals()
         if not self._has_logged_failure:
             self._has_logged_failure = True
             logger.error(
@@ -263,8 +293,10 @@ class Spool:
 
     def _refresh_space(self) -> None:
         self._space.refresh()
-        if self._space.is_over_limit and self._segment is not None and self._segment.has_records:
-            self._retire_segment()  # the writer can only remove complete segments
+        if self._space.is_over_limit:  # the writer can only remove complete segments
+            if self._segment is not None and self._segment.has_records:
+                self._retire_segment()
+            self._retire_refusals()
         if self._is_full:
             return
         self._has_logged_failure = False

@@ -13,9 +13,10 @@ from app.otel.directory import Directory
 from app.otel.exporter import Exporter
 from app.recording.batch import UNUSABLE_RECORD_ERRORS, Batch, InferenceRow, copy_all, copy_valid_rows, fold_record, record_byte_ranges
 from app.recording.quarantine import quarantine_record
+from app.recording.refusal_records import Refusals, decode_refusals, sample_row
 from app.recording.rollup_sums import RollupSummer
-from app.recording.segment_format import list_segments
-from app.recording.segment_reader import DamagedBytes, ExchangeRecord, SegmentReader, UnknownSegmentVersion
+from app.recording.segment_format import REFUSALS_SUFFIX, list_segments
+from app.recording.segment_reader import DamagedBytes, ExchangeRecord, Record, RefusalsRecord, SegmentReader, UnknownSegmentVersion
 from app.recording.spool_folder import remove_segment, spool_id
 from app.recording.usage_sums import sum_usage
 from app.settings import Settings
@@ -23,6 +24,7 @@ from app.store import partitions, retention
 from app.store.export_names import read_adapters, read_team_names
 from app.store.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
 from app.store.partitions import Connection
+from app.store.refusal_writes import add_refusals
 from app.store.rollups import RollupSums, add_rollups
 from app.store.spools import report_stored_until
 
@@ -36,6 +38,7 @@ DIRECTORY_EVERY_S = 30.0
 NEW_NAMES_EVERY_S = 1.0
 STORE_TIMEOUT_S = 120.0
 MAX_ROWS_PER_READ = 200  # prepared before the event loop runs again
+MAX_REFUSALS_PER_READ = 10  # records, each of up to some thousand counts
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; others wait
 
@@ -105,7 +108,7 @@ class WriterSession:
                 await asyncio.sleep(0)  # lets the connection work
                 continue
             await self._do_housekeeping()
-            if self._stop.is_set() and not self._batch.rows and self._store_task is None:
+            if self._stop.is_set() and self._batch.is_empty and self._store_task is None:
                 return
             await self._pause()
 
@@ -133,7 +136,7 @@ class WriterSession:
         self._open_new_segments()
         has_read = False
         for reader in self._readers.values():
-            max_rows = min(MAX_ROWS_PER_READ, self._settings.writer_batch_rows - len(self._batch.rows))
+            max_rows = min(MAX_ROWS_PER_READ, self._settings.writer_batch_rows - self._batch.records)
             if max_rows <= 0 or self._batch.size_bytes >= MAX_BATCH_BYTES:
                 return True
             if not self._is_postponed(reader.name):
@@ -161,32 +164,48 @@ class WriterSession:
         return False
 
     def _read_segment(self, reader: SegmentReader, max_rows: int) -> bool:
-        position, torn_records, was_empty = reader.position, reader.torn_records, not self._batch.rows
+        if reader.path.suffix == REFUSALS_SUFFIX:
+            max_rows = min(max_rows, MAX_REFUSALS_PER_READ)
+        position, torn_records, was_empty = reader.position, reader.torn_records, self._batch.is_empty
         for record in reader.read(max_rows):
-            row = self._fold_or_quarantine(reader, record)
-            if row is not None:
-                self._batch.add(row)
+            self._add_or_quarantine(reader, record)
         self._state.torn_records += reader.torn_records - torn_records
         if reader.position == position:
             return False
         self._batch.positions[reader.name] = (reader, reader.position)
-        if was_empty and self._batch.rows:
+        if was_empty and not self._batch.is_empty:
             self._batch_due = time.monotonic() + self._settings.writer_batch_ms / 1000
         return True
 
-    def _fold_or_quarantine(self, reader: SegmentReader, record: ExchangeRecord | DamagedBytes) -> InferenceRow | None:
-        if isinstance(record, DamagedBytes):
-            self._quarantine_record(reader, [(record.offset, record.end)], record.reason)
-            return None
+    def _add_or_quarantine(self, reader: SegmentReader, record: Record) -> None:
+        reason = self._add(reader, record)
+        if reason is not None:
+            byte_ranges = record_byte_ranges(reader, record) if isinstance(record, ExchangeRecord) else [(record.offset, record.end)]
+            self._quarantine_record(reader, byte_ranges, reason)
+
+    def _add(self, reader: SegmentReader, record: Record) -> str | None:
+        """Add a record to the batch. Returns why it cannot be stored; None: it can."""
         try:
-            row = fold_record(reader, record, keep_exchange=self._exporter is not None)
+            match record:
+                case DamagedBytes():
+                    return record.reason
+                case ExchangeRecord():
+                    row = fold_record(reader, record, keep_exchange=self._exporter is not None)
+                    if not self._are_plausible({row.day}):
+                        return "it cannot have been recorded at the time in its id"
+                    self._batch.add(row)
+                case RefusalsRecord():
+                    refusals = decode_refusals(record.body)
+                    if not self._are_plausible(refusals.days):
+                        return "its requests cannot have been refused at these times"
+                    self._batch.add_refusals(refusals, len(record.body))
         except UNUSABLE_RECORD_ERRORS as error:
-            self._quarantine_record(reader, record_byte_ranges(reader, record), f"{type(error).__name__}: {error}")
-            return None
-        if not partitions.is_plausible(row.day, self._settings.keep_inferences_days, partitions.today()):
-            self._quarantine_record(reader, record_byte_ranges(reader, record), "it cannot have been recorded at the time in its id")
-            return None
-        return row
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def _are_plausible(self, days: set[int]) -> bool:
+        today = partitions.today()
+        return all(partitions.is_plausible(day, self._settings.keep_inferences_days, today) for day in days)
 
     def _quarantine_record(self, reader: SegmentReader, byte_ranges: list[tuple[int, int]], reason: str) -> None:
         if quarantine_record(self._quarantine_folder, reader, byte_ranges, reason):
@@ -195,9 +214,9 @@ class WriterSession:
 
     def _is_batch_due(self) -> bool:
         batch = self._batch
-        if not batch.rows:
+        if batch.is_empty:
             return False
-        is_large = len(batch.rows) >= self._settings.writer_batch_rows or batch.size_bytes >= MAX_BATCH_BYTES
+        is_large = batch.records >= self._settings.writer_batch_rows or batch.size_bytes >= MAX_BATCH_BYTES
         return is_large or time.monotonic() >= self._batch_due or self._stop.is_set()
 
     async def _start_store(self) -> None:
@@ -234,7 +253,7 @@ class WriterSession:
                 async with self._connection.transaction():
                     await self._move_positions(batch)
                     await copy_all(self._connection, batch.rows)
-                    sums = await self._add_sums(batch.rows)
+                    sums = await self._add_refusals_and_sums(batch.rows, batch.refusals)
             except ROW_ERRORS:
                 self._known_days.clear()  # another machine's retention may have dropped one
                 await self._make_partitions(batch.days)
@@ -249,13 +268,14 @@ class WriterSession:
                 self._quarantine_record(row.reader, record_byte_ranges(row.reader, row), reason)
             rejected_ids = {id(row) for row, _ in rejected}
             valid = [row for row in batch.rows if id(row) not in rejected_ids]
-            sums = await self._add_sums(valid)
+            sums = await self._add_refusals_and_sums(valid, batch.refusals)
         batch.rows = valid
         return sums
 
-    async def _add_sums(self, rows: list[InferenceRow]) -> RollupSums:
-        """At the end of the transaction: writers of other machines wait for the rows until it is committed."""
-        sums = await self._rollups.sum([row.inference for row in rows])
+    async def _add_refusals_and_sums(self, rows: list[InferenceRow], refusals: list[Refusals]) -> RollupSums:
+        """At the end of the transaction: writers of other machines wait for the sums until it is committed."""
+        await add_refusals(self._connection, [sample_row(sample) for each in refusals for sample in each.samples])
+        sums = await self._rollups.sum([row.inference for row in rows], refusals)
         await add_rollups(self._connection, sums, self._rollups.stored_groups)
         await add_usage(self._connection, sum_usage(row.inference for row in rows))
         return sums
@@ -276,7 +296,7 @@ class WriterSession:
             return
         await self._report_stored_until()
         for reader in list(self._readers.values()):
-            if reader.is_finished and not (reader.name in self._batch.positions and self._batch.rows):
+            if reader.is_finished and not (reader.name in self._batch.positions and not self._batch.is_empty):
                 self._finish_segment(reader)
         if self._removed_segments:
             await forget_positions(self._connection, self._removed_segments)
@@ -290,7 +310,7 @@ class WriterSession:
             await retention.delete_expired(self._connection, self._settings)
 
     async def _report_stored_until(self) -> None:
-        if not self._batch.rows:
+        if self._batch.is_empty:
             self._stored_until = self._read_until
         if self._stored_until and time.monotonic() >= self._report_due:
             self._report_due = time.monotonic() + REPORT_EVERY_S

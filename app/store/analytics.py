@@ -14,16 +14,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.store import spools
 from app.store.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
 from app.store.errors import InvalidKeyField
+from app.store.rollups import REFUSED, UNKNOWN
 from app.store.sketches import COUNT_BITS, quantiles
 from app.store.tables import rollup_tables, subject_rollup_tables
 
 _FRACTIONS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _COUNT_MASK = (1 << COUNT_BITS) - 1
 
-# Of a group, as text: what callers see, and filter by. A team or key that was removed is shown by its id.
+# Of a group, as text: what callers see, and filter by. A team or key that was removed is shown by its id; refusals may be of none.
 _GROUP_EXPRESSIONS: Mapping[str, str] = {
-    "team": "coalesce(teams.name, rollup_groups.team_id::text, '')",
-    "key": "coalesce('nx-' || keys.prefix, rollup_groups.key_id::text, '')",
+    "team": f"coalesce(teams.name, rollup_groups.team_id::text, '{UNKNOWN}')",
+    "key": f"coalesce('nx-' || keys.prefix, rollup_groups.key_id::text, '{UNKNOWN}')",
     "model": "rollup_groups.model",
     "provider": "rollup_groups.provider",
     "target": "CASE WHEN rollup_groups.provider = '' THEN '' ELSE rollup_groups.provider || '/' || rollup_groups.served_model END",
@@ -33,9 +34,12 @@ _GROUP_EXPRESSIONS: Mapping[str, str] = {
     "status": "rollup_groups.status::text",
     "outcome": "rollup_groups.outcome",
     "error": "rollup_groups.error",
+    "rule": "rollup_groups.rule",
 }
+_REQUESTS = f"coalesce(sum(requests) FILTER (WHERE outcome <> '{REFUSED}'), 0)"
 _SUMS: Mapping[str, str] = {
-    "requests": "sum(requests)",
+    "requests": _REQUESTS,
+    "refused": f"coalesce(sum(requests) FILTER (WHERE outcome = '{REFUSED}'), 0)",
     "failed": "coalesce(sum(requests) FILTER (WHERE outcome = 'failed'), 0)",
     "input_tokens": "sum(input_tokens)",
     "output_tokens": "sum(output_tokens)",
@@ -44,7 +48,7 @@ _SUMS: Mapping[str, str] = {
     "cost_microusd": "sum(cost_microusd)",
     "estimated_microusd": "sum(estimated_microusd)",
     "unpriced": "sum(unpriced)",
-    "mean_duration_us": "sum(duration_us) / greatest(sum(requests), 1)",
+    "mean_duration_us": f"sum(duration_us) / greatest({_REQUESTS}, 1)",
     "max_duration_us": "max(max_duration_us)",
 }
 _SELECTED_SUMS = ", ".join(f"{sum} AS sum_of_{name}" for name, sum in _SUMS.items())
@@ -67,6 +71,7 @@ class AnalyticsRow(Struct, frozen=True, kw_only=True):
     """Sums of a group in an interval. `time`: when it begins; null: they are of the whole period. `group`: a value by dimension; null: it
     has none.
 
+    `requests`: recorded ones. `refused`: those that the gateway refused itself; they are recorded only if they had a plan before.
     `failed`: requests whose caller got an error. `cost_microusd`: of the requests whose cost is known; `unpriced`: how many others there
     are; `estimated_microusd`: the part of the cost that was charged by an estimate. `duration`, `first_token`: null unless requested.
     """
@@ -74,6 +79,7 @@ class AnalyticsRow(Struct, frozen=True, kw_only=True):
     time: str | None
     group: Mapping[str, str | None]
     requests: int
+    refused: int
     failed: int
     input_tokens: int
     output_tokens: int
@@ -183,7 +189,8 @@ class _Reader:
             f"SELECT {selected} FROM ({self._read()}) AS read{self._among(groups)}{grouping}", self._group_arguments(groups)
         )
         width = len(names)
-        return {tuple(row[:width]): _integers(row[width:]) for row in found if row[width]}  # one without groups may be of nothing
+        sums_by_key = {tuple(row[:width]): _integers(row[width:]) for row in found}
+        return {key: sums for key, sums in sums_by_key.items() if any(sums)}  # one without groups may be of nothing
 
     def _row(self, key: Key, sums: Sequence[int], duration: Quantiles | None, first_token: Quantiles | None) -> AnalyticsRow:
         query = self._query

@@ -12,10 +12,21 @@ from app.store.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
 
 Interval = Literal["minute", "hour", "day", "week", "month"]
 Order = Literal[
-    "requests", "failed", "input_tokens", "output_tokens", "cost_microusd", "mean_duration_us", "max_duration_us", "p95_duration_us"
+    "requests",
+    "refused",
+    "failed",
+    "input_tokens",
+    "output_tokens",
+    "cost_microusd",
+    "mean_duration_us",
+    "max_duration_us",
+    "p95_duration_us",
 ]
 # Beside `tag:NAME`, which groups by the values of a tag.
-DIMENSIONS = (*("team", "key", "end_user", "model", "provider", "target", "function", "variant", "route", "status", "outcome", "error"),)
+DIMENSIONS = (
+    *("team", "key", "end_user", "model", "provider", "target", "function", "variant", "route"),
+    *("status", "outcome", "error", "rule"),
+)
 SUBJECT_DIMENSIONS = ("end_user",)
 # See BROAD_COLUMNS in app/store/rollups.py. Those with the fewest groups first.
 _BREADTHS: Mapping[Breadth, frozenset[str]] = {

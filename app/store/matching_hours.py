@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import tables
 from app.store.inference_filter import InferenceFilter, equal_conditions
-from app.store.rollups import OTHER
+from app.store.rollups import OTHER, REFUSED
 
 _HOUR = datetime.timedelta(hours=1)
 _DAY = datetime.timedelta(days=1)
@@ -66,7 +66,7 @@ async def _hours(
     query = (
         select(rollups.c.time)
         .select_from(rollups.join(groups, groups.c.id == rollups.c.group_id))
-        .where(rollups.c.time >= begin, rollups.c.time < end, *_conditions(filters, rollups))
+        .where(rollups.c.time >= begin, rollups.c.time < end, groups.c.outcome != REFUSED, *_conditions(filters, rollups))
         .distinct()
         .order_by(rollups.c.time.desc())
     )

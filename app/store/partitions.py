@@ -26,6 +26,7 @@ class PartitionedTable(NamedTuple):
 TABLES = (
     PartitionedTable("inferences"),
     PartitionedTable("inference_content"),
+    PartitionedTable("refusals"),
     PartitionedTable("rollups_by_minute", "time", has_updates=True),
     PartitionedTable("rollups_by_hour", "time", "month", has_updates=True),
     PartitionedTable("rollups_by_day", "time", "month", has_updates=True),

@@ -32,6 +32,8 @@ BROAD_COLUMNS: Mapping[Breadth, tuple[str, ...]] = {
 MAX_SUBJECTS = 20_000
 MAX_SUBJECT_BYTES = 1000  # of name and value together; a longer one counts as OTHER
 OTHER = "(other)"
+UNKNOWN = "(unknown)"  # a team, key or model that is not known
+REFUSED = "refused"  # the outcome of groups that count refused requests, which are no inferences
 
 GROUP_COLUMNS = tuple(column.name for column in rollup_groups.columns if column.name != "id")
 SUM_COLUMNS = (
@@ -42,6 +44,7 @@ MAX_COLUMNS = ("max_duration_us", "max_cost_microusd")
 SKETCH_COLUMNS = ("duration_sketch", "first_token_sketch")
 
 _SUMMED = len(SUM_COLUMNS)
+_REQUESTS = SUM_COLUMNS.index("requests")
 _EMPTY: Mapping[str, Any] = {"team_id": None, "key_id": None, "status": 0}  # of other columns: ""
 
 K = TypeVar("K")
@@ -69,6 +72,10 @@ class Sums:
         self.durations[duration] = self.durations.get(duration, 0) + 1
         if first_token is not None:
             self.first_tokens[first_token] = self.first_tokens.get(first_token, 0) + 1
+
+    def add_requests(self, requests: int) -> None:
+        """Count requests of which nothing else is summed up."""
+        self.values[_REQUESTS] += requests
 
     def difference(self, other: "Sums") -> "Sums":
         """What is to be added to `other`; of maxima, this one's. Without times."""

@@ -268,6 +268,29 @@ deleted_responses = Table(
     Column("deleted_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
+# A sample of refused requests, of which rollups have the number. It holds nothing of what was written. Partitioned by id, as inferences.
+refusals = Table(
+    "refusals",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),  # of the inference that it would have been
+    Column("received_at", DateTime(timezone=True), nullable=False),
+    Column("team_id", UUID(as_uuid=False)),  # null, as the key: no key was sent, or an unknown one
+    Column("key_id", UUID(as_uuid=False)),
+    Column("unknown_key", Text),  # the public part of a key that was not known, or no longer
+    Column("route", Text, nullable=False),
+    Column("model", Text, nullable=False),  # as it was requested; empty: none was read
+    Column("status", SmallInteger, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("code", Text),
+    Column("param", Text),  # the field at fault
+    Column("rule", Text, nullable=False),  # the limit that refused; empty: none did
+    Column("message", Text),  # null: it might quote the request
+    Column("request_id", Text),
+    Column("trace_id", Text),
+    Index(None, "team_id", "id"),
+    postgresql_partition_by="RANGE (id)",
+)
+
 # Sums over inferences, kept by the writer in the transaction that stores them: the source of truth for costs.
 usage = Table(
     "usage",

@@ -21,6 +21,7 @@ from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.service import Service
 from tests.support.service_inspection import database_url
+from tests.support.wait_until import wait_until
 
 ROLES = ("owner", "admin", "editor", "viewer", "auditor")
 READ = "owner admin editor viewer auditor"
@@ -99,6 +100,7 @@ TABLE = {
     "restore_configuration_version": Row(EDIT, "", {"version": "999999999"}, is_missing=True),
     "list_settings": Row(READ, is_list=True),
     "get_analytics": Row(READ, READ, is_list=True),
+    "list_refusals": Row(READ, READ, is_list=True),
     "list_retention": Row(READ, is_list=True),
     "list_workers": Row(READ, is_list=True),
     "list_snapshots": Row(READ, is_list=True),
@@ -171,6 +173,7 @@ FILTERS = {
     "list_inferences": ({"team": "{team}"}, {"team_id": "{team_id}"}, {"key": "{key}"}, {"episode_id": "{episode}"}),
     "export_inferences": ({"team": "{team}"}, {"key": "{key}", "format": "csv"}),
     "get_analytics": ({"team": "{team}", "group_by": "key"}, {"key": "{key}"}),
+    "list_refusals": ({"team": "{team}"}, {"key": "{key}"}),
     "summarize_dropped_fields": ({"team": "{team}"}, {"key": "{key}"}),
     "list_audit_events": ({"team": "{team}"}, {"name": "{key}"}, {"name": "{account}"}, {"search": "{account}"}, {"search": "{key}"}),
     "export_audit_events": ({"team": "{team}"}, {"search": "{key}", "format": "csv"}),
@@ -219,6 +222,8 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
     async with service.keyless_client() as client:
         answer = await client.post("/v1/chat/completions", json=chat, headers=as_holder(key["key"]))
         assert answer.status_code == 200, answer.text
+        refused = await client.post("/v1/chat/completions", json={**chat, "model": "none"}, headers=as_holder(key["key"]))
+        assert refused.status_code == 404, refused.text
     names |= {"inference": answer.headers["x-narthex-inference-id"], "episode": answer.headers["x-narthex-episode-id"]}
     tokens: dict[tuple[str, str], str] = {}
     for where, in_team in (("the company", None), ("the team", team), ("another team", other)):
@@ -235,6 +240,11 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
     names["grant"] = (await made(await admin.post("/admin/v1/role-grants", json=grant)))["id"]
     names["event"] = (await made(await admin.get("/admin/v1/audit", params={"name": names["key"]})))["data"][0]["id"]
     await service.wait_for_record(names["inference"])
+
+    async def is_listed() -> bool:
+        return refused.headers["x-narthex-inference-id"] in (await admin.get("/admin/v1/refusals", params={"team": team})).text
+
+    await wait_until(is_listed)
     return World({each.id: each for each in _declared_operations()}, names, other, tokens)
 
 

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from app import uuid7
 from app.cli import main
 from app.domain import Attempt, Usage
+from app.recording.refusal_records import RefusalCount, Refusals, RefusalSample, encode_refusals
 from app.recording.spool import Spool
 from app.settings import Settings
 from app.store import keys
@@ -85,6 +86,13 @@ async def url(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> s
         caller, at_us = found[hash_key(made[team])], int(received.timestamp() * 1_000_000)
         ids = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": caller.team_id, "key_id": caller.key_id}
         spool_exchange(spool, b"what ann wrote", b"", **{"episode_id": ids["id"], **ids, **fields})
+    caller, at_us = found[hash_key(made["search"])], int(YESTERDAY.timestamp() * 1_000_000)
+    why = ("openai_chat", "gpt-5-mini", 429, "LimitExceeded")
+    counts = [RefusalCount(at_us // 60_000_000, caller.team_id, caller.key_id, *why, "once", 1000)]
+    sample = RefusalSample(
+        uuid7.mint(at_us), at_us, caller.team_id, caller.key_id, None, *why, "requests_limit_reached", None, "once", "no room", None, None
+    )
+    assert spool.append_refusals(encode_refusals(Refusals(counts, [sample])))
     spool.close()
     await drain(settings)
     granted = await narthex(settings.database_url, "views", "grant", "analyst")
@@ -123,8 +131,18 @@ async def test_page_describes_every_column_and_no_other(analyst: Connection):
     for row in await analyst.fetch("SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'narthex_views'"):
         existing.setdefault(row["table_name"], set()).add(row["column_name"])
     # What one of two views under a heading has, and the other has not.
-    only = {"usage_by_hour": {"day"}, "usage_by_day": {"hour"}, "usage_by_end_user": {"tag", "value"}, "usage_by_tag": {"end_user"}}
+    only = {"refusals_by_hour": {"day"}, "refusals_by_day": {"hour"}}
+    only |= {"usage_by_hour": {"day"}, "usage_by_day": {"hour"}, "usage_by_end_user": {"tag", "value"}, "usage_by_tag": {"end_user"}}
     assert {name: columns - only.get(name, set()) for name, columns in documented_columns().items()} == existing
+
+
+async def test_refusals_are_counted_and_are_no_usage(analyst: Connection):
+    for period in ("hour", "day"):
+        [refused] = await analyst.fetch(f"SELECT team, key_name, model, rule, refused FROM narthex_views.refusals_by_{period}")
+        assert tuple(refused) == ("search", "", "gpt-5-mini", "once", 1000)
+        assert await analyst.fetchval(f"SELECT sum(requests) FROM narthex_views.usage_by_{period}") == len(ROWS)
+    [sample] = await analyst.fetch("SELECT * FROM narthex_views.refusals")
+    assert (sample["team"], sample["status"], sample["message"]) == ("search", 429, "no room")
 
 
 Rows: TypeAlias = list[dict[str, Any]]

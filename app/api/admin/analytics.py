@@ -39,6 +39,7 @@ class AnalyticsFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     status: Annotated[str, Meta(pattern="^([1-5][0-9]{2}|[1-5]xx)$", description="Such as 200, or 5xx.")] | None = None
     outcome: Text | None = None
     error: Text | None = None
+    rule: Annotated[Text, Meta(description="The limit that refused.")] | None = None
 
 
 def parse_filters(query: AnalyticsFilters) -> dict[str, str]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.recording.open_segment import OpenSegment
 from app.recording.segment_format import ANY_HEADER, EXCHANGE, HEADER, PART_OF_REQUEST, PART_OF_RESPONSE, pack_exchange, pack_part
-from app.recording.segment_reader import DamagedBytes, ExchangeRecord, SegmentReader
+from app.recording.segment_reader import DamagedBytes, ExchangeRecord, Record, SegmentReader
 from tests.support.spooled_exchanges import read_records
 
 KEY = bytes(range(16))
@@ -79,7 +79,7 @@ def test_damaged_segment_loses_only_the_records_it_hits(metas: list[bytes], data
         header = bytes(content[: len(HEADER)])
         assume(header == HEADER or not ANY_HEADER.fullmatch(header))  # a segment with the header of another version is left unread
         reader = SegmentReader(path, 0)
-        found: list[ExchangeRecord | DamagedBytes] = []
+        found: list[Record] = []
         while some := reader.read(3):
             found += some
         assert [each.meta for each in found if isinstance(each, ExchangeRecord)] == intact

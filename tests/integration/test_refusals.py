@@ -1,0 +1,321 @@
+"""Who was refused, and why: counted by team, key and rule as the callers were answered, with a bounded sample."""
+
+import asyncio
+import datetime
+import json
+import os
+import random
+import secrets
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from app.gateway import refusals
+from tests.support import service as services
+from tests.support.service import Service
+from tests.support.service_inspection import database_url
+from tests.support.wait_until import wait_until
+from tests.support.writer_process import fetch
+
+CHAT = "/v1/chat/completions"
+WRITTEN = "What the caller wrote"
+HI: Any = [{"role": "user", "content": WRITTEN}]
+MAX_BODY_BYTES = 100_000
+
+RULES = """
+[providers.nowhere]
+adapter = "anthropic"
+base_url = "http://127.0.0.1:9"
+[models.particular]
+targets = [{ provider = "nowhere", model = "claude-sonnet-4-5" }]
+[models.scarce]
+targets = [{ provider = "sandbox", model = "sandbox" }]
+
+[[limits]]
+name = "never"
+scope = { model = "scarce", key = "each" }
+resource = "tokens"
+amount = 1
+per = "month"
+
+[[limits]]
+name = "once"
+scope = { model = "sandbox-slow", team = "each" }
+resource = "requests"
+amount = 1
+per = "month"
+"""
+
+
+class Refused(NamedTuple):
+    """An error that a caller got, and whom it counts for."""
+
+    team: str | None
+    key: str | None
+    status: int
+    rule: str | None
+
+
+class Request(NamedTuple):
+    """`holder`: of the key that it is sent with. `counts_for`: whether that key is known."""
+
+    holder: str
+    body: dict[str, Any]
+    headers: Mapping[str, str] = MappingProxyType({})
+    method: str = "POST"
+    counts_for: bool = True
+
+
+class World(NamedTuple):
+    """`keys`: complete ones, by what is wrong with them. `teams`: the team of each."""
+
+    service: Service
+    keys: dict[str, str]
+    teams: dict[str, str]
+
+    async def counts(self, **parameters: str) -> list[dict[str, Any]]:
+        return (await self._read("/admin/v1/analytics", limit="1000", **parameters))["data"]
+
+    async def sample(self, **parameters: str) -> list[dict[str, Any]]:
+        return (await self._read("/admin/v1/refusals", **{"limit": "1000", **parameters}))["data"]
+
+    async def refused(self, **parameters: str) -> int:
+        return sum(row["refused"] for row in await self.counts(**parameters))
+
+    async def _read(self, path: str, **parameters: str) -> Any:
+        async with self.service.admin_client() as admin:
+            answer = await admin.get(path, params=parameters)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture(scope="module")
+async def world() -> AsyncGenerator[World]:
+    service = services.start(workers=2, max_body_bytes=MAX_BODY_BYTES, writer_batch_ms=30)
+    try:
+        service.apply(RULES)
+        yield await make_world(service)
+    finally:
+        await asyncio.to_thread(services.stop, service)
+
+
+async def make_world(service: Service) -> World:
+    restrictions: dict[str, dict[str, Any]] = {
+        "free": {},
+        "other": {},
+        "model": {"models": ["none"]},
+        "route": {"routes": ["/v1/embeddings"]},
+        "network": {"networks": ["203.0.113.0/24"]},
+        "expired": {"expires_at": (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=3)).isoformat()},
+        "revoked": {},
+    }
+    keys: dict[str, str] = {}
+    teams: dict[str, str] = {}
+    async with service.admin_client() as admin:
+        for number, (name, fields) in enumerate(restrictions.items()):
+            teams[name] = ("blue", "green")[number % 2]
+            made = await admin.post("/admin/v1/keys", json={"team": teams[name], **fields})
+            assert made.status_code == 201, made.text
+            keys[name] = made.json()["key"]
+        assert (await admin.delete(f"/admin/v1/keys/{public(keys['revoked'])}")).status_code < 300
+    keys |= {"unknown": unknown_key(), "none": ""}
+    async with service.keyless_client() as client:
+
+        async def are_in_force() -> bool:
+            answers = [await client.get("/v1/models", headers=bearer(keys[name])) for name in ("expired", "revoked") for _ in range(4)]
+            return all(answer.status_code == 401 for answer in answers)
+
+        await wait_until(are_in_force)
+    return World(service, keys, teams)
+
+
+def public(key: str) -> str:
+    return key[: len("nx-0123456789ab")]
+
+
+def unknown_key() -> str:
+    return f"nx-{secrets.token_hex(6)}-{secrets.token_urlsafe(32)}"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if key else {}
+
+
+def chat(model: str, **fields: Any) -> dict[str, Any]:
+    return {"model": model, "messages": HI, **fields}
+
+
+REQUESTS = (
+    Request("none", chat("sandbox"), counts_for=False),
+    Request("unknown", chat("sandbox"), counts_for=False),
+    Request("revoked", chat("sandbox"), counts_for=False),
+    Request("expired", chat("sandbox")),
+    Request("model", chat("sandbox")),
+    Request("route", chat("sandbox")),
+    Request("network", chat("sandbox")),
+    Request("free", chat("made-up")),
+    Request("other", chat("tensorzero::model_name::also-made-up")),
+    Request("free", {"model": "sandbox"}),
+    Request("free", chat("sandbox", metadata={"long": "x" * MAX_BODY_BYTES})),
+    Request("free", chat("particular", logit_bias={"5": 5})),
+    Request("other", chat("sandbox"), {"content-encoding": "br"}),
+    Request("free", {}, method="GET", counts_for=False),  # refused before the key is read
+    Request("free", chat("scarce")),
+    Request("other", chat("scarce")),
+    Request("free", chat("sandbox-slow")),
+    Request("other", chat("sandbox-slow", max_tokens=1)),
+    # These are answered.
+    Request("free", chat("sandbox")),
+    Request("other", chat("sandbox")),
+)
+
+
+async def test_counts_and_sample_match_the_errors_that_callers_got(world: World):
+    chance = random.Random(7)
+    errors: Counter[Refused] = Counter()
+    answered = recorded = 0
+    slots = asyncio.Semaphore(8)
+
+    async def send(client: httpx.AsyncClient, request: Request) -> None:
+        nonlocal answered, recorded
+        async with slots:
+            answer = await client.request(
+                request.method, CHAT, json=request.body, headers={**bearer(world.keys[request.holder]), **request.headers}
+            )
+        if answer.status_code == 200:
+            answered += 1
+            return
+        recorded += answer.status_code == 422
+        error: dict[str, Any] = answer.json()["error"]
+        team, key = (world.teams[request.holder], public(world.keys[request.holder])) if request.counts_for else (None, None)
+        errors[Refused(team, key, answer.status_code, error["details"]["rule"] if error.get("details") else None)] += 1
+
+    async with world.service.keyless_client() as client:
+        for key in (world.keys["free"], world.keys["other"]):  # each team has its one
+            assert (await client.post(CHAT, json=chat("sandbox-slow", max_tokens=1), headers=bearer(key))).status_code == 200
+            answered += 1
+        await asyncio.gather(*(send(client, each) for each in chance.choices(REQUESTS, k=400)), *(send(client, each) for each in REQUESTS))
+    assert {each.status for each in errors} == {400, 401, 403, 404, 405, 413, 422, 429}
+    assert {each.rule for each in errors} == {None, "never", "once"}
+
+    async def all_are_counted() -> bool:
+        return await world.refused() == errors.total()
+
+    await wait_until(all_are_counted)
+    rows = await world.counts(group_by="team,key,status,rule", outcome="refused")
+    found = {Refused(None if row["group"]["team"] == "(unknown)" else row["group"]["team"], *_who(row)): row["refused"] for row in rows}
+    assert found == errors
+    assert all(row["requests"] == row["failed"] == 0 for row in rows)
+
+    # What is recorded counts as a request, and what is not does not.
+    async def all_are_recorded() -> bool:
+        return sum(row["requests"] for row in await world.counts()) == answered + recorded
+
+    await wait_until(all_are_recorded)
+    [rule] = await world.counts(rule="once", group_by="rule")
+    assert rule["refused"] == sum(count for each, count in errors.items() if each.rule == "once")
+    models = {row["group"]["model"] for row in await world.counts(group_by="model", outcome="refused")}
+    assert models == {None, "sandbox", "scarce", "particular", "sandbox-slow", "(unknown)"}
+
+    sample = await world.sample()
+    assert {Refused(each["team"], each["key"], each["status"], each["rule"]) for each in sample} == errors.keys()
+    assert {each["unknown_key"] for each in sample} == {None, public(world.keys["unknown"]), public(world.keys["revoked"])}
+    assert {"made-up", "also-made-up"} < {each["model"] for each in sample}
+    shown = json.dumps(sample)
+    assert WRITTEN not in shown and not [key for key in world.keys.values() if key and key in shown]
+    assert [each["id"] for each in sample] == sorted((each["id"] for each in sample), reverse=True)
+    by_reason = Counter(
+        (each["received_at"][:16], each["team"], each["key"], each["status"], each["error"], each["rule"]) for each in sample
+    )
+    assert max(by_reason.values()) <= 2 * refusals.MAX_SAMPLES_OF_REASON, "two workers"
+
+
+def _who(row: dict[str, Any]) -> tuple[str | None, int, str | None]:
+    group = row["group"]
+    return None if group["key"] == "(unknown)" else group["key"], int(group["status"]), group["rule"]
+
+
+async def test_the_sample_is_filtered_and_paged(world: World):
+    everything = await world.sample()
+    filters: dict[str, Any] = {
+        "team": "blue",
+        "status": "429",
+        "rule": "once",
+        "error": "UnknownModel",
+        "route": "openai_chat",
+        "model": "made-up",
+        "key": public(world.keys["free"]),
+    }
+    for name, value in filters.items():
+        found = await world.sample(**{name: value})
+        assert found == [each for each in everything if str(each[name]) == value] != [], name
+    assert await world.sample(status="4xx") == everything and await world.sample(status="5xx") == []
+    assert {each["unknown_key"] for each in await world.sample(key=world.keys["revoked"])} == {public(world.keys["revoked"])}
+    assert {each["team"] for each in await world.sample(team="(unknown)")} == {None}
+    middle = everything[len(everything) // 2]
+    before, after = await world.sample(until=middle["received_at"]), await world.sample(since=middle["received_at"])
+    assert [*after, *before] == everything
+    async with world.service.admin_client() as admin:
+        pages: list[Any] = []
+        parameters = {"limit": "7", "status": "4xx"}
+        while True:
+            page = (await admin.get("/admin/v1/refusals", params=parameters)).json()
+            pages += page["data"]
+            if page["next"] is None:
+                break
+            parameters["after"] = page["next"]
+        assert pages == everything
+        for name, value in {"key": "x", "status": "200", "after": "x", "since": "x", "color": "red"}.items():
+            assert (await admin.get("/admin/v1/refusals", params={name: value})).status_code == 400, name
+
+
+async def test_the_command_shows_counts_and_a_sample(world: World):
+    shown = world.service.run("refusals", "--team", "green", "--status", "429")
+    assert shown.returncode == 0, shown.stderr
+    assert "LimitExceeded" in shown.stdout and "once" in shown.stdout and "blue" not in shown.stdout and "never" not in shown.stdout
+    document = json.loads(world.service.run("refusals", "--json", "--limit", "1000").stdout)
+    assert document["sample"] == await world.sample()
+    assert sum(row["refused"] for row in document["counts"]["data"]) == await world.refused()
+    revoked = world.service.run("refusals", "--key", public(world.keys["revoked"])).stdout
+    assert "revoked" in revoked and "LimitExceeded" not in revoked
+    assert "No refused request matches" in world.service.run("refusals", "--rule", "of nobody").stdout
+    assert "public part" in world.service.run("refusals", "--key", "x").stderr
+
+
+async def test_what_was_refused_a_moment_before_a_kill_is_counted(world: World):
+    before = await world.refused()
+    key = bearer(world.keys["other"])
+    async with world.service.keyless_client() as client:
+        for number in range(60):
+            assert (await client.post(CHAT, json=chat("sandbox-slow", max_tokens=1), headers=key)).status_code == 429
+            if number == 20:
+                os.kill(world.service.pid("writer"), signal.SIGKILL)
+    await wait_until(lambda: _is(world, before + 60))
+    for worker in (0, 1):
+        os.kill(world.service.pid(f"gateway-{worker}"), signal.SIGKILL)
+
+    async def answers() -> bool:
+        async with world.service.keyless_client() as client:
+            try:
+                return (await client.post(CHAT, json=chat("sandbox-slow", max_tokens=1), headers=key)).status_code == 429
+            except httpx.TransportError:
+                return False
+
+    await wait_until(answers)
+    await wait_until(lambda: _is_more(world, before + 60))
+    rows = await fetch(database_url(world.service), "SELECT count(*) AS ids, count(DISTINCT id) AS different FROM refusals")
+    assert rows[0]["ids"] == rows[0]["different"]
+    assert not list((world.service.home / "quarantine").glob("*"))
+
+
+async def _is(world: World, number: int) -> bool:
+    return await world.refused() == number
+
+
+async def _is_more(world: World, number: int) -> bool:
+    return await world.refused() > number
