@@ -205,6 +205,20 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     time_zone: str = "UTC"
 
 
+class LimitOverride(Struct, frozen=True):
+    """Another amount of a limit for one subject, until a time (Unix time in ms). `subject`: values of the dimensions that are "each".
+
+    `counts`: the resource and period of the limit when it was made; it is of no effect on a limit of others.
+    """
+
+    id: str
+    limit: str
+    subject: Mapping[str, str]
+    amount: float
+    until_ms: int
+    counts: tuple[Resource, Period | None]
+
+
 class PriceStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The prices of a request with more than `above` input tokens, instead of those of the row; None: as in Price."""
 
@@ -278,7 +292,7 @@ class Snapshot(Struct, frozen=True):
     `nodes`, and `drained` (endpoints without new requests, by provider and address), are what operations made of it, and not in the hash.
     `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
     what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model was first
-    configured, in Unix time.
+    configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash.
     """
 
     version: int
@@ -292,6 +306,7 @@ class Snapshot(Struct, frozen=True):
     nodes: tuple[Node, ...] = ()
     drained: frozenset[tuple[str, str]] = frozenset()
     models_created: Mapping[str, int] = {}
+    overrides: tuple[LimitOverride, ...] = ()
 
 
 class Plan(Struct, frozen=True):

@@ -17,6 +17,7 @@ _SECTIONS = {
         "credentials": "credentials",
         "prices": "prices",
         "budgets": "budgets",
+        "limits": "limits",
     },
     "Access": {
         "keys": "keys",

@@ -20,6 +20,7 @@ from app.store.configuration import change_configuration
 from app.store.configuration_entries import LIMITS
 from app.store.counters.stored_values import read_stored_values
 from app.store.database import create_database_engine, transaction
+from app.store.limit_overrides import read_overrides
 from app.store.limit_rows import StoredLimit, read_limits
 from app.supervisor import server_addresses
 from app.supervisor.database_query import query_database
@@ -50,7 +51,8 @@ def list_budgets(as_json: bool) -> None:
       narthex budgets list
 
     With --json: {"budgets": [{"name", "scope", "amount", "per", "time_zone", "dry_run", "usage": {"subject", "period_start",
-    "period_end", "counted_since", "amount_usd", "spent_usd", "reserved_usd", "remaining_usd", "percent", "forecast_usd"} or null}]}.
+    "period_end", "counted_since", "amount_usd", "spent_usd", "reserved_usd", "remaining_usd", "percent", "forecast_usd",
+    "override"} or null}]}.
     """
     stored, usage = _read_usage(None, most=1)
     if as_json:
@@ -84,7 +86,7 @@ def list_subjects(name: str, limit: int, as_json: bool) -> None:
       narthex budgets subjects "each team"
 
     With --json: {"subjects": [{"subject", "period_start", "period_end", "counted_since", "amount_usd", "spent_usd", "reserved_usd",
-    "remaining_usd", "percent", "forecast_usd"}]}.
+    "remaining_usd", "percent", "forecast_usd", "override"}]}.
     """
     stored, usage = _read_usage([name], most=limit)
     if not stored:
@@ -207,7 +209,7 @@ def _read_usage(names: Sequence[str] | None, most: int) -> tuple[list[StoredLimi
         try:
             async with database.connect() as connection:
                 # All of them, as the ids of rules that count the same depend on each other.
-                rules = rules_of(await read_limits(connection), {})
+                rules = rules_of(await read_limits(connection), await read_overrides(connection, None), {})
                 stored = await read_limits(connection, names, resource="cost_usd")
                 shown = {each.limit.name for each in stored}
                 wanted = [rule for rule in rules if rule.name in shown]

@@ -39,7 +39,7 @@ def validate(wanted: Snapshot) -> None:
         names.add(limit.name)
         _check_scope(limit, wanted.models)
         _check_period(limit)
-        _check_amount(limit)
+        check_amount(limit)
         if not limit.dry_run:
             other = limits_by_target.setdefault(counted_subject(limit), limit)
             if other.amount != limit.amount:
@@ -80,11 +80,11 @@ def _check_scope(limit: Limit, models: Mapping[str, ModelConfig]) -> None:
     if not limit.scope:
         raise BadConfiguration(f'{path} is empty. For everything together, use {{ all = "each" }}.')
     for dimension, subject in limit.scope.items():
-        if dimension == "tag" or (dimension.startswith("tag:") and not _is_name(dimension[4:])):
+        if dimension == "tag" or (dimension.startswith("tag:") and not is_name(dimension[4:])):
             raise BadConfiguration(f'{path}: {dimension!r} names no tag. Name one, such as "tag:tenant".')
         if dimension not in ("key", "team", "model", "all") and not dimension.startswith("tag:"):
             raise BadConfiguration(f"{path}: there is no dimension {dimension!r}. There are: key, team, model, tag:NAME, all.")
-        if not _is_name(subject):
+        if not is_name(subject):
             raise BadConfiguration(f'{path}.{dimension} must be "each" or one name, not {subject!r}.')
         if dimension == "key" and subject != "each" and not _KEY.fullmatch(subject):
             raise BadConfiguration(
@@ -97,7 +97,7 @@ def _check_scope(limit: Limit, models: Mapping[str, ModelConfig]) -> None:
         raise BadConfiguration(f'{path}: `all` means everything together, and must stand alone: {{ all = "each" }}.')
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
     return bool(text) and text == text.strip() and text.isprintable()
 
 
@@ -120,7 +120,7 @@ def _check_period(limit: Limit) -> None:
         raise BadConfiguration(f"{path}.time_zone: {fault}") from None
 
 
-def _check_amount(limit: Limit) -> None:
+def check_amount(limit: Limit) -> None:
     path, amount = f"{limit_path(limit.name)}.amount", limit.amount
     max_amount = _MAX_AMOUNT / _MICROUSD if limit.resource == "cost_usd" else _MAX_AMOUNT
     if not 0 < amount <= max_amount:

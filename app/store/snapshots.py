@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Limit, ModelConfig, Node, Price, ProviderConfig, Snapshot
+from app.domain import Limit, LimitOverride, ModelConfig, Node, Price, ProviderConfig, Snapshot
 from app.store import tables
 from app.thread_steps import in_steps
 
@@ -40,7 +40,11 @@ _STORED_LINES = text("""
                               ORDER BY provider, registered_at, address) FROM nodes) AS nodes,
            (SELECT string_agg(jsonb_build_array(provider, address)::text, E'\\n') FROM drained_endpoints) AS drained,
            (SELECT string_agg(jsonb_build_array(name, floor(extract(epoch FROM created_at))::bigint)::text, E'\\n') FROM models)
-               AS models_created
+               AS models_created,
+           (SELECT string_agg(jsonb_build_object('id', id, 'limit', limit_name, 'subject', subject, 'amount', amount, 'counts',
+                                                 jsonb_build_array(resource, per), 'until_ms',
+                                                 floor(extract(epoch FROM ends_at) * 1000)::bigint)::text, E'\\n' ORDER BY id)
+                FROM limit_overrides WHERE ended_at IS NULL AND ends_at > now()) AS overrides
 """)
 
 
@@ -56,6 +60,7 @@ class StoredConfiguration(Struct, frozen=True):
     nodes: str
     drained: str
     models_created: str = ""
+    overrides: str = ""
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -100,6 +105,7 @@ def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
         tuple(_decode_lines(stored.nodes, Node)),
         frozenset(_decode_lines(stored.drained, cast(Any, tuple[str, str]))),
         dict(cast("Iterator[tuple[str, int]]", _decode_lines(stored.models_created, cast(Any, tuple[str, int])))),
+        tuple(_decode_lines(stored.overrides, LimitOverride)),
     )
 
 
@@ -134,9 +140,10 @@ def build_snapshot(
     nodes: tuple[Node, ...] = (),
     drained: frozenset[tuple[str, str]] = frozenset(),
     models_created: Mapping[str, int] = _NO_TIMES,
+    overrides: tuple[LimitOverride, ...] = (),
 ) -> Snapshot:
     sorted_prices = tuple(sorted(prices, key=price_key))
-    operations = (nodes, drained, models_created)
+    operations = (nodes, drained, models_created, overrides)
     unhashed = Snapshot(version, "", providers, models, tuple(limits), sorted_prices, credentials, limits_since, *operations)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 

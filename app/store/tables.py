@@ -111,6 +111,25 @@ limits = Table(
     Index("limits_key_idx", text("((config -> 'scope') ->> 'key')")),
 )
 
+# Another amount of a limit for one subject, until a time. One at a time is in force: those that have ended are its history.
+limit_overrides = Table(
+    "limit_overrides",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("limit_name", Text, ForeignKey("limits.name", ondelete="CASCADE"), nullable=False),
+    Column("subject", JSONB, nullable=False),  # values of the dimensions of the scope that are "each"
+    Column("amount", Double, nullable=False),
+    Column("resource", Text, nullable=False),  # of the limit when it was made; with `per`, what the amount is of
+    Column("per", Text),
+    Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("ends_at", DateTime(timezone=True), nullable=False),
+    Column("ended_at", DateTime(timezone=True)),  # null: it ends at ends_at
+    Index(None, "limit_name"),
+    Index("limit_overrides_once", "limit_name", "subject", unique=True, postgresql_where=text("ended_at IS NULL")),
+)
+
 prices = Table(
     "prices",
     metadata,

@@ -5,6 +5,7 @@ import itertools
 import uuid
 import warnings
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
 
 import httpx
@@ -134,6 +135,11 @@ TABLE = {
     "patch_budget": Row(EDIT, "", {"name": "{budget}"}, body={"amount": 5}),
     "list_budget_subjects": Row(READ, READ, {"name": "{budget}"}),
     "delete_budget": Row(EDIT, "", {"name": "{budget}"}),
+    "list_limit_overrides": Row(READ, is_list=True),
+    "create_limit_override": Row(EDIT, body={"limit": "{limit}", "amount": 5, "ends_at": "{soon}", "reason": "a test"}),
+    "get_limit_override": Row(READ, "", {"id": "{override}"}),
+    "patch_limit_override": Row(EDIT, "", {"id": "{override}"}, body={"amount": 6}),
+    "end_limit_override": Row(EDIT, "", {"id": "{override}"}),
     "list_prices": Row(READ, is_list=True),
     "get_price": Row(READ, "", _PRICE, is_missing=True),
     "create_price": Row(EDIT, body={"provider": "sandbox", "model": "{unused}", "input": 1}),
@@ -217,6 +223,9 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
     key = await made(await admin.post("/admin/v1/keys", json={"team": team, "name": unique("key"), "limits": [limit]}))
     budgeted = await made(await admin.post("/admin/v1/keys", json={"team": team, "budget": {"amount_usd": 5}}))
     names |= {"key": key["prefix"], "key_name": key["name"], "limit": limit["name"], "budget": budgeted["limits"][0]["name"]}
+    names["soon"] = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    overridden = {"limit": names["budget"], "amount": 6, "ends_at": names["soon"], "reason": "a test"}
+    names["override"] = (await made(await admin.post("/admin/v1/limit-overrides", json=overridden)))["id"]
     names["team_id"] = (await made(await admin.get(f"/admin/v1/teams/{team}")))["id"]
     chat = {"model": "sandbox", "messages": [{"role": "user", "content": "hi"}]}
     async with service.keyless_client() as client:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -57,14 +57,21 @@ class Team:
         self.name, self.key, self.prefix = name, key, prefix
 
     async def chat(self, client: httpx.AsyncClient, tags: Mapping[str, str] | None = None) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.key}", **({"x-narthex-tags": json.dumps(tags)} if tags else {})}
-        return await client.post(CHAT, json=BODY, headers=headers)
+        return await client.post(CHAT, json=BODY, headers=as_caller(self, tags))
 
 
 async def make_team(admin: httpx.AsyncClient) -> Team:
     name = f"team-{uuid.uuid4().hex[:10]}"
     created = (await admin.post("/admin/v1/keys", json={"team": name})).json()
     return Team(name, created["key"], created["prefix"])
+
+
+def as_caller(team: Team, tags: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {"authorization": f"Bearer {team.key}", **({"x-narthex-tags": json.dumps(tags)} if tags else {})}
+
+
+def in_s(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
 
 
 async def ok(response: httpx.Response, status: int = 200) -> Any:
@@ -81,7 +88,7 @@ async def wait_for_usage(admin: httpx.AsyncClient, name: str, spent_usd: float) 
         usage = (await ok(await admin.get(f"/admin/v1/budgets/{name}")))["usage"]
         return usage is not None and usage["spent_usd"] == pytest.approx(spent_usd)
 
-    await wait_until(is_spent, 60)
+    await wait_until(is_spent, 120)
     return usage
 
 
@@ -158,7 +165,7 @@ async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admi
 
     async with service.keyless_client() as client:
         running = asyncio.create_task(team.chat(client))
-        await wait_until(is_reserved, 30)
+        await wait_until(is_reserved, 120)
         assert usage["spent_usd"] == 0 and usage["percent"] == 0
         assert usage["remaining_usd"] == pytest.approx(1 - usage["reserved_usd"])
         finish.set()
@@ -188,8 +195,76 @@ async def test_a_team_sees_its_own_part_of_a_budget_of_each_team(service: Servic
         async def is_recorded() -> bool:
             return bool(await own())
 
-        await wait_until(is_recorded, 60)
+        await wait_until(is_recorded, 120)
         assert [(each["subject"]["team"], each["spent_usd"]) for each in await own()] == [(ours.name, pytest.approx(COST_USD))]
         await ok(await client.get(f"/admin/v1/budgets/{everything}/subjects", headers=headers), 404)
     for each in (name, everything):
         await ok(await admin.delete(f"/admin/v1/budgets/{each}", headers={"if-match": "*"}))
+
+
+async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+    """By itself at its time, or earlier by an admin: then nothing more passes, as what was spent meanwhile counts."""
+    team, other = await make_team(admin), await make_team(admin)
+    name = f"each {team.name}"
+    # One request reserves 0.001 for its output and less for its prompt: the budget lets one through, whose cost is then 0.003.
+    scope = {"team": "each", "key": "each", "model": "budgeted", f"tag:{team.name}": "each"}
+    await ok(await admin.post("/admin/v1/budgets", json={"name": name, "scope": scope, "amount": 0.002}), 201)
+    tags = {team.name: "acme"}
+    subject = {"team": team.name, "key": team.prefix, f"tag:{team.name}": "acme"}
+    body = {"limit": name, "subject": subject, "amount": 100, "reason": "a load test"}
+
+    async with service.keyless_client() as client:
+
+        async def statuses(of: Team, times: int = 8) -> set[int]:
+            """Of several requests at once, which both workers get."""
+            return {answer.status_code for answer in await asyncio.gather(*(of.chat(client, tags) for _ in range(times)))}
+
+        async def is_refused() -> bool:
+            return await statuses(team) == {429}
+
+        assert (await team.chat(client, tags)).status_code == 200 and (await other.chat(client, tags)).status_code == 200
+        await wait_until(is_refused, 120)
+
+        refused = await admin.post("/admin/v1/limit-overrides", json={**body, "subject": {"team": team.name}, "ends_at": in_s(60)})
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "subject"
+        late = await admin.post("/admin/v1/limit-overrides", json={**body, "ends_at": "2020-01-01T00:00:00Z"})
+        assert late.status_code == 400 and late.json()["error"]["param"] == "ends_at"
+        await ok(await admin.post("/admin/v1/limit-overrides", json={**body, "limit": "none", "ends_at": in_s(60)}), 404)
+
+        created = await ok(await admin.post("/admin/v1/limit-overrides", json={**body, "ends_at": in_s(300)}), 201)
+        await ok(await admin.post("/admin/v1/limit-overrides", json={**body, "ends_at": in_s(300)}), 409)
+
+        async def all_pass() -> bool:
+            return await statuses(team) == {200}
+
+        await wait_until(all_pass, 120)
+        assert await statuses(other) == {429}, "it is of one subject"
+        subjects = (await ok(await admin.get(f"/admin/v1/budgets/{name}/subjects")))["data"]
+        usage = next(each for each in subjects if each["subject"] == {**subject, "model": "budgeted"})
+        assert usage["amount_usd"] == 100 and usage["override"]["id"] == created["id"] and usage["percent"] < 100
+        left = await client.get("/v1/limits?model=budgeted", headers=as_caller(team, tags))
+        assert [rule["amount"] for rule in left.json()["data"] if rule["rule"] == name] == [100]
+
+        shorter = {"ends_at": in_s(4)}
+        await ok(await admin.patch(f"/admin/v1/limit-overrides/{created['id']}", json=shorter, headers={"if-match": "*"}))
+        await wait_until(is_refused, 120)
+        assert await statuses(team, 20) == {429}, "once it has ended, it has in both workers"
+        assert not (await ok(await admin.get(f"/admin/v1/limit-overrides/{created['id']}")))["in_force"]
+
+        arguments = [each for name_, value in subject.items() for each in ("--for", f"{name_}={value}")]
+        done = service.run("limits", "override", name, *arguments, "--amount", "100", "--until", "1h", "--reason", "again", "--json")
+        assert done.returncode == 0, done.stderr
+        again = json.loads(done.stdout)
+        await wait_until(all_pass, 120)
+        assert again["id"] in service.run("limits", "overrides", name).stdout
+        ended = service.run("limits", "end-override", again["id"], "--json")
+        assert ended.returncode == 0 and not json.loads(ended.stdout)["in_force"], ended.stderr
+        await wait_until(is_refused, 120)
+
+    listed = await ok(await admin.get("/admin/v1/limit-overrides", params={"limit_name": name}))
+    assert [each["id"] for each in listed["data"]] == [again["id"], created["id"]]
+    events = (await ok(await admin.get("/admin/v1/audit", params={"resource": "limit_override", "name": name})))["data"]
+    assert [event["action"] for event in reversed(events)] == ["create", "update", "create", "end"]
+    assert events[-1]["after"]["reason"] == "a load test" and events[-1]["team"] == team.name
+    await ok(await admin.delete(f"/admin/v1/budgets/{name}", headers={"if-match": "*"}))
+    await ok(await admin.get(f"/admin/v1/limit-overrides/{created['id']}"), 404)

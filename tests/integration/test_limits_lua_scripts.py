@@ -239,6 +239,36 @@ def test_spending_beyond_the_reservation_counts_in_the_new_calendar_period(valke
     assert real.take("b", need(0, 13))[0] == TAKEN
 
 
+def test_another_amount_is_in_force_until_its_very_last_millisecond(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(CALENDAR, "cost_usd", 10, DAY_MS, override=(30, START_MS + 1000))])
+    cost = (1, 0, 0, 0, 10, 1)
+    assert [real.take(id, cost)[0] for id in "abc"] == [TAKEN] * 3 and real.take("d", cost)[0] == REFUSED
+    for id in "bc":
+        real.settle(id, NONE)
+    assert real.take("", NONE, PREVIEW)[4] == 20
+    real.advance_ms(999)
+    assert real.take("e", cost)[0] == TAKEN
+    real.advance_ms(1)
+    # What was spent meanwhile counts: nothing is left until the period ends.
+    reply = real.take("f", cost)
+    assert (reply[0], reply[4]) == (REFUSED, 0)
+    real.settle("e", NONE)
+    assert real.take("f", cost)[0] == REFUSED
+    real.advance_ms(DAY_MS)
+    assert [real.take(id, cost)[0] for id in "fg"] == [TAKEN, REFUSED]
+
+
+@pytest.mark.parametrize("kind", [WINDOW, CALENDAR])
+def test_wait_does_not_go_beyond_the_end_of_a_smaller_amount(valkey: Valkey, kind: int):
+    """It is an estimate: what the usual amount lets pass then is not known before."""
+    real = LimitScripts(valkey, [Bucket(kind, "requests", 2, 3_600_000, override=(1, START_MS + 5000))])
+    assert real.take("a", ONE)[0] == TAKEN
+    reply = real.take("b", ONE)
+    assert (reply[0], reply[6:]) == (REFUSED, [5000, 1])
+    real.advance_ms(5000)
+    assert [real.take(id, ONE)[0] for id in "bc"] == [TAKEN, REFUSED]
+
+
 def test_worker_with_wrong_calendar_periods_gets_the_server_time(valkey: Valkey):
     bucket = Bucket(CALENDAR, "requests", 1, DAY_MS)
     real = LimitScripts(valkey, [bucket])

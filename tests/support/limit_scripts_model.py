@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 class Bucket(Struct, frozen=True):
     """A rule's bucket. `period_ms`: a window's length; of a calendar, that of its periods, which begin at START_MS.
 
-    `stays_full`, `lost_nothing_until_ms`: see Rule.
+    `stays_full`, `lost_nothing_until_ms`: see Rule. `override`: another amount, until a time.
     """
 
     kind: int
@@ -31,6 +31,7 @@ class Bucket(Struct, frozen=True):
     dry: bool = False
     stays_full: bool = False
     lost_nothing_until_ms: int = 0
+    override: tuple[int, int] = (0, 0)
 
     @property
     def resource_index(self) -> int:
@@ -44,8 +45,8 @@ class Bucket(Struct, frozen=True):
         first = [self.kind, self.resource_index + 1, self.amount, flags, self.lost_nothing_until_ms]
         if self.kind == CALENDAR:
             start = self.period_start_ms(now_ms)
-            return [*first, start, start + self.period_ms, start + 2 * self.period_ms]
-        return [*first, self.period_ms, 0, 0]
+            return [*first, start, start + self.period_ms, start + 2 * self.period_ms, *self.override]
+        return [*first, self.period_ms, 0, 0, *self.override]
 
 
 class LimitScripts:

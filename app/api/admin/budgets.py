@@ -17,6 +17,7 @@ from app.gateway.limits.budgets import BudgetUsage, read_budget_usage, rules_of
 from app.gateway.serve import Gateway
 from app.store.config_file import normalize_limit
 from app.store.configuration_entries import LIMITS, limits_of_teams, limits_with
+from app.store.limit_overrides import read_overrides
 from app.store.limit_rows import read_limits
 from app.store.paging import After, Page
 from app.store.paging import Limit as PageLimit
@@ -101,7 +102,8 @@ class BudgetOperations:
 
     async def _read_usage(self, call: Call[Any, Any], names: Sequence[str], most: int) -> Mapping[str, Sequence[BudgetUsage]]:
         limits = self._gateway.limits
-        rules = rules_of(await read_limits(call.connection, names), limits.matcher.table.by_name)
+        stored, overrides = await read_limits(call.connection, names), await read_overrides(call.connection, names)
+        rules = rules_of(stored, overrides, limits.matcher.table.by_name)
         now_ms = int(time.time() * 1000)
         return await read_budget_usage(call.connection, rules, limits.read_counts, now_ms, teams=call.visible_teams(), most=most)
 

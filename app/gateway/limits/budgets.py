@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain import LimitOverride
 from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule, RuleTable
 from app.store.limit_rows import StoredLimit
 from app.store.spending import Subject, read_spending
@@ -25,12 +26,20 @@ _QUARTER_MS = 900_000
 _MIN_FORECAST_S = 3600.0
 
 
+class OverrideInForce(Struct, frozen=True):
+    """Another amount for the subject, until a time."""
+
+    id: str
+    ends_at: str
+
+
 class BudgetUsage(Struct, frozen=True):
     """What a subject has used of a budget in the present period.
 
     `subject`: the values of the budget's scope. `counted_since`: the start of the period, or a later one of the rule. `spent_usd`: by the
     records. `reserved_usd`: held by requests in progress; null: Redis is unavailable. `remaining_usd`: what the limit still lets pass.
     `percent`: of the amount, spent. `forecast_usd`: spent at the end of the period, if it goes on as so far; null: it is too early to say.
+    `override`: by which `amount_usd` is not the budget's own; null: it is.
     """
 
     subject: Mapping[str, str]
@@ -43,6 +52,7 @@ class BudgetUsage(Struct, frozen=True):
     remaining_usd: float
     percent: float
     forecast_usd: float | None
+    override: OverrideInForce | None
 
 
 class _Spent(Struct, frozen=True):
@@ -60,9 +70,14 @@ class _Spent(Struct, frozen=True):
         return dict(zip(self.rule.dimension_names, self.subject, strict=True))
 
     @property
-    def key(self) -> bytes:
+    def each(self) -> tuple[str, ...]:
+        """The values by which the rule tells subjects apart."""
         values = self.values
-        return self.rule.key(tuple(values[name] for name in self.rule.each_dimensions))
+        return tuple(values[name] for name in self.rule.each_dimensions)
+
+    @property
+    def key(self) -> bytes:
+        return self.rule.key(self.each)
 
 
 def is_budget(rule: Rule) -> bool:
@@ -70,15 +85,18 @@ def is_budget(rule: Rule) -> bool:
     return rule.kind == CALENDAR and rule.resource == _COST
 
 
-def rules_of(stored: Sequence[StoredLimit], in_force: Mapping[str, Rule]) -> list[Rule]:
+def rules_of(stored: Sequence[StoredLimit], overrides: Sequence[LimitOverride], in_force: Mapping[str, Rule]) -> list[Rule]:
     """Rules of stored limits, as they are counted: those in force, but for limits that this process has yet to read."""
-    new = RuleTable([each.limit for each in stored], {each.limit.name: each.since_ms for each in stored if each.since_ms is not None})
+    since = {each.limit.name: each.since_ms for each in stored if each.since_ms is not None}
+    new = RuleTable([each.limit for each in stored], since, overrides=overrides)
     return [_same_or_new(in_force.get(rule.name), rule) for rule in new.rules]
 
 
 def _same_or_new(known: Rule | None, rule: Rule) -> Rule:
     """Of several that count the same, only those in force have the right ids."""
-    return known if known is not None and (known.limit, known.since_ms) == (rule.limit, rule.since_ms) else rule
+    if known is None or (known.limit, known.since_ms) != (rule.limit, rule.since_ms):
+        return rule
+    return known if known.overrides == rule.overrides else msgspec.structs.replace(known, overrides=rule.overrides)
 
 
 async def read_budget_usage(
@@ -156,7 +174,10 @@ class _Counts(Struct, frozen=True):
 
 
 def _to_usage(spent: _Spent, counts: _Counts | None, now_ms: int) -> BudgetUsage:
-    amount, reserved = spent.rule.amount, 0 if counts is None else counts.reserved
+    override = spent.rule.overrides.get(spent.each)
+    if override is not None and override.until_ms <= now_ms:
+        override = None
+    amount, reserved = spent.rule.amount if override is None else override.amount, 0 if counts is None else counts.reserved
     used = spent.microusd + reserved if counts is None or counts.counted is None else counts.counted
     elapsed_s = (now_ms - spent.since_ms) / 1000
     total_s = (spent.finish_ms - spent.since_ms) / 1000
@@ -171,6 +192,7 @@ def _to_usage(spent: _Spent, counts: _Counts | None, now_ms: int) -> BudgetUsage
         remaining_usd=max(0, amount - used) / _MICROUSD,
         percent=round(100 * spent.microusd / amount, 2),
         forecast_usd=None if elapsed_s < _MIN_FORECAST_S else round(spent.microusd / _MICROUSD * total_s / elapsed_s, 6),
+        override=None if override is None else OverrideInForce(override.id, _to_text(override.until_ms, spent.rule)),
     )
 
 

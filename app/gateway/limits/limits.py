@@ -121,7 +121,7 @@ class Limits:
 
     def prepare(self, snapshot: Snapshot) -> PreparedRules:
         """The rules of a snapshot, for swap(). In steps, in any thread. What limits did not change keeps its cache."""
-        table = RuleTable(snapshot.limits, snapshot.limits_since, self.matcher.table)
+        table = RuleTable(snapshot.limits, snapshot.limits_since, self.matcher.table, snapshot.overrides)
         if table.rules == self.matcher.table.rules:
             return PreparedRules(self.matcher, snapshot.models)
         return PreparedRules(RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms), snapshot.models)

@@ -32,10 +32,22 @@ class _LocalCount:
 
     `in_flight`: how much of the slots is held by reservations that are not settled.
     `reported`: how much Redis has counted already. `charge`: a report whose outcome is not known; None: there is none.
-    `reduced_share`: until `reduced_until_ms` only so much may be taken, less than the share, as Redis had counted usage before.
+    Until `reduced_until_ms` less than the share may be taken, as Redis had counted usage before: `reduced_left` was left for all workers
+    together, of an amount of `reduced_amount`.
     """
 
-    __slots__ = ("bucket", "charge", "in_flight", "newest", "reduced_share", "reduced_until_ms", "reported", "running", "slots")
+    __slots__ = (
+        "bucket",
+        "charge",
+        "in_flight",
+        "newest",
+        "reduced_amount",
+        "reduced_left",
+        "reduced_until_ms",
+        "reported",
+        "running",
+        "slots",
+    )
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
@@ -45,7 +57,8 @@ class _LocalCount:
         self.in_flight = 0
         self.reported = 0
         self.charge: Charge | None = None
-        self.reduced_share: int | None = None
+        self.reduced_left = 0
+        self.reduced_amount = 0
         self.reduced_until_ms = 0.0
 
     def total(self, slot: int) -> int:
@@ -75,15 +88,16 @@ class LocalLimiter:
         count_slots: list[tuple[_LocalCount, int]] = []
         for index, bucket in enumerate(match.buckets):
             rule, needed = bucket.rule, need[bucket.rule.resource - 1]
-            count = self._count(match, index, bucket, workers, now_ms)
-            share = rule.amount // max(1, workers)
-            if count.reduced_share is not None and now_ms < count.reduced_until_ms:
-                share = min(share, count.reduced_share)
+            count = self._count(match, index, bucket, now_ms)
+            amount = bucket.amount_at(now_ms)
+            share = amount // max(1, workers)
+            if now_ms < count.reduced_until_ms:
+                share = min(share, max(0, count.reduced_left + amount - count.reduced_amount) // max(1, workers))
             slot, finish_ms = _slot_for(bucket, now_ms)
             used = len(count.running) if rule.kind == LEASES else count.total(slot)
             remaining = share - used
             wait, is_estimate = 0, rule.kind == LEASES
-            if needed > rule.amount:
+            if needed > max(amount, rule.amount):
                 wait = -1
             elif needed > remaining and needed > 0:
                 wait = max(1, math.ceil(_free_at_ms(count, needed - remaining, finish_ms) - now_ms))
@@ -172,7 +186,7 @@ class LocalLimiter:
         """Forgets everything that Redis has counted; charges whose outcome is not known stay."""
         self._counts = {key: count for key, count in self._counts.items() if count.charge is not None}
 
-    def _count(self, match: RuleMatch, index: int, bucket: Bucket, workers: int, now_ms: float) -> _LocalCount:
+    def _count(self, match: RuleMatch, index: int, bucket: Bucket, now_ms: float) -> _LocalCount:
         count = self._counts.get(bucket.key)
         if count is None:
             if len(self._counts) >= _MAX_COUNTS:
@@ -185,12 +199,11 @@ class LocalLimiter:
                 # What Redis last reported as left is all that is left until that window or period ends; each worker takes its share of it.
                 _, finish_ms = _slot_for(bucket, now_ms)
                 last_ms = match.last_reply[1]
+                count.reduced_left, count.reduced_amount = match.last_reply[3 + 2 * index], bucket.amount_at(last_ms)
                 if rule.kind == WINDOW and now_ms < last_ms + rule.window_ms * _SLOTS / 16:
                     count.reduced_until_ms = last_ms + rule.window_ms * _SLOTS / 16
-                    count.reduced_share = max(0, match.last_reply[3 + 2 * index]) // max(1, workers)
                 elif rule.kind == CALENDAR and _slot_for(bucket, last_ms)[0] == _slot_for(bucket, now_ms)[0]:
                     count.reduced_until_ms = finish_ms
-                    count.reduced_share = max(0, match.last_reply[3 + 2 * index]) // max(1, workers)
         return count
 
     def _purge(self, now_ms: float) -> None:

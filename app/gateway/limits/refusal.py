@@ -36,7 +36,7 @@ _LOSS = "How much of it is used is not known at the moment, as the server that c
 def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitExceeded:
     """From a reply REFUSED of take.lua, or of LocalLimiter.take."""
     index: int = reply[3]
-    rule = match.rule(index)
+    rule = match.rule_at(index, reply[1])
     remaining, _, wait_ms, wait_flags = reply[4 + 4 * index : 8 + 4 * index]
     is_estimate, after_loss = bool(wait_flags & WAIT_IS_ESTIMATE), bool(wait_flags & WAIT_IS_AFTER_LOSS)
     limit_headers = rate_limit_headers(((match.header_rules, reply),), 4)

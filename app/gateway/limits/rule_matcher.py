@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from app.domain import Caller
 from app.gateway.limits.rate_limit_headers import header_rules
-from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, WINDOW, Rule, RuleTable, request_dimensions
+from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, WINDOW, Rule, RuleOverride, RuleTable, request_dimensions
 from app.store.counters.commands import DRY_RUN, STAYS_FULL, BucketSet
 from app.store.counters.scripts import Scripts
 
@@ -15,21 +17,29 @@ FOREVER = float("inf")
 
 
 class Bucket:
-    """One rule's count for one subject. `dimensions`: the rule's scope with the subject's names, for the ledger."""
+    """One rule's count for one subject. `dimensions`: the rule's scope with the subject's names, for the ledger.
 
-    __slots__ = ("dimensions", "key", "rule")
+    `override`: the subject's own amount, which may have ended; see amount_at().
+    """
 
-    def __init__(self, rule: Rule, key: bytes, dimensions: Mapping[str, str]) -> None:
+    __slots__ = ("dimensions", "key", "override", "rule")
+
+    def __init__(self, rule: Rule, key: bytes, dimensions: Mapping[str, str], override: RuleOverride | None = None) -> None:
         self.rule = rule
         self.key = key
         self.dimensions = dimensions
+        self.override = override
+
+    def amount_at(self, now_ms: float) -> int:
+        override = self.override
+        return override.amount if override is not None and now_ms < override.until_ms else self.rule.amount
 
 
 class RuleMatch:
     """The buckets that a request takes from, built once and kept for all requests that match the same.
 
     `last_reply`: the latest reply of take.lua for them, by which a worker estimates its share once Redis is away.
-    `row`: what all commands about them share; `valid_until_ms`: when its calendar periods end, by Redis's clock.
+    `row`: what all commands about them share; `valid_until_ms`: when a calendar period or override in it ends, by Redis's clock.
     `outage_refusing_rule`, `cost_rule`: a rule that admits nothing without Redis, and one about cost; None: there is none.
     `lease_keys`: keys of the buckets that count running requests. `dry_run_rules`: indexes. `header_rules`: see rate_limit_headers.
     `granted`: how many reservations it was given since they were last counted.
@@ -58,14 +68,19 @@ class RuleMatch:
         self.cost_rule = next((rule for rule in strict if rule.resource == _COST), None)
         self.lease_keys = tuple(bucket.key for bucket in buckets if bucket.rule.kind == LEASES)
         self.dry_run_rules = tuple(index for index, rule in enumerate(rules) if rule.limit.dry_run)
-        self.header_rules = tuple(header_rules(rules))
         self.renew_periods(scripts, lease_ms, now_ms)
 
     def rule(self, index: int) -> Rule:
         return self.buckets[index].rule
 
+    def rule_at(self, index: int, now_ms: float) -> Rule:
+        """With the amount that its subject has at a moment."""
+        bucket = self.buckets[index]
+        amount = bucket.amount_at(now_ms)
+        return bucket.rule if amount == bucket.rule.amount else msgspec.structs.replace(bucket.rule, amount=amount)
+
     def renew_periods(self, scripts: Scripts, lease_ms: int, now_ms: float) -> None:
-        """Builds `row` anew for the calendar periods of `now_ms`."""
+        """Builds `row` and `header_rules` anew for the calendar periods and overrides of `now_ms`."""
         self.valid_until_ms = FOREVER
         numbers: list[int] = []
         for bucket in self.buckets:
@@ -80,6 +95,14 @@ class RuleMatch:
                 numbers += periods
             else:
                 numbers += (0, 0, 0)
+            override = bucket.override
+            if override is None:
+                numbers += (0, 0)
+            else:
+                numbers += (override.amount, override.until_ms)
+                if now_ms < override.until_ms:
+                    self.valid_until_ms = min(self.valid_until_ms, override.until_ms)
+        self.header_rules = tuple(header_rules([self.rule_at(index, now_ms) for index in range(len(self.buckets))]))
         self.row = BucketSet(scripts, lease_ms, [bucket.key for bucket in self.buckets], numbers)
 
 
@@ -130,4 +153,5 @@ def _iter_buckets(table: RuleTable, dimensions: Mapping[str, str]) -> Iterator[B
     for rule in table.candidates(dimensions):
         subject = rule.subject(dimensions)
         if subject is not None:
-            yield Bucket(rule, rule.key(subject), {**dict(rule.fixed_dimensions), **dict(zip(rule.each_dimensions, subject, strict=True))})
+            values = {**dict(rule.fixed_dimensions), **dict(zip(rule.each_dimensions, subject, strict=True))}
+            yield Bucket(rule, rule.key(subject), values, rule.overrides.get(subject))

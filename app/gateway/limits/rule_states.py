@@ -50,7 +50,7 @@ def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[
     """From a reply of take.lua in PREVIEW mode."""
     rule_states: list[RuleState] = []
     for index, bucket in enumerate(match.buckets):
-        rule, limit = bucket.rule, bucket.rule.limit
+        rule, limit = match.rule_at(index, reply[1]), bucket.rule.limit
         remaining, reset_ms, wait_ms, wait_flags = reply[4 + 4 * index : 8 + 4 * index]
         rule_states.append(
             RuleState(

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
-from app.domain import Caller, Limit
+from app.domain import Caller, Limit, LimitOverride
 from app.store.calendar_periods import CalendarUnit, Period, calendar_period
 from app.thread_steps import in_steps
 
@@ -26,12 +26,23 @@ CLOCK_MARGIN_MS = 5_000
 _NO_TIMES: Mapping[str, int] = {}
 
 
+class RuleOverride(Struct, frozen=True):
+    """Another amount for one subject of a rule, as the rule's is counted, until a time by Redis's clock."""
+
+    id: str
+    amount: int
+    until_ms: int
+
+
+_NO_OVERRIDES: Mapping[tuple[str, ...], RuleOverride] = {}
+
+
 class Rule(Struct, frozen=True, eq=False):
     """A limit as it is counted. `id`: the same as long as it counts the same things, whatever its amount.
 
     `kind`: WINDOW, CALENDAR or LEASES. `resource`: index in RESOURCES, from 1. `amount`: an integer; cost in millionths of a US dollar.
     `fixed_dimensions`: those of its scope with one value. `each_dimensions`: those with a bucket for each value.
-    `since_ms`: when it began to count this, 0 if that is not known; what it counted before was none of this rule.
+    `since_ms`: when it began to count this, 0 if that is not known; what it counted before was none of this rule. `overrides`: by subject.
     """
 
     id: str
@@ -44,6 +55,7 @@ class Rule(Struct, frozen=True, eq=False):
     fixed_dimensions: tuple[tuple[str, str], ...]
     each_dimensions: tuple[str, ...]
     since_ms: int = 0
+    overrides: Mapping[tuple[str, ...], RuleOverride] = _NO_OVERRIDES
 
     @property
     def lost_nothing_until_ms(self) -> int:
@@ -97,8 +109,17 @@ class RuleTable:
     in `previous` are taken from there. Built in steps (see app/thread_steps.py).
     """
 
-    def __init__(self, limits: Sequence[Limit], limits_since: Mapping[str, int] = _NO_TIMES, previous: "RuleTable | None" = None) -> None:
-        rules = list(_build_rules(limits, limits_since, {} if previous is None else previous.by_name))
+    def __init__(
+        self,
+        limits: Sequence[Limit],
+        limits_since: Mapping[str, int] = _NO_TIMES,
+        previous: "RuleTable | None" = None,
+        overrides: Sequence[LimitOverride] = (),
+    ) -> None:
+        by_limit: dict[str, list[LimitOverride]] = {}
+        for override in in_steps(overrides):
+            by_limit.setdefault(override.limit, []).append(override)
+        rules = list(_build_rules(limits, limits_since, {} if previous is None else previous.by_name, by_limit))
         self.rules = tuple(rules)
         self.by_name: Mapping[str, Rule] = {rule.name: rule for rule in in_steps(rules)}
         requirements = [rule.requirements for rule in in_steps(rules)]
@@ -140,13 +161,19 @@ def public_part(key: str) -> str:
     return key.removeprefix("nx-").partition("-")[0]
 
 
-def _build_rules(limits: Sequence[Limit], limits_since: Mapping[str, int], previous: Mapping[str, Rule]) -> Iterator[Rule]:
+def _build_rules(
+    limits: Sequence[Limit],
+    limits_since: Mapping[str, int],
+    previous: Mapping[str, Rule],
+    overrides: Mapping[str, Sequence[LimitOverride]],
+) -> Iterator[Rule]:
     seen: Counter[str] = Counter()
     for limit in in_steps(limits):
         since_ms = max(0, limits_since.get(limit.name, 0) - CLOCK_MARGIN_MS)
         rule = previous.get(limit.name)
-        if rule is None or rule.limit != limit or rule.since_ms != since_ms:
-            rule = _build_rule(limit, since_ms)
+        own_overrides = _read_overrides(limit, overrides[limit.name]) if limit.name in overrides else _NO_OVERRIDES
+        if rule is None or rule.limit != limit or rule.since_ms != since_ms or rule.overrides != own_overrides:
+            rule = _build_rule(limit, since_ms, own_overrides)
         id = rule.id.partition(".")[0]
         seen[id] += 1
         if seen[id] > 1:  # two rules that are the same but for the amount must not share a bucket
@@ -154,24 +181,46 @@ def _build_rules(limits: Sequence[Limit], limits_since: Mapping[str, int], previ
         yield rule if rule.id == id else msgspec.structs.replace(rule, id=id)
 
 
-def _build_rule(limit: Limit, since_ms: int) -> Rule:
-    each_dimensions = tuple(sorted(name for name, value in limit.scope.items() if value == EACH and name != "all"))
+def _read_overrides(limit: Limit, overrides: Sequence[LimitOverride]) -> Mapping[tuple[str, ...], RuleOverride]:
+    """By subject. Those of other dimensions, or of another resource or period, are from before the limit was changed."""
+    names = each_dimensions(limit)
+    return {
+        tuple(public_part(override.subject[name]) if name == "key" else override.subject[name] for name in names): RuleOverride(
+            override.id, counted_amount(limit, override.amount), override.until_ms
+        )
+        for override in overrides
+        if set(override.subject) == set(names) and override.counts == (limit.resource, limit.per)
+    }
+
+
+def each_dimensions(limit: Limit) -> tuple[str, ...]:
+    """The dimensions of a scope that name its subjects."""
+    return tuple(sorted(name for name, value in limit.scope.items() if value == EACH and name != "all"))
+
+
+def counted_amount(limit: Limit, amount: float) -> int:
+    """As it is counted: a cost in millionths of a dollar."""
+    return int(amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(amount)
+
+
+def _build_rule(limit: Limit, since_ms: int, overrides: Mapping[tuple[str, ...], RuleOverride]) -> Rule:
+    each = each_dimensions(limit)
     fixed_dimensions = tuple(
         sorted(
             (name, public_part(value) if name == "key" else value) for name, value in limit.scope.items() if value != EACH and name != "all"
         )
     )
-    identifying_fields = (limit.name, each_dimensions, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
-    amount = int(limit.amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(limit.amount)
+    identifying_fields = (limit.name, each, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
     return Rule(
         id=hashlib.blake2b(msgspec.msgpack.encode(identifying_fields), digest_size=8).hexdigest(),
         limit=limit,
         kind=LEASES if limit.resource == "concurrency" else WINDOW if limit.per in _WINDOW_MS else CALENDAR,
         resource=RESOURCES.index(limit.resource) + 1,
-        amount=amount,
+        amount=counted_amount(limit, limit.amount),
         window_ms=_WINDOW_MS.get(limit.per or "", 0),
         zone=ZoneInfo(limit.time_zone),
         fixed_dimensions=fixed_dimensions,
-        each_dimensions=each_dimensions,
+        each_dimensions=each,
         since_ms=since_ms,
+        overrides=overrides,
     )

@@ -1,10 +1,10 @@
 -- Takes what a request needs from all its buckets, or from none.
 --
 -- KEYS  1 the epoch, 2 the reservation, then the buckets.
--- ARGV  1 eight numbers for each bucket: kind, resource, amount, flags (1: a dry run, 2: counts as full after a loss, until it has
+-- ARGV  1 ten numbers for each bucket: kind, resource, amount, flags (1: a dry run, 2: counts as full after a loss, until it has
 --           passed), the latest start of an epoch at which it lost nothing (it is newer, or starts empty), then
 --           of a window (kind 1): its length; of a calendar (2): the starts of this period, the next and the one after;
---           of leases (3): nothing
+--           of leases (3): nothing; then of all: another amount, and until when it is in force
 --       2 mode, how many buckets the reservation has already, the length of a lease, then the need of each resource
 -- Modes 0 take or refuse; 1 take in any case, once for each reservation; 2 preview; + 4: although a calendar bucket is unseeded.
 --
@@ -28,7 +28,7 @@ local mode, lax, base, lease = ask[1] % 4, ask[1] >= 4, ask[2], ask[3]
 local held = found[2]
 if held and mode == 1 then
   for index = 3, #KEYS do
-    if rules[(index - 3) * 8 + 1] == 3 then
+    if rules[(index - 3) * 10 + 1] == 3 then
       redis.call('ZADD', KEYS[index], now + lease, string.sub(KEYS[2], 6))
     end
   end
@@ -42,9 +42,14 @@ local count = #KEYS - 2
 local buckets, places, lefts, resets, waits, estimates, finishes = {}, {}, {}, {}, {}, {}, {}
 local worst, longest, unseeded = -1, 0, nil
 for index = 1, count do
-  local at, key, raw = (index - 1) * 8, KEYS[index + 2], found[index + 2]
+  local at, key, raw = (index - 1) * 10, KEYS[index + 2], found[index + 2]
   local kind, resource, amount, need = rules[at + 1], rules[at + 2], rules[at + 3], ask[rules[at + 2] + 3]
   local left, reset, wait, estimate = 0, 0, 0, 0
+  local overridden = rules[at + 10] - now
+  local usual = amount
+  if overridden > 0 then
+    amount = rules[at + 9]
+  end
   local dry, stays_full, has_lost = rules[at + 4] % 2 == 1, rules[at + 4] >= 2, born > rules[at + 5]
   if kind == 1 then
     local window = rules[at + 6]
@@ -145,6 +150,14 @@ for index = 1, count do
     end
     finishes[index] = 0
   end
+  if overridden > 0 and wait ~= 0 then
+    -- When the usual amount is in force again, it may pass sooner, or not even after the wait.
+    if usual > amount and need <= usual and (wait == -1 or wait > overridden) then
+      wait, estimate = overridden, estimate % 2 == 0 and estimate + 1 or estimate
+    elseif wait > overridden and estimate % 2 == 0 then
+      estimate = estimate + 1
+    end
+  end
   lefts[index], resets[index], waits[index], estimates[index] = left, reset, wait, estimate
   if not dry and wait ~= 0 and longest ~= -1 and (wait == -1 or wait > longest) then
     worst, longest = index - 1, wait
@@ -167,7 +180,7 @@ local told = {0, now, born}
 local reservation = held and cmsgpack.unpack(held) or {now}
 local member = string.sub(KEYS[2], 6)
 for index = 1, count do
-  local at, key = (index - 1) * 8, KEYS[index + 2]
+  local at, key = (index - 1) * 10, KEYS[index + 2]
   local kind, resource = rules[at + 1], rules[at + 2]
   local need = ask[resource + 3]
   local place, x, y = 0, 0, 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Caller, Limit
+from app.domain import Caller, Limit, LimitOverride
 from app.gateway.limits.rate_limit_headers import format_duration
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.limits.rules import RuleTable, request_dimensions
@@ -103,6 +103,24 @@ def test_rules_that_did_not_change_are_not_made_again():
     first = RuleTable(limits)
     second = RuleTable([*limits[:2], msgspec.structs.replace(limits[2], amount=6), *limits[3:]], previous=first)
     assert [new is old for new, old in zip(second.rules, first.rules, strict=True)] == [True, True, False, True, True]
+
+
+def test_an_override_is_of_its_subject_alone_and_of_what_the_limit_counted_then():
+    limit = Limit("r", {"key": "each"}, "requests", 5, "day")
+    override = LimitOverride("o", "r", {"key": "nx-00000000000a"}, 9, 2000, ("requests", "day"))
+    now_ms = 1000.0
+    table = RuleTable([limit], overrides=[override])
+    matcher = RuleMatcher(table, SCRIPTS, 1000, lambda: now_ms)
+    match, other = (matcher.match_for(caller(prefix, "a"), "m", {}) for prefix in ("nx-00000000000a", "nx-00000000000b"))
+    assert match is not None and other is not None
+    assert [each.rule_at(0, now_ms).amount for each in (match, other)] == [9, 5]
+    assert [each.header_rules[0].amount for each in (match, other)] == [9, 5]
+    now_ms = 2000.0
+    again = matcher.match_for(caller("nx-00000000000a", "a"), "m", {})
+    assert again is match and (match.rule_at(0, now_ms).amount, match.header_rules[0].amount) == (5, 5)
+    assert RuleTable([limit], previous=table).rules[0].overrides == {}
+    for changed in (Limit("r", {"team": "each"}, "requests", 5, "day"), Limit("r", {"key": "each"}, "tokens", 5, "day")):
+        assert RuleTable([changed], overrides=[override]).rules[0].overrides == {}
 
 
 SCOPES: dict[str, Callable[[int], dict[str, str]]] = {

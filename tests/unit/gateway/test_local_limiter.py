@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Caller, Limit
+from app.domain import Caller, Limit, LimitOverride
 from app.gateway.limits.local_limiter import LocalLimiter
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
@@ -36,6 +36,19 @@ def limiter_without_redis(*limits: Limit) -> tuple[LocalLimiter, RuleMatch, Fake
 def take(local: LocalLimiter, match: RuleMatch, number: int, tokens: int = 1, workers: int = 1) -> tuple[Reservation, list[Any]]:
     reservation = Reservation(str(number).encode(), match, UsageEstimate(tokens).amounts())
     return reservation, local.take(reservation, match, reservation.need, workers)
+
+
+def test_without_redis_an_override_ends_at_its_time_and_what_was_used_of_it_counts():
+    clock = FakeClock()
+    override = LimitOverride("o", "t", {"key": "nx-1"}, 100, START_MS + 1000, ("tokens", "day"))
+    rules = RuleTable([Limit("t", {"key": "each"}, "tokens", 20, "day")], overrides=[override])
+    match = RuleMatcher(rules, SCRIPTS, 1000, clock).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
+    assert match is not None
+    match.last_reply = [TAKEN, START_MS, 1, 90, 0]  # by Redis, 10 of 100 were used before it went away
+    local = LocalLimiter(clock, lambda key: ())
+    assert take(local, match, 1, 5)[1][0] == TAKEN
+    clock.now_ms += 1000
+    assert take(local, match, 2, 6)[1][0] == REFUSED and take(local, match, 3, 5)[1][0] == TAKEN
 
 
 steps = st.lists(
