@@ -67,13 +67,15 @@ class Caller(Struct, frozen=True):
 class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them.
 
-    `priority`: of keys without one of their own; see Caller. `mask`: the rules of the policy `masked`.
+    `priority`: of keys without one of their own; see Caller. `mask`: the rules of the policy `masked`. `search`: whether the text of what
+    is recorded can be searched.
     """
 
     content: ContentPolicy = "full"
     drop: DroppableFields = ()
     priority: int = 0
     mask: MaskConfig = MaskConfig()
+    search: bool = False
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -18,8 +18,9 @@ from app.settings import Settings
 from app.store.admin_transactions import admin_transaction
 from app.store.database import create_database_engine
 from app.store.inference_filter import InferenceFilter
-from app.store.inference_queries import list_inferences, walk_inferences
+from app.store.inference_queries import InferencePage, page_inferences, walk_inferences
 from app.store.key_validation import parse_prefix
+from app.store.search_words import read_search
 
 _STATEMENT_TIMEOUT_S = 30.0
 _MAX_SHOWN = 1000
@@ -41,6 +42,7 @@ _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 @click.option("--min-duration", "min_duration_s", type=DurationParam(), help="Only what took at least this: 30s, 2m.")
 @click.option("--trace", "trace_id", metavar="ID", help="Only of this trace, in hexadecimal.")
 @click.option("--request-id", metavar="ID", help="Only with this x-request-id, as the response had it.")
+@click.option("--text", metavar="WORDS", help='Only where this was written: words, "phrases", or, and - before what must not be there.')
 @click.option("--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or a time.")
 @click.option("--until", type=PastMomentParam(), help="Until before then.")
 @click.option("--limit", type=click.IntRange(1, _MAX_SHOWN), default=20, show_default=True, help="Most requests to list.")
@@ -53,9 +55,12 @@ def inferences(limit: int, is_export: bool, as_json: bool, **options: Any) -> No
     Examples:
       narthex inferences --user ann --since 7d
       narthex inferences --tag tenant=acme --outcome failed
+      narthex inferences --team support --text 'refund "late delivery" -test'
       narthex inferences --min-cost 1 --export > expensive.jsonl
 
-    With --json: {"inferences": [...], "more": whether there are more}; the fields are those of GET /admin/v1/inferences.
+    --text finds requests of teams with full-text search (narthex teams set NAME --search).
+
+    With --json: {"inferences": [...], "more": whether there may be more}; the fields are those of GET /admin/v1/inferences.
     """
     filters, keep_hours_days = _parse_filters(**options), Settings.read().keep_hours_days
     if is_export:
@@ -64,25 +69,27 @@ def inferences(limit: int, is_export: bool, as_json: bool, **options: Any) -> No
         query_store(lambda url: _export(url, filters, keep_hours_days))
         return
 
-    async def read(url: str) -> list[dict[str, Any]]:
+    async def read(url: str) -> InferencePage:
         engine = create_database_engine(url)
         try:
             async with admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True) as connection:
-                return await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=None, limit=limit + 1)
+                return await page_inferences(connection, filters, keep_hours_days=keep_hours_days, before=None, limit=limit)
         finally:
             await engine.dispose()
 
-    found = query_store(read)
-    rows = found[:limit]
+    page = query_store(read)
+    rows = page.rows
     if as_json:
-        print_json({"inferences": rows, "more": len(found) > limit})
+        print_json({"inferences": rows, "more": page.next is not None})
     elif not rows:
         click.echo("No request matches.")
     else:
         titles = ("RECEIVED", "ID", "TEAM", "MODEL", "SERVED BY", "STATUS", "ERROR", "TOKENS", "COST USD", "S")
         print_table(titles, [_cells(row) for row in rows])
-        if len(found) > limit:
+        if page.next is not None and page.searched_to is None:
             click.echo(f"There are more than {limit}: --limit and --until show others, --export prints all.", err=True)
+    if page.searched_to is not None:
+        click.echo(f"Searched back to {page.searched_to:%Y-%m-%dT%H:%M:%SZ}: --until goes on from there, --export searches all.", err=True)
 
 
 def _parse_filters(
@@ -95,6 +102,7 @@ def _parse_filters(
     trace_id: str | None,
     since: datetime | None,
     until: datetime | None,
+    text: str | None,
     **equal: Any,
 ) -> InferenceFilter:
     prefix = None if key is None else parse_prefix(key)
@@ -116,6 +124,7 @@ def _parse_filters(
         min_duration_us=None if min_duration_s is None else round(min_duration_s * 1_000_000),
         since_ms=None if since is None else int(since.timestamp() * 1000),
         until_ms=None if until is None else int(until.timestamp() * 1000),
+        text=None if text is None else read_search(text),
         **equal,
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 import click
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.cli.errors import OrderedGroup
@@ -34,7 +35,8 @@ def list_teams(as_json: bool) -> None:
     Example:
       narthex teams list
 
-    With --json: {"teams": [{"name", "content", "drop", "priority", "created_at", "keys", "mask"}]}; "keys" is the number of its valid keys.
+    With --json: {"teams": [{"name", "content", "drop", "priority", "created_at", "keys", "mask", "search"}]}; "keys" is the number of its
+    valid keys.
     """
     rows = query_store(store.list_teams)
     if as_json:
@@ -43,9 +45,13 @@ def list_teams(as_json: bool) -> None:
         click.echo("There are no teams yet; `narthex keys create --team NAME` creates one with its first key.")
     else:
         cells = [
-            (row.name, row.content, str(row.keys), format_time(row.created_at), str(row.priority), format_drop(row.drop)) for row in rows
+            (
+                *(row.name, row.content, str(row.keys), format_time(row.created_at), str(row.priority), format_drop(row.drop)),
+                "yes" if row.search else "",
+            )
+            for row in rows
         ]
-        print_table(("TEAM", "CONTENT", "KEYS", "CREATED", "PRIORITY", "MAY DROP"), cells)
+        print_table(("TEAM", "CONTENT", "KEYS", "CREATED", "PRIORITY", "MAY DROP", "SEARCH"), cells)
 
 
 @teams.command("set")
@@ -70,6 +76,7 @@ def list_teams(as_json: bool) -> None:
     multiple=True,
     help="What else it finds, as a regular expression of RE2, by the name that takes its place; NAME= removes it. Can be repeated.",
 )
+@click.option("--search/--no-search", default=None, help="Whether the text of what is recorded from now on can be searched.")
 @drop_option
 @priority_option
 @json_option
@@ -78,11 +85,12 @@ def set_team(
     content: str | None,
     detectors: Sequence[str],
     patterns: Sequence[str],
+    search: bool | None,
     drop: Sequence[str],
     priority: int | None,
     as_json: bool,
 ) -> None:
-    """Set what is kept of the requests of team NAME, what may be dropped from them, and its priority; a new NAME creates a team.
+    """Set the options of team NAME; a new NAME creates a team.
 
     It takes effect for all its keys within two seconds; what is not given stays. docs/recording.md describes what each choice of
     --content keeps.
@@ -91,18 +99,19 @@ def set_team(
     Examples:
       narthex teams set legal --content none
       narthex teams set sales --content masked --mask-pattern 'employee_number=E[0-9]{6}'
+      narthex teams set support --search
       narthex teams set search --drop logit_bias --drop seed
       narthex teams set batch --priority -50
 
-    With --json: {"name", "content", "drop", "priority", "mask": {"detectors", "patterns"}}.
+    With --json: {"name", "content", "drop", "priority", "mask": {"detectors", "patterns"}, "search"}.
     """
     if not name.strip():
         raise click.BadParameter("a team needs a name", param_hint="NAME")
     droppable_fields = parse_drop(drop)
-    if content is None and droppable_fields is UNSET and priority is None and not detectors and not patterns:
-        raise click.UsageError("Nothing to set: give --content, --mask, --mask-pattern, --drop or --priority.")
+    if content is None and droppable_fields is UNSET and priority is None and search is None and not detectors and not patterns:
+        raise click.UsageError("Nothing to set: give --content, --mask, --mask-pattern, --search, --drop or --priority.")
     policy = UNSET if content is None else cast(ContentPolicy, content)
-    new_priority = UNSET if priority is None else priority
+    new_priority, new_search = UNSET if priority is None else priority, UNSET if search is None else search
     changed_patterns = _parse_patterns(patterns)
 
     async def store_team(database_url: str) -> TeamConfig:
@@ -111,14 +120,17 @@ def set_team(
             if detectors or patterns:
                 before = await store.find_team(connection, name.strip(), lock=True)
                 mask = _change_mask(MaskConfig() if before is None else before.mask, detectors, changed_patterns)
-            return await store.set_team(connection, name.strip(), policy, droppable_fields, new_priority, mask, author=command_author())
+            return await store.set_team(
+                connection, name.strip(), policy, droppable_fields, new_priority, mask, new_search, author=command_author()
+            )
 
     team = query_store(store_team)
     if as_json:
-        print_json({"name": name.strip(), "content": team.content, "drop": team.drop, "priority": team.priority, "mask": team.mask})
+        print_json({"name": name.strip(), **msgspec.structs.asdict(team)})
     else:
         may_drop = format_drop(team.drop) or "nothing"
-        click.echo(f"Team {name.strip()}: content {team.content}, may drop {may_drop}, priority {team.priority}.")
+        search_state = "on" if team.search else "off"
+        click.echo(f"Team {name.strip()}: content {team.content}, may drop {may_drop}, priority {team.priority}, search {search_state}.")
 
 
 def _parse_patterns(options: Sequence[str]) -> dict[str, str]:

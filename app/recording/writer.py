@@ -23,6 +23,7 @@ from app.recording.writer_session import WriterSession, WriterState
 from app.recording.writer_status import WriterStatus, write_status
 from app.settings import Settings
 from app.store.database import connect
+from app.store.inference_texts import index_closed_days
 from app.store.inference_writes import PositionTaken
 from app.store.partitions import Connection
 from providers.transport.transport import Transport
@@ -33,6 +34,7 @@ STATUS_EVERY_S = 1.0
 MAX_RETRY_WAIT_S = 5.0
 POSTPONE_S = 2.0  # how long a segment waits for space to quarantine a record
 CLOSE_TIMEOUT_S = 2.0
+INDEX_EVERY_S = 300.0
 
 RETRYABLE_ERRORS = (
     OSError,
@@ -73,6 +75,8 @@ class Writer:
         if self._settings.otlp_endpoint:
             self._exporter = Exporter(self._settings, Transport(proxy=self._settings.proxy, ca_bundle=self._settings.ca_bundle or None))
             self._exporter.start()
+        index_task = BackgroundTask("index of texts", self._index_texts)
+        index_task.start()
         stop_task = asyncio.create_task(self._stop.wait())
         session_task = asyncio.create_task(self._run_sessions())
         try:
@@ -81,7 +85,7 @@ class Writer:
         finally:
             for task in (stop_task, session_task):
                 task.cancel()
-            results = await asyncio.gather(report_task.stop(), stop_task, session_task, return_exceptions=True)
+            results = await asyncio.gather(report_task.stop(), index_task.stop(), stop_task, session_task, return_exceptions=True)
             if self._exporter is not None:
                 await self._exporter.close()
             self._write_status()
@@ -120,6 +124,20 @@ class Writer:
         finally:
             self._is_connected = False
             connection.terminate()
+
+    async def _index_texts(self) -> None:
+        """Over a connection of its own: building the index of a day may take minutes."""
+        while True:
+            await asyncio.sleep(INDEX_EVERY_S)
+            try:
+                connection = await connect(self._settings.database_url)
+                try:
+                    await index_closed_days(connection)
+                    await connection.close(timeout=CLOSE_TIMEOUT_S)
+                finally:
+                    connection.terminate()
+            except RETRYABLE_ERRORS as error:
+                logger.warning("The text of closed days could not be indexed; trying again later: %s: %s", type(error).__name__, error)
 
     def _note_error(self, error: Exception) -> None:
         if isinstance(error, QuarantineFailed):

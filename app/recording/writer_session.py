@@ -18,6 +18,7 @@ from app.recording.rollup_sums import RollupSummer
 from app.recording.segment_format import REFUSALS_SUFFIX, list_segments
 from app.recording.segment_reader import DamagedBytes, ExchangeRecord, Record, RefusalsRecord, SegmentReader, UnknownSegmentVersion
 from app.recording.spool_folder import remove_segment, spool_id
+from app.recording.text_rows import add_row_texts, add_valid_row_texts
 from app.recording.usage_sums import sum_usage
 from app.settings import Settings
 from app.store import partitions, retention
@@ -253,6 +254,7 @@ class WriterSession:
                 async with self._connection.transaction():
                     await self._move_positions(batch)
                     await copy_all(self._connection, batch.rows)
+                    await add_row_texts(self._connection, batch.rows)
                     sums = await self._add_refusals_and_sums(batch.rows, batch.refusals)
             except ROW_ERRORS:
                 self._known_days.clear()  # another machine's retention may have dropped one
@@ -268,6 +270,7 @@ class WriterSession:
                 self._quarantine_record(row.reader, record_byte_ranges(row.reader, row), reason)
             rejected_ids = {id(row) for row, _ in rejected}
             valid = [row for row in batch.rows if id(row) not in rejected_ids]
+            await add_valid_row_texts(self._connection, valid)
             sums = await self._add_refusals_and_sums(valid, batch.refusals)
         batch.rows = valid
         return sums

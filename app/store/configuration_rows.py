@@ -49,14 +49,18 @@ def _decode(stored: StoredConfiguration) -> Snapshot:
 
 async def read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
     """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
-    query = select(tables.teams.c.name, tables.teams.c.content, tables.teams.c.drop, tables.teams.c.priority, tables.teams.c.mask)
+    columns = tables.teams.c
+    query = select(columns.name, columns.content, columns.drop, columns.priority, columns.mask, columns.search)
     if names is not None:
         query = query.where(one_of(tables.teams.c.name, names)).with_for_update()
     rows = await connection.execute(query)
     teams = (
         (
             row.name,
-            {"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority, "mask": from_mask_column(row.mask)},
+            {
+                **{"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority},
+                **{"mask": from_mask_column(row.mask), "search": row.search},
+            },
         )
         for row in rows
     )
@@ -87,11 +91,11 @@ async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamCon
     rows = (
         {
             **{"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority},
-            "mask": mask_column(team.mask),
+            **{"mask": mask_column(team.mask), "search": team.search},
         }
         for name, team in changed.items()
     )
-    updates = {name: row.excluded[name] for name in ("content", "drop", "priority", "mask")}
+    updates = {name: row.excluded[name] for name in ("content", "drop", "priority", "mask", "search")}
     await execute_in_batches(connection, row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
     if changed.keys() & existing.keys():
         await notify_workers(connection)  # workers cache a team's settings with every key of it

@@ -37,6 +37,13 @@ def unpack(data: bytes) -> bytes:
     return data[1:] if data[:1] == UNCOMPRESSED_PREFIX else zlib.decompress(data)
 
 
+def unpack_beginning(packed: bytes, max_bytes: int) -> bytes:
+    """Unpack at most so many bytes of content."""
+    if packed[:1] == UNCOMPRESSED_PREFIX:
+        return packed[1 : max_bytes + 1]
+    return zlib.decompressobj().decompress(packed, max_bytes)
+
+
 def unpack_within(packed: bytes, max_bytes: int) -> bytes | None:
     """Unpack content. None: it is longer than `max_bytes`.
 

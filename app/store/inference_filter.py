@@ -20,7 +20,7 @@ class InferenceFilter(Struct, frozen=True):
 
     `only_teams`: of teams with these names. `key`: its public part, without nx-. `status_class`: the first digit of the status.
     `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that. `request_id`: the caller's own, or the gateway's id
-    of a request whose caller gave none.
+    of a request whose caller gave none. `text`: a search, as read_search() makes it, of teams with full-text search.
     """
 
     model: str | None = None
@@ -44,10 +44,11 @@ class InferenceFilter(Struct, frozen=True):
     min_duration_us: int | None = None
     trace_id: str | None = None
     request_id: str | None = None
+    text: str | None = None
 
 
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
-    """Of inferences; without the time."""
+    """Of inferences; without the time and the text."""
     columns = tables.inferences.c
     names = ("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id")
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})

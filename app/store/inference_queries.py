@@ -1,20 +1,23 @@
 """Queries for recorded inferences: lists, one with its content, and episodes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+import datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec import Struct, structs
 from sqlalchemy import Row, Select, Text, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
-from app.store import matching_hours, tables
+from app.store import matching_hours, tables, text_search
 from app.store.audit_queries import OpenTransaction
 from app.store.content_packing import unpack_beside_loop
 from app.store.inference_filter import InferenceFilter, conditions, earliest_id, of_teams
 
 _EXPORT_PAGE_ROWS = 500
+_TEXT_TIMEOUT_S = 5.0  # then a page of a full-text search ends where it is
 _END_MS = 2**47  # later than any time that is recorded
 _QUERY_TIMEOUT_S = 30.0  # enough for a query without filters
 
@@ -28,22 +31,60 @@ async def timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnect
         yield connection
 
 
+class InferencePage(Struct, frozen=True):
+    """`next`: as `before`, it continues the list; None: this is its end. `searched_to`: the time from which on a text was searched for, as
+    the page took too long to be filled; None: it has as many rows as it may have, or everything was searched.
+    """
+
+    rows: list[dict[str, Any]]
+    next: str | None
+    searched_to: datetime.datetime | None = None
+
+
+async def page_inferences(
+    connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
+) -> InferencePage:
+    """As list_inferences(), and with `text`. Raises InvalidKeyField if no team that may be searched has full-text search."""
+    if filters.text is None:
+        found = await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=limit + 1)
+        return InferencePage(found[:limit], found[limit - 1]["id"] if len(found) > limit else None)
+    teams = await text_search.find_searched_teams(connection, team=filters.team, team_id=filters.team_id, only_teams=filters.only_teams)
+    oldest_ms = await text_search.oldest_text_ms(connection)
+    if oldest_ms is None:
+        return InferencePage([], None)
+    since_ms = max(oldest_ms, filters.since_ms or 0)
+    within = structs.replace(filters, since_ms=since_ms)
+    matches = await text_search.find_matches(
+        connection,
+        _select(filters),
+        filters.text,
+        teams,
+        _ranges(connection, within, keep_hours_days, before),
+        before=before,
+        limit=limit + 1,
+        timeout_s=_TEXT_TIMEOUT_S,
+    )
+    rows = [_row_to_dict(row) for row in matches.rows[:limit]]
+    if len(matches.rows) > limit:
+        return InferencePage(rows, rows[-1]["id"])
+    at = (
+        None if matches.searched_to is None else datetime.datetime.fromtimestamp(uuid7.created_ms(matches.searched_to) / 1000, datetime.UTC)
+    )
+    return InferencePage(rows, matches.searched_to, at)
+
+
 async def list_inferences(
     connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """A page of inferences, newest first, within a transaction. `before`: the last id of the previous page.
+    """A page of inferences, newest first, within a transaction. `before`: the last id of the previous page. Without `text`.
 
     Where rollups can tell, only hours that hold a match are read: a filter that matches little, or nothing, is answered as soon.
     `keep_hours_days`: for how long they are kept; 0: for ever.
     """
     columns = tables.inferences.c
-    query = select(tables.inferences, _team_name).where(*conditions(filters)).order_by(columns.id.desc())
+    query = _select(filters).order_by(columns.id.desc())
     if before is not None:
         query = query.where(columns.id < before)
-    if filters.since_ms is not None:
-        query = query.where(columns.id >= uuid7.lowest_at(filters.since_ms))
-    if filters.until_ms is not None:
-        query = query.where(columns.id < uuid7.lowest_at(filters.until_ms))
     if filters.trace_id is not None or filters.request_id is not None:
         # Their index serves random values, but Postgres believes that it serves only those that lie together: it would rather read every
         # row, or every row in the order of ids. As text, ids sort alike, and by no index.
@@ -52,15 +93,30 @@ async def list_inferences(
         return [_row_to_dict(row) for row in await connection.execute(by_index.limit(limit))]
     if filters.episode_id is not None or not matching_hours.can_narrow(filters):
         return [_row_to_dict(row) for row in await connection.execute(query.limit(limit))]
-    before_ms = _END_MS if before is None else uuid7.created_ms(before) + 1
-    newest_ms = before_ms if filters.until_ms is None else min(before_ms, filters.until_ms)
     found: list[dict[str, Any]] = []
-    async for begin_ms, end_ms in matching_hours.ranges(connection, filters, newest_ms, keep_hours_days):
+    async for begin_ms, end_ms in _ranges(connection, filters, keep_hours_days, before):
         within = query.where(columns.id >= uuid7.lowest_at(begin_ms), columns.id < uuid7.lowest_at(end_ms))
         found += [_row_to_dict(row) for row in await connection.execute(within.limit(limit - len(found)))]
         if len(found) >= limit:
             break
     return found
+
+
+def _select(filters: InferenceFilter) -> Select[Any]:
+    query = select(tables.inferences, _team_name).where(*conditions(filters))
+    if filters.since_ms is not None:
+        query = query.where(tables.inferences.c.id >= uuid7.lowest_at(filters.since_ms))
+    if filters.until_ms is not None:
+        query = query.where(tables.inferences.c.id < uuid7.lowest_at(filters.until_ms))
+    return query
+
+
+def _ranges(
+    connection: AsyncConnection, filters: InferenceFilter, keep_hours_days: int, before: str | None
+) -> AsyncIterator[tuple[int, int]]:
+    before_ms = _END_MS if before is None else uuid7.created_ms(before) + 1
+    newest_ms = before_ms if filters.until_ms is None else min(before_ms, filters.until_ms)
+    return matching_hours.ranges(connection, filters, newest_ms, keep_hours_days)
 
 
 async def walk_inferences(
@@ -70,11 +126,11 @@ async def walk_inferences(
     before: str | None = None
     while True:
         async with open_transaction() as connection:
-            page = await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=_EXPORT_PAGE_ROWS)
-        yield page
-        if len(page) < _EXPORT_PAGE_ROWS:
+            page = await page_inferences(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=_EXPORT_PAGE_ROWS)
+        yield page.rows
+        if page.next is None:
             return
-        before = page[-1]["id"]
+        before = page.next
 
 
 async def find_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:

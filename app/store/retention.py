@@ -42,6 +42,7 @@ TABLES = (
     RecordedTable("inferences", "keep_inferences_days", "partitions"),
     RecordedTable("inference_content", "keep_content_days", "partitions"),
     RecordedTable("refusals", "keep_refusals_days", "partitions"),
+    RecordedTable("inference_texts", "keep_content_days", "partitions"),  # its words are of the content
     RecordedTable("rollups_by_minute", "keep_minutes_days", "partitions"),
     RecordedTable("rollups_by_hour", "keep_hours_days", "partitions"),
     RecordedTable("rollups_by_hour_and_team", "keep_hours_days", "partitions"),

@@ -20,7 +20,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR, UUID
 
 metadata = MetaData(
     naming_convention={
@@ -44,7 +44,9 @@ teams = Table(
     Column("drop", ARRAY(Text)),  # fields that may be dropped from its requests: {all} for every field, null for none
     Column("priority", SmallInteger, nullable=False, server_default="0"),  # from -100 to 100; where requests wait, the highest go first
     Column("mask", JSONB(none_as_null=True)),  # rules of the content policy `masked`; null: all built-in detectors
+    Column("search", Boolean, nullable=False, server_default="false"),  # whether the text of its inferences can be searched
     Index(None, "changed"),
+    Index("teams_search_idx", "id", postgresql_where=text("search")),
 )
 
 keys = Table(
@@ -275,6 +277,17 @@ inference_content = Table(
     Column("policy", Text, nullable=False),  # full | masked | redacted | none | lost
     Column("request", LargeBinary),  # packed: see content_packing
     Column("response", LargeBinary),
+    postgresql_partition_by="RANGE (id)",
+)
+
+# The words of recorded content, of teams that have full-text search. A partition gets an index of them when its day is over.
+inference_texts = Table(
+    "inference_texts",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("team_id", UUID(as_uuid=False), nullable=False),
+    Column("words", TSVECTOR, nullable=False),
+    Index(None, "team_id", "id"),
     postgresql_partition_by="RANGE (id)",
 )
 

@@ -1,4 +1,4 @@
-"""Teams: list them with their number of valid keys; set how much of their content is recorded, what may be dropped, their priority."""
+"""Teams: list them with their number of valid keys; set how much of their content is recorded, what may be dropped, and more."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -38,6 +38,7 @@ class Team(Struct, frozen=True):
     created_at: str
     keys: int
     mask: MaskConfig
+    search: bool
 
 
 _KEYSET = Keyset({"name": SortColumn(_teams.c.name), "created_at": SortColumn(_teams.c.created_at, datetime)}, SortColumn(_teams.c.name))
@@ -101,6 +102,7 @@ def _to_row(row: Row[Any]) -> Team:
         row.created_at.isoformat(),
         row.keys,
         from_mask_column(row.mask),
+        row.search,
     )
 
 
@@ -111,6 +113,7 @@ async def set_team(
     drop: DroppableFields | UnsetType = UNSET,
     priority: int | UnsetType = UNSET,
     mask: MaskConfig | UnsetType = UNSET,
+    search: bool | UnsetType = UNSET,
     *,
     author: Author = SYSTEM,
 ) -> TeamConfig:
@@ -123,6 +126,7 @@ async def set_team(
         **({} if drop is UNSET else {"drop": drop_column(drop)}),
         **({} if priority is UNSET else {"priority": check_priority(priority)}),
         **({} if mask is UNSET else {"mask": mask_column(mask)}),
+        **({} if search is UNSET else {"search": search}),
     }
     async with transaction(database) as connection:
         return await upsert_team(connection, author, name, values)
@@ -147,6 +151,8 @@ async def upsert_team(connection: AsyncConnection, author: Author, name: str, va
 
 
 async def show_team(connection: AsyncConnection, name: str) -> TeamConfig | None:
-    columns = select(_teams.c.content, _teams.c.drop, _teams.c.priority, _teams.c.mask)
+    columns = select(_teams.c.content, _teams.c.drop, _teams.c.priority, _teams.c.mask, _teams.c.search)
     row = (await connection.execute(columns.where(_teams.c.name == name.replace("\0", "")))).one_or_none()
-    return None if row is None else TeamConfig(row.content, from_drop_column(row.drop), row.priority, from_mask_column(row.mask))
+    if row is None:
+        return None
+    return TeamConfig(row.content, from_drop_column(row.drop), row.priority, from_mask_column(row.mask), row.search)

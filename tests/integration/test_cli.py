@@ -258,7 +258,7 @@ def test_quiet_prints_only_the_key(service: Service) -> None:
 def test_teams_set_changes_the_content_policy(service: Service) -> None:
     changed = run_json_command(service, "teams", "set", "typists", "--content", "none")
     mask = changed.pop("mask")
-    assert (changed, mask["patterns"]) == ({"name": "typists", "content": "none", "drop": [], "priority": 0}, {})
+    assert (changed, mask["patterns"]) == ({"name": "typists", "content": "none", "drop": [], "priority": 0, "search": False}, {})
     run_json_command(service, "keys", "create", "--team", "typists")
     teams = {each["name"]: each for each in run_json_command(service, "teams", "list")["teams"]}
     assert (teams["typists"]["content"], teams["typists"]["keys"]) == ("none", 1)

@@ -149,6 +149,7 @@ def test_drop_of_a_team_is_set_apart_from_its_content(service: Service):
         "drop": ["seed"],
         "priority": 0,
         "mask": EVERY_DETECTOR,
+        "search": False,
     }
     assert run_json(service, "teams", "set", "lossy", "--content", "none") == {
         "name": "lossy",
@@ -156,15 +157,16 @@ def test_drop_of_a_team_is_set_apart_from_its_content(service: Service):
         "drop": ["seed"],
         "priority": 0,
         "mask": EVERY_DETECTOR,
+        "search": False,
     }
     changed = run_json(service, "teams", "set", "lossy", "--drop", "all")
-    assert changed == {"name": "lossy", "content": "none", "drop": "all", "priority": 0, "mask": EVERY_DETECTOR}
+    assert changed == {"name": "lossy", "content": "none", "drop": "all", "priority": 0, "mask": EVERY_DETECTOR, "search": False}
     assert any(line.split()[0::6] == ["lossy", "all"] for line in service.run("teams", "list").stdout.splitlines())
     new_key(service, "lossy", "--content", "full")
     (listed,) = [each for each in run_json(service, "teams", "list")["teams"] if each["name"] == "lossy"]
     assert (listed["content"], listed["drop"], listed["keys"]) == ("full", "all", 1)
     shown = service.run("teams", "set", "lossy", "--drop", "none").stdout
-    assert shown == "Team lossy: content full, may drop nothing, priority 0.\n"
+    assert shown == "Team lossy: content full, may drop nothing, priority 0, search off.\n"
 
 
 @pytest.mark.parametrize("command", [("teams", "set", "refused"), ("keys", "create", "--team", "refused")])

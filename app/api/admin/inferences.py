@@ -19,7 +19,8 @@ from app.store.csv_lines import csv_cell, csv_lines
 from app.store.inference_filter import InferenceFilter
 from app.store.key_validation import parse_prefix
 from app.store.paging import Limit
-from providers.canonical.errors import InvalidRequest, UnknownRecord
+from app.store.search_words import read_search
+from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownRecord
 
 TIMEOUT_S = 30.0  # enough for a list without filters
 TeamId = Annotated[str, Meta(description="The UUID of a team, as `team_id` of its records.")]
@@ -95,10 +96,14 @@ class InferenceWithContent(Inference, frozen=True, kw_only=True):
 
 
 class InferencePage(Struct, frozen=True):
-    """`next`: give it as `before` for the next page; null: this is the last one."""
+    """`next`: give it as `before` for the next page; null: this is the last one.
+
+    `searched_to`: the time from which on a `text` was searched for, as that took too long for one page; `next` goes on from there.
+    """
 
     data: Sequence[Inference]
     next: str | None
+    searched_to: str | None
 
 
 class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -123,6 +128,15 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     min_duration_us: Annotated[int, Meta(ge=0, le=2**53, description="Only what took at least this long.")] | None = None
     trace_id: Annotated[str, Meta(pattern="^[0-9a-fA-F]{32}$", description="Only of this trace.")] | None = None
     request_id: Annotated[str, Meta(max_length=128, description="Only with this `x-request-id`.")] | None = None
+    text: (
+        Annotated[
+            str,
+            Meta(
+                max_length=4096, description='Only where this was written: words, "phrases", `or`, and `-` before what must not be there.'
+            ),
+        ]
+        | None
+    ) = None
 
 
 class InferenceQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -144,6 +158,9 @@ def _filters(call: Call[Any, Any]) -> InferenceFilter:
     if tag and not (tag[0] and tag[1]):
         raise InvalidRequest("`tag` must be NAME=VALUE.", param="tag")
     is_class = query.status is not None and query.status.endswith("xx")
+    search = None if query.text is None else read_search(query.text)
+    if search is not None and call.visible_teams("records:content") == frozenset():
+        raise NotAllowed("Your roles do not show what was written, so you cannot search it: that takes 'records:content'.", param="text")
     return InferenceFilter(
         model=query.model,
         team_id=query.team_id and parse_id(query.team_id, "team_id"),
@@ -151,7 +168,7 @@ def _filters(call: Call[Any, Any]) -> InferenceFilter:
         since_ms=_to_ms(query.since, "since"),
         until_ms=_to_ms(query.until, "until"),
         team=query.team,
-        only_teams=call.visible_teams(),
+        only_teams=call.visible_teams() if search is None else call.visible_teams("records:content"),
         key=key,
         episode_id=query.episode_id and parse_id(query.episode_id, "episode_id"),
         end_user=query.end_user,
@@ -166,6 +183,7 @@ def _filters(call: Call[Any, Any]) -> InferenceFilter:
         min_duration_us=query.min_duration_us,
         trace_id=query.trace_id and query.trace_id.lower(),
         request_id=query.request_id,
+        text=search,
     )
 
 
@@ -214,10 +232,11 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
     async def list_inferences(call: Call[InferenceQuery, NoBody]) -> Answer:
         query = call.query
         before = query.before and parse_id(query.before, "before")
-        rows = await inference_queries.list_inferences(
-            call.connection, _filters(call), keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit + 1
+        page = await inference_queries.page_inferences(
+            call.connection, _filters(call), keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit
         )
-        return Answer(InferencePage(*page_of(call, rows, query.limit)))
+        shown = [Inference(**_shown(call, row)) for row in page.rows]
+        return Answer(InferencePage(shown, page.next, page.searched_to and page.searched_to.isoformat(timespec="milliseconds")))
 
     async def export_inferences(call: Call[ExportQuery, NoBody]) -> Answer:
         format = call.query.format

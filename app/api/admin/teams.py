@@ -29,6 +29,7 @@ Content = Annotated[
         " and numbers, or nothing."
     ),
 ]
+Search = Annotated[bool, Meta(description="Whether the text of what is recorded from now on can be searched.")]
 Mask = Annotated[MaskConfig, Meta(description="The rules of the content policy `masked`; by default all built-in detectors.")]
 
 
@@ -39,6 +40,7 @@ class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
     drop: DroppableFields = ()
     priority: Priority = 0
     mask: Mask = MaskConfig()
+    search: Search = False
 
 
 class MaskChanges(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,6 +63,7 @@ class TeamChanges(Struct, frozen=True, forbid_unknown_fields=True):
     drop: DroppableFields | UnsetType | None = UNSET
     priority: Priority | UnsetType | None = UNSET
     mask: MaskChanges | UnsetType | None = UNSET
+    search: Search | UnsetType | None = UNSET
 
 
 class TeamQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +92,7 @@ async def _create(call: Call[NoQuery, NewTeam]) -> Answer:
     body = call.body
     if await teams.find_team(call.connection, body.name, lock=True) is not None:
         raise Conflict(f"There is a team {body.name!r} already. PATCH /admin/v1/teams/{encode_segment(body.name)} changes it.")
-    await teams.set_team(call.connection, body.name, body.content, body.drop, body.priority, body.mask, author=call.author)
+    await _set(call, body.name, body)
     return _answer(await _reload(call, body.name), status=201)
 
 
@@ -97,7 +100,7 @@ async def _put(call: Call[NoQuery, TeamSettings]) -> Answer:
     name, body = call.path["name"], call.body
     before = await teams.find_team(call.connection, name, lock=True)
     call.check_match(before and _etag(before))
-    await teams.set_team(call.connection, name, body.content, body.drop, body.priority, body.mask, author=call.author)
+    await _set(call, name, body)
     return _answer(await _reload(call, name), status=201 if before is None else 200)
 
 
@@ -107,7 +110,7 @@ async def _patch(call: Call[NoQuery, TeamChanges]) -> Answer:
     defaults = TeamSettings()
     values = {
         field: getattr(defaults, field) if value is None else value
-        for field in ("content", "drop", "priority")
+        for field in ("content", "drop", "priority", "search")
         if (value := getattr(call.body, field)) is not UNSET
     }
     if isinstance(call.body.mask, MaskChanges):
@@ -138,6 +141,11 @@ async def _find(call: Call[Any, Any], *, lock: bool = False) -> Team:
     return row
 
 
+async def _set(call: Call[Any, Any], name: str, settings: TeamSettings) -> None:
+    values = {field: getattr(settings, field) for field in TeamSettings.__struct_fields__}
+    await teams.set_team(call.connection, name, **values, author=call.author)
+
+
 async def _reload(call: Call[Any, Any], name: str) -> Team:
     row = await teams.find_team(call.connection, name)
     assert row is not None, "it was stored in this transaction"
@@ -149,7 +157,7 @@ def _answer(row: Team, status: int = 200) -> Answer:
 
 
 def _etag(row: Team) -> str:
-    return etag_of([row.content, row.drop, row.priority, row.mask])
+    return etag_of([row.content, row.drop, row.priority, row.mask, row.search])
 
 
 def operations() -> list[Operation[Any, Any]]:

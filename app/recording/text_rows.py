@@ -1,0 +1,58 @@
+"""Texts of a batch for full-text search: of teams that have it on, as far as content is kept."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from app.recording.batch import InferenceRow
+from app.recording.written_text import read_text
+from app.store.content_packing import unpack_beginning, unpack_within
+from app.store.inference_texts import add_texts, searched_teams
+from app.store.inference_writes import CONTENT_COLUMNS, INFERENCE_COLUMNS, ROW_ERRORS
+from app.store.partitions import Connection
+from app.store.search_words import split_words
+
+logger = logging.getLogger(__name__)
+
+MAX_CHARACTERS = 32_000  # of one inference
+# While more than that is stored at once, each further inference has fewer: no team's texts hold up the records of all.
+_BATCH_CHARACTERS = 4_000_000
+_FEW_CHARACTERS = 2_000
+_ROWS_AT_ONCE = 50
+_MAX_REQUEST_BYTES = 32 * 1024 * 1024
+_MAX_STREAM_BYTES = 4 * 1024 * 1024
+
+_TEAM_ID = INFERENCE_COLUMNS.index("team_id")
+_POLICY, _REQUEST, _RESPONSE = (CONTENT_COLUMNS.index(name) for name in ("policy", "request", "response"))
+
+
+async def add_row_texts(connection: Connection, rows: Sequence[InferenceRow]) -> None:
+    """Store the words of rows, inside the transaction that stores the rows. Raises one of ROW_ERRORS."""
+    teams = await searched_teams(connection)
+    searched = [row for row in rows if row.inference[_TEAM_ID] in teams and row.content[_POLICY] in ("full", "masked")] if teams else []
+    count = 0
+    for start in range(0, len(searched), _ROWS_AT_ONCE):
+        max_characters = MAX_CHARACTERS if count < _BATCH_CHARACTERS else _FEW_CHARACTERS
+        texts = await asyncio.to_thread(_read_texts, searched[start : start + _ROWS_AT_ONCE], max_characters)
+        count += sum(len(text) for *_, text in texts)
+        await add_texts(connection, texts)
+
+
+async def add_valid_row_texts(connection: Connection, rows: Sequence[InferenceRow]) -> None:
+    """As add_row_texts(), for rows that must be stored: if their words cannot be, they are without."""
+    try:
+        async with connection.transaction():
+            await add_row_texts(connection, rows)
+    except ROW_ERRORS:
+        logger.exception("the text of some inferences cannot be searched", extra={"inferences": len(rows)})
+
+
+def _read_texts(rows: Sequence[InferenceRow], max_characters: int) -> list[tuple[str, str, str]]:
+    return [(row.content[0], row.inference[_TEAM_ID], _read_words(row, max_characters)) for row in rows]
+
+
+def _read_words(row: InferenceRow, max_characters: int) -> str:
+    packed_request, packed_response = row.content[_REQUEST], row.content[_RESPONSE]
+    request = None if packed_request is None else unpack_within(packed_request, _MAX_REQUEST_BYTES)
+    response = b"" if packed_response is None else unpack_beginning(packed_response, _MAX_STREAM_BYTES)
+    return split_words(read_text(request or b"", response, max_characters))
