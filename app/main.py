@@ -26,6 +26,7 @@ from app.api.http_protocol import http_protocol_class
 from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.path_segments import SegmentedPaths
+from app.api.refused_requests import RefusedRequests
 from app.api.request_id import RequestIdApp
 from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
 from app.api.security_headers import SecurityHeaders
@@ -221,11 +222,11 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         openapi.routes(operations(gateway), settings),
         *admin_pages(gateway),
     ]
+    handlers = [*shared, *for_callers, *([] if settings.admin_port else for_admins)]
+    callers = _application(settings, handlers, INFERENCE_PATHS, lifespan)
+    callers.state["refused_requests"] = RefusedRequests(gateway)
     if not settings.admin_port:
-        return Applications(
-            _application(settings, [*shared, *for_callers, *for_admins], INFERENCE_PATHS, lifespan), None, gateway, access_log
-        )
-    callers = _application(settings, [*shared, *for_callers], INFERENCE_PATHS, lifespan)
+        return Applications(callers, None, gateway, access_log)
     return Applications(callers, _application(settings, [*shared_routes(gateway), *for_admins], ()), gateway, access_log)
 
 

@@ -1,7 +1,7 @@
 """Authentication: the caller whose key a request carries, and whether that key may be used now, for this route, from this network."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from litestar.types import Scope
 
@@ -100,7 +100,7 @@ def _join_patterns(patterns: tuple[str, ...]) -> str:
     return ", ".join(patterns[:20]) + more
 
 
-def public_key_part(raw_headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+def public_key_part(raw_headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The public part of the key that a request carries, whether or not there is such a key; None: it carries none of ours."""
     try:
         return key_prefix(read_key(dict(raw_headers)))

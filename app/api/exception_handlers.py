@@ -11,6 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from app.api.meant_path import meant_path
+from app.api.refused_requests import RefusedRequests
 from app.api.response_headers import error_headers, new_request_headers, to_litestar_headers
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.credential_masking import mask_credentials
@@ -20,7 +21,11 @@ from providers.catalogue import DIALECTS
 log = logging.getLogger(__name__)
 
 
-def _respond(request: Request[Any, Any, Any], error: NarthexError) -> Response[bytes]:
+def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistyped: bool = False) -> Response[bytes]:
+    """`is_mistyped`: there is a path like the one that was requested."""
+    refused_requests: RefusedRequests | None = request.app.state.get("refused_requests")
+    if refused_requests is not None:
+        refused_requests.add(request.scope, error, is_mistyped=is_mistyped)
     headers = {**to_litestar_headers(error_headers(error)), **new_request_headers()}
     dialect_name = "anthropic_messages" if is_anthropic_client(request) else "openai_chat"
     return Response(DIALECTS[dialect_name].write_error(error), status_code=error.status, media_type="application/json", headers=headers)
@@ -40,7 +45,11 @@ def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException)
     served: frozenset[str] = request.app.state.get("paths", frozenset())
     meant = meant_path(raw_path.decode("latin-1"), served)
     advice = f" The path is {meant}." if meant else " /docs lists the routes." if "/docs" in served else ""
-    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {mask_credentials(request.url.path)}.{advice}"))
+    return _respond(
+        request,
+        UnknownRoute(f"There is nothing at {request.method} {mask_credentials(request.url.path)}.{advice}"),
+        is_mistyped=meant is not None,
+    )
 
 
 def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:

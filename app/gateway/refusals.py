@@ -47,7 +47,7 @@ MAX_MODEL_CHARS = 200
 MAX_MESSAGE_CHARS = 300
 _MAX_PARAM_CHARS = 200
 
-# Their messages are about keys, models, limits and the gateway. Those of other errors may quote what was written.
+# Their messages are about keys, models, paths, limits and the gateway. Those of other errors may quote what was written.
 _MESSAGES_WITHOUT_CONTENT = (
     *(BodyMemoryExceeded, BodyTooLarge, CallerCredentialRequired, LimitExceeded, MethodNotAllowed, NotAllowed),
     *(Unavailable, UnknownModel, UnknownRoute),

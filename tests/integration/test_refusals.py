@@ -7,14 +7,17 @@ import os
 import random
 import secrets
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
 
+from app import uuid7
 from app.gateway import refusals
 from tests.support import service as services
 from tests.support.service import Service
@@ -26,6 +29,8 @@ CHAT = "/v1/chat/completions"
 WRITTEN = "What the caller wrote"
 HI: Any = [{"role": "user", "content": WRITTEN}]
 MAX_BODY_BYTES = 100_000
+STORM, STORM_CONNECTIONS, PIPELINED = 50_000, 20, 10
+MOST_GROWN_KIB = 30_000
 
 RULES = """
 [providers.nowhere]
@@ -62,21 +67,24 @@ class Refused(NamedTuple):
 
 
 class Request(NamedTuple):
-    """`holder`: of the key that it is sent with. `counts_for`: whether that key is known."""
+    """`holder`: of the key that it is sent with. `counts_for`: whether that key is known. `is_counted`: whether its refusal is."""
 
     holder: str
     body: dict[str, Any]
     headers: Mapping[str, str] = MappingProxyType({})
     method: str = "POST"
     counts_for: bool = True
+    path: str = CHAT
+    is_counted: bool = True
 
 
 class World(NamedTuple):
-    """`keys`: complete ones, by what is wrong with them. `teams`: the team of each."""
+    """`keys`: complete ones, by what is wrong with them. `teams`: the team of each. `earlier`: what was refused before the tests began."""
 
     service: Service
     keys: dict[str, str]
     teams: dict[str, str]
+    earlier: Counter[Refused]
 
     async def counts(self, **parameters: str) -> list[dict[str, Any]]:
         return (await self._read("/admin/v1/analytics", limit="1000", **parameters))["data"]
@@ -124,14 +132,21 @@ async def make_world(service: Service) -> World:
             keys[name] = made.json()["key"]
         assert (await admin.delete(f"/admin/v1/keys/{public(keys['revoked'])}")).status_code < 300
     keys |= {"unknown": unknown_key(), "none": ""}
+    refused: Counter[Refused] = Counter()
     async with service.keyless_client() as client:
 
         async def are_in_force() -> bool:
-            answers = [await client.get("/v1/models", headers=bearer(keys[name])) for name in ("expired", "revoked") for _ in range(4)]
-            return all(answer.status_code == 401 for answer in answers)
+            statuses: list[int] = []
+            for name in ("expired", "revoked"):
+                for _ in range(4):
+                    statuses.append((await client.get("/v1/models", headers=bearer(keys[name]))).status_code)
+                    if statuses[-1] == 401:
+                        whom = (teams[name], public(keys[name])) if name == "expired" else (None, None)
+                        refused[Refused(*whom, 401, None)] += 1
+            return set(statuses) == {401}
 
         await wait_until(are_in_force)
-    return World(service, keys, teams)
+    return World(service, keys, teams, refused)
 
 
 def public(key: str) -> str:
@@ -169,6 +184,19 @@ REQUESTS = (
     Request("other", chat("scarce")),
     Request("free", chat("sandbox-slow")),
     Request("other", chat("sandbox-slow", max_tokens=1)),
+    Request("none", {}, method="GET", path="/v1/models", counts_for=False),
+    Request("revoked", {}, method="GET", path="/v1/usage", counts_for=False),
+    Request("expired", {}, method="GET", path="/v1/limits"),
+    Request("route", {}, method="GET", path="/v1/models"),
+    Request("free", {}, method="GET", path="/v1/models/made-up"),
+    Request("free", chat("sandbox"), path="/chat/completions", counts_for=False),
+    Request("free", chat("sandbox"), path="/v1/chat/completion", counts_for=False),
+    Request("free", {}, path="/v1/models", counts_for=False),
+    # These refuse nobody, or are not of callers.
+    Request("free", {}, method="GET", path=f"/v1/inferences/{uuid7.mint()}", is_counted=False),
+    Request("free", {}, method="GET", path="/.env", is_counted=False),
+    Request("free", {}, method="GET", path="/admin/v1/keys", is_counted=False),
+    Request("free", {}, method="GET", path="/admin/v1/nothing", is_counted=False),
     # These are answered.
     Request("free", chat("sandbox")),
     Request("other", chat("sandbox")),
@@ -177,7 +205,7 @@ REQUESTS = (
 
 async def test_counts_and_sample_match_the_errors_that_callers_got(world: World):
     chance = random.Random(7)
-    errors: Counter[Refused] = Counter()
+    errors = Counter(world.earlier)
     answered = recorded = 0
     slots = asyncio.Semaphore(8)
 
@@ -185,10 +213,12 @@ async def test_counts_and_sample_match_the_errors_that_callers_got(world: World)
         nonlocal answered, recorded
         async with slots:
             answer = await client.request(
-                request.method, CHAT, json=request.body, headers={**bearer(world.keys[request.holder]), **request.headers}
+                request.method, request.path, json=request.body, headers={**bearer(world.keys[request.holder]), **request.headers}
             )
         if answer.status_code == 200:
             answered += 1
+            return
+        if not request.is_counted:
             return
         recorded += answer.status_code == 422
         error: dict[str, Any] = answer.json()["error"]
@@ -219,6 +249,8 @@ async def test_counts_and_sample_match_the_errors_that_callers_got(world: World)
     await wait_until(all_are_recorded)
     [rule] = await world.counts(rule="once", group_by="rule")
     assert rule["refused"] == sum(count for each, count in errors.items() if each.rule == "once")
+    routes = {row["group"]["route"] for row in await world.counts(group_by="route", outcome="refused")}
+    assert routes == {"openai_chat", "(unknown)", "/v1/models", "/v1/models/{name}", "/v1/usage", "/v1/limits"}
     models = {row["group"]["model"] for row in await world.counts(group_by="model", outcome="refused")}
     assert models == {None, "sandbox", "scarce", "particular", "sandbox-slow", "(unknown)"}
 
@@ -285,6 +317,60 @@ async def test_the_command_shows_counts_and_a_sample(world: World):
     assert "revoked" in revoked and "LimitExceeded" not in revoked
     assert "No refused request matches" in world.service.run("refusals", "--rule", "of nobody").stdout
     assert "public part" in world.service.run("refusals", "--key", "x").stderr
+
+
+async def test_a_storm_of_made_up_keys_and_models_stays_small(world: World):
+    before = await world.refused()
+    size_before, begun = await stored_sizes(world), int(time.time()) // 60
+    memory_before = [peak_memory_kib(world.service.pid(f"gateway-{number}")) for number in (0, 1)]
+    answers = await asyncio.gather(*(flood(world, number, STORM // STORM_CONNECTIONS) for number in range(STORM_CONNECTIONS)))
+    total = sum((each for each in answers), Counter[int]())
+    assert total.total() == STORM and total.keys() <= {401, 404, 503} and min(total[401], total[404]) > STORM // 4
+    await wait_until(lambda: _is(world, before + STORM))
+    by_status = {int(row["group"]["status"]): row["refused"] for row in await world.counts(group_by="status", outcome="refused")}
+    assert all(by_status[status] >= count for status, count in total.items())
+    groups, minutes, samples = (now - then for now, then in zip(await stored_sizes(world), size_before, strict=True))
+    taken = int(time.time()) // 60 - begun + 1
+    assert groups <= 6 and minutes <= 6 * taken and samples <= 2 * taken * refusals.MAX_SAMPLES_OF_TEAM * 2
+    for number in (0, 1):
+        grown = peak_memory_kib(world.service.pid(f"gateway-{number}")) - memory_before[number]
+        assert grown < MOST_GROWN_KIB, f"{grown} KiB"
+
+
+async def stored_sizes(world: World) -> tuple[int, int, int]:
+    """Rows of groups, of sums of refusals by minute, and of samples."""
+    [row] = await fetch(
+        database_url(world.service),
+        "SELECT (SELECT count(*) FROM rollup_groups) AS groups, (SELECT count(*) FROM refusals) AS samples, (SELECT count(*)"
+        " FROM rollups_by_minute JOIN rollup_groups ON id = group_id WHERE outcome = 'refused') AS minutes",
+    )
+    return row["groups"], row["minutes"], row["samples"]
+
+
+def peak_memory_kib(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0])
+
+
+async def flood(world: World, number: int, requests: int) -> Counter[int]:
+    """Sends requests with keys and models that nobody has heard of over one connection, several at a time; counts by status."""
+    address = httpx.URL(world.service.url)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    statuses: Counter[int] = Counter()
+    for start in range(0, requests, PIPELINED):
+        for at in range(start, start + PIPELINED):
+            key, model = (unknown_key(), "sandbox") if at % 2 else (world.keys["free"], f"model-{number}-{at}")
+            body = json.dumps(chat(model)).encode()
+            writer.write(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n".encode())
+            writer.write(body)
+        await writer.drain()
+        for _ in range(PIPELINED):
+            head = await reader.readuntil(b"\r\n\r\n")
+            statuses[int(head.split(b" ", 2)[1])] += 1
+            length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            await reader.readexactly(int(length.partition(b":")[2]))
+    writer.close()
+    await writer.wait_closed()
+    return statuses
 
 
 async def test_what_was_refused_a_moment_before_a_kill_is_counted(world: World):
