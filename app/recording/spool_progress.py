@@ -87,8 +87,8 @@ async def _unstored(folder: Path, database: AsyncEngine, ends: Mapping[str, int]
         return {}
     columns = spool_positions.c
     async with database.connect() as connection:
-        rows = await connection.execute(select(columns.segment, columns.position).where(columns.segment.in_(list(ends))))
-        positions = {row.segment: row.position for row in rows}
+        rows = await connection.execute(select(columns.segment, columns.stored_end).where(columns.segment.in_(list(ends))))
+        positions = {row.segment: row.stored_end for row in rows}
     unread = {name: end for name, end in ends.items() if positions.get(name, 0) < end}
     return {name: end for name, end in unread.items() if _exists(folder, name)}
 

@@ -40,7 +40,8 @@ _TABLES = (
 def upgrade() -> None:
     connection = op.get_bind()
     # A writer of the version before would store inferences without these sums: without this column it stores nothing, and its spool waits.
-    op.alter_column("spool_positions", "stored_to", new_column_name="position")
+    # No earlier version may have had the new name.
+    op.alter_column("spool_positions", "stored_to", new_column_name="stored_end")
     for breadth in _KEPT:
         _create_broad_groups(connection, breadth)
     for table, source, breadth in _TABLES:
