@@ -351,6 +351,19 @@ class Settings:
     keep_minutes_days: int = setting(7, "Age at which sums of inferences by minute are dropped; 0 = never.")
     keep_hours_days: int = setting(400, "Age at which sums of inferences by hour are dropped; 0 = never. Those by day stay.")
 
+    keep_webhook_events_days: int = setting(
+        100, "Age at which events of webhooks and their deliveries are deleted; 0 = never. Less than 62 counts as 62."
+    )
+
+    budget_check_s: float = setting(
+        30.0, "How often the writers look for budgets that have reached a threshold of a webhook; 0 = never, and none is sent."
+    )
+    webhook_timeout_s: float = setting(10.0, "Longest time of one delivery to a webhook.")
+    webhook_networks: Networks = setting(
+        Networks(),
+        "Private networks (10.1.0.0/16, ...) in which webhooks may be, also with http; all others must be https with a public address.",
+    )
+
     idempotency_keep_s: float = setting(
         86400.0, "How long a response is kept for retries with its Idempotency-Key; 0 = the header is refused."
     )

@@ -22,6 +22,7 @@ TOP_PACKAGES = ("app", "providers", "migrations")
 LAYERS = (
     {"app.main", "app.cli", "app.supervisor", "app.doctor", "app.sandbox"},
     {"app.api"},
+    {"app.webhooks"},
     {"app.gateway"},
     {"app.billing"},
     {"app.recording"},

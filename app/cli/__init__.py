@@ -18,6 +18,7 @@ _SECTIONS = {
         "prices": "prices",
         "budgets": "budgets",
         "limits": "limits",
+        "webhooks": "webhooks",
     },
     "Access": {
         "keys": "keys",

@@ -16,6 +16,7 @@ from app.store.configuration_rows import one_of
 from app.store.database import Database, transaction
 from app.store.paging import PageQuery, cursor_scope, read_cursor, write_cursor
 from app.store.vault import Vault, encryption_key_id
+from app.store.webhooks import vault_name
 from providers.credentials.references import check_stored_name, check_usable
 
 _credentials = tables.credentials
@@ -133,6 +134,16 @@ async def reencrypt(database: Database, vault: Vault, *, author: Author = SYSTEM
                 await connection.execute(update(_credentials).where(_credentials.c.name == row.name).values(encrypted=encrypted))
                 reencrypted.append(row.name)
         version = await snapshots.publish_version(connection) if reencrypted else None
+        # Writers read them with each delivery.
+        webhooks = tables.webhooks
+        for row in (await connection.execute(select(webhooks).order_by(webhooks.c.name).with_for_update())).all():
+            name = vault_name(row.id)
+            if not vault.can_decrypt(name, row.encrypted):
+                undecryptable.append(f"webhook {row.name}")
+            elif encryption_key_id(row.encrypted) != vault.newest_key_id:
+                encrypted = vault.encrypt(name, vault.decrypt(name, row.encrypted))
+                await connection.execute(update(webhooks).where(webhooks.c.id == row.id).values(encrypted=encrypted))
+                reencrypted.append(f"webhook {row.name}")
         after = {"key": vault.newest_key_id}
         await record_all(
             connection, author, (AuditEvent("reencrypt", "credential", name, None, after, version=version) for name in reencrypted)

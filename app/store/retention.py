@@ -17,6 +17,7 @@ from app.store import partitions
 from app.store.partitions import Connection, drop_expired
 
 MIN_USAGE_DAYS = 62  # a budget of a calendar month, in any time zone, and the one before it
+_NEEDED_BY_BUDGETS = ("usage", "webhook_events")  # the latter say which thresholds were reached
 _BATCH_ROWS = 5_000
 _MAX_BATCHES = 20  # in an hour, as nothing is stored meanwhile
 
@@ -34,7 +35,7 @@ class RecordedTable(Struct, frozen=True):
     def keep_days(self, settings: Settings) -> int:
         """0: for ever."""
         days = 0 if self.setting is None else int(getattr(settings, self.setting))
-        return max(days, MIN_USAGE_DAYS) if days and self.name == "usage" else days
+        return max(days, MIN_USAGE_DAYS) if days and self.name in _NEEDED_BY_BUDGETS else days
 
 
 # deleted_responses marks inferences, and is of no use without them. A trigger keeps the audit log as it is.
@@ -56,6 +57,7 @@ TABLES = (
     RecordedTable("subject_rollups_by_day_and_team", "keep_inferences_days", "partitions"),
     RecordedTable("usage", "keep_usage_days", "rows", "hour"),
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
+    RecordedTable("webhook_events", "keep_webhook_events_days", "rows", "created_at"),  # and their deliveries
     RecordedTable("cost_changes", None, "never", "at"),
     RecordedTable("audit_log", None, "never", "at"),
 )

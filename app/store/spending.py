@@ -17,6 +17,10 @@ from app.store.usage import first_full_hour, named_model
 # The values of a scope's dimensions, in their order: of a key its twelve digits.
 Subject = tuple[str, ...]
 
+# After so long, what a part of an hour holds is stored; and how many parts are kept.
+_SETTLED = datetime.timedelta(hours=3)
+_MAX_KEPT, _MAX_KEPT_SUBJECTS = 1000, 1000
+
 _keys, _teams, _usage, _inferences = tables.keys, tables.teams, tables.usage, tables.inferences
 _groups, _subjects = tables.rollup_groups, tables.subject_rollup_tables["hour"]
 
@@ -25,6 +29,27 @@ class _Wanted(Struct, frozen=True):
     dimensions: Sequence[str]
     values: Mapping[str, Collection[str]]
     teams: Collection[str] | None
+    least: int | None  # of all that the query sums up
+
+
+class PartialHours:
+    """What was spent in parts of hours, kept for who reads the same again and again: that of long ago does not change."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Mapping[Subject, int]] = {}
+
+    async def read(
+        self, connection: AsyncConnection, wanted: _Wanted, since: datetime.datetime, until: datetime.datetime
+    ) -> Mapping[Subject, int]:
+        key = wanted.dimensions, *((name, frozenset(values)) for name, values in sorted(wanted.values.items())), wanted.teams, since
+        if key in self._kept:
+            return self._kept[key]
+        found = await _read(connection, _from_inferences(wanted, since, until))
+        if until < datetime.datetime.now(datetime.UTC) - _SETTLED and len(found) <= _MAX_KEPT_SUBJECTS:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            self._kept[key] = found
+        return found
 
 
 async def read_spending(
@@ -35,25 +60,28 @@ async def read_spending(
     *,
     teams: Collection[str] | None = None,
     most: int | None = None,
+    least: int | None = None,
+    partial_hours: PartialHours | None = None,
 ) -> dict[Subject, int]:
     """Millionths of a dollar by subject, those who spent most first; who spent nothing is left out.
 
     `dimensions`: key, team, model, tag:NAME; none: everything together. `values`: only these of a dimension. `teams`: only what keys of
-    these teams have spent. `most`: only so many subjects.
+    these teams have spent. `most`: only so many subjects. `least`: only those that have spent so much.
     Cheap, except where no sums are kept: for two tags together, and for the part of an hour with which a period begins.
     """
     full_hours_since = first_full_hour(since)
-    wanted = _Wanted(dimensions, values, teams)
+    wanted = _Wanted(dimensions, values, teams, least if full_hours_since == since else None)
     tags = [each for each in dimensions if each.startswith("tag:")]
     if len(tags) > 1:
-        return _most(await _read(connection, _from_inferences(wanted, since, None)), most)
+        return _most(await _read(connection, _from_inferences(wanted, since, None)), most, least)
     summed = _from_rollups(wanted, tags[0], full_hours_since) if tags else _from_usage(wanted, full_hours_since)
     if full_hours_since == since:
         return await _read(connection, summed.limit(most))
     spent = await _read(connection, summed)
-    for subject, microusd in (await _read(connection, _from_inferences(wanted, since, full_hours_since))).items():
+    partial = await (partial_hours or PartialHours()).read(connection, wanted, since, full_hours_since)
+    for subject, microusd in partial.items():
         spent[subject] = spent.get(subject, 0) + microusd
-    return _most(spent, most)
+    return _most(spent, most, least)
 
 
 async def _read(connection: AsyncConnection, query: Select[Any]) -> dict[Subject, int]:
@@ -120,11 +148,13 @@ def _sum_by(
         columns.append(column.label(f"subject{len(columns)}"))
     names = [str(each.name) for each in columns]  # by name: expressions have a new parameter each time
     total = func.sum(cost)
-    return select(*columns, total).select_from(table).where(*conditions).group_by(*names).order_by(total.desc().nulls_last(), *names)
+    query = select(*columns, total).select_from(table).where(*conditions).group_by(*names).order_by(total.desc().nulls_last(), *names)
+    return query if wanted.least is None else query.having(total >= wanted.least)
 
 
-def _most(spent: Mapping[Subject, int], most: int | None) -> dict[Subject, int]:
-    return dict(sorted(spent.items(), key=lambda each: (-each[1], each[0]))[:most])
+def _most(spent: Mapping[Subject, int], most: int | None, least: int | None) -> dict[Subject, int]:
+    enough = ((subject, microusd) for subject, microusd in spent.items() if least is None or microusd >= least)
+    return dict(sorted(enough, key=lambda each: (-each[1], each[0]))[:most])
 
 
 def _lowest_id(moment: datetime.datetime) -> str:

@@ -152,6 +152,50 @@ credentials = Table(
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
+# Who is notified of budgets that reach a threshold. `encrypted`: the secret that signs, as in credentials.
+webhooks = Table(
+    "webhooks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("id", UUID(as_uuid=False), nullable=False, unique=True),
+    Column("url", Text, nullable=False),
+    Column("encrypted", Text, nullable=False),
+    Column("thresholds", ARRAY(Integer), nullable=False),  # percent of an amount
+    Column("budgets", ARRAY(Text)),  # names; null: of all
+    Column("enabled", Boolean, nullable=False, server_default="true"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# What webhooks are notified of, once, whatever number of them there are. `once`: a hash of what must not be repeated; null: a test.
+webhook_events = Table(
+    "webhook_events",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("once", LargeBinary, unique=True),
+    Column("body", Text, nullable=False),  # as it is sent and signed
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Index(None, "created_at"),
+)
+
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("webhook_id", UUID(as_uuid=False), ForeignKey("webhooks.id", ondelete="CASCADE"), nullable=False),
+    Column("event_id", UUID(as_uuid=False), ForeignKey("webhook_events.id", ondelete="CASCADE"), nullable=False),
+    Column("status", Text, nullable=False, server_default="pending"),  # pending | delivered | failed
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("next_attempt_at", DateTime(timezone=True), nullable=False, server_default=_now),  # of a pending one
+    Column("attempted_at", DateTime(timezone=True)),
+    Column("response_status", Integer),  # null: no response came
+    Column("error", Text),
+    Index("webhook_deliveries_webhook_id_id_idx", "webhook_id", "id"),
+    Index(None, "event_id"),
+    Index("webhook_deliveries_due_idx", "next_attempt_at", postgresql_where=text("status = 'pending'")),
+)
+
 # Engines that registered themselves; a successful probe renews them. `speed`: how much one can take, compared with others; None: not said.
 nodes = Table(
     "nodes",

@@ -1,4 +1,7 @@
-"""The writer process: python -m app.supervisor.run_writer, or `narthex writer`. On SIGTERM it empties the spool if it can, and ends."""
+"""The writer process: python -m app.supervisor.run_writer, or `narthex writer`. On SIGTERM it empties the spool if it can, and ends.
+
+It also sends webhooks.
+"""
 
 import asyncio
 import signal
@@ -8,6 +11,8 @@ import uvloop
 from app import logs
 from app.recording.writer import run_spool_writer
 from app.settings import Settings
+from app.supervisor import secret_key
+from app.webhooks.background import webhooks_in_background
 
 
 def main(settings: Settings) -> None:
@@ -19,7 +24,8 @@ async def _write(settings: Settings) -> None:
     stop = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
-    await run_spool_writer(settings, stop=stop)
+    async with webhooks_in_background(settings, secret_key.open_vault(secret_key.resolve(settings))):
+        await run_spool_writer(settings, stop=stop)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,9 @@ def service() -> Generator[Service]:
         load_interval_s=0.3,
         drain_timeout_s=5,
         redis_timeout_s=2,
+        budget_check_s=1,
+        webhook_networks="127.0.0.0/8",
+        webhook_timeout_s=3,
         ca_bundle=TLS / "ca.pem",
     )
     yield running

@@ -155,7 +155,8 @@ async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admi
         await answer(request)
 
     budgeted.script = answer_later
-    await ok(await admin.post("/admin/v1/budgets", json={"name": team.name, "scope": {"team": team.name}, "amount": 1, "per": "day"}), 201)
+    done = service.run("budgets", "set", team.name, "--for", f"team={team.name}", "--amount", "1", "--per", "day")
+    assert done.returncode == 0, done.stderr  # every worker has it now
     usage: Any = None
 
     async def is_reserved() -> bool:

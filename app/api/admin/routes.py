@@ -32,6 +32,7 @@ from app.api.admin import (
     snapshots,
     teams,
     users,
+    webhooks,
 )
 from app.api.admin_authentication import AdminAuthentication
 from app.api.rest.dispatch import Dispatcher
@@ -58,6 +59,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *limits.operations(gateway),
         *budgets.operations(gateway),
         *limit_overrides.operations(),
+        *webhooks.operations(gateway.fleet.vault, gateway.settings),
         *prices.operations(gateway),
         *settings.operations(gateway.settings),
         *retention.operations(gateway.settings),

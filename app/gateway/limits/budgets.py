@@ -13,9 +13,9 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import LimitOverride
-from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule, RuleTable
+from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule, RuleOverride, RuleTable
 from app.store.limit_rows import StoredLimit
-from app.store.spending import Subject, read_spending
+from app.store.spending import PartialHours, Subject, read_spending
 
 # The raw values of keys in Redis; None: Redis is unavailable.
 ReadCounts = Callable[[Sequence[bytes]], Awaitable[Sequence[bytes | None] | None]]
@@ -55,7 +55,7 @@ class BudgetUsage(Struct, frozen=True):
     override: OverrideInForce | None
 
 
-class _Spent(Struct, frozen=True):
+class Spent(Struct, frozen=True):
     """What a subject has spent of a rule, since a moment in a period (Unix time in ms)."""
 
     rule: Rule
@@ -78,6 +78,18 @@ class _Spent(Struct, frozen=True):
     @property
     def key(self) -> bytes:
         return self.rule.key(self.each)
+
+    @property
+    def shown_subject(self) -> dict[str, str]:
+        return {name: f"nx-{value}" if name == "key" else value for name, value in self.values.items()}
+
+    def override_at(self, now_ms: int) -> RuleOverride | None:
+        override = self.rule.overrides.get(self.each)
+        return override if override is not None and now_ms < override.until_ms else None
+
+    def amount_at(self, now_ms: int) -> int:
+        override = self.override_at(now_ms)
+        return self.rule.amount if override is None else override.amount
 
 
 def is_budget(rule: Rule) -> bool:
@@ -112,15 +124,31 @@ async def read_budget_usage(
 
     `teams`: only subjects of these teams; None: all. Rules that are no budgets are left out.
     """
-    spent: list[_Spent] = []
     budgets = [rule for rule in rules if is_budget(rule) and (teams is None or {"team", "key"} & set(rule.dimension_names))]
-    for group in _group(budgets, now_ms):
-        spent += await _read_group(connection, group, now_ms, teams, most)
+    spent = await read_spent(connection, budgets, now_ms, teams=teams, most=most)
     raw = await read_counts([each.key for each in spent]) if spent else ()
     usage: dict[str, list[BudgetUsage]] = {rule.name: [] for rule in budgets}
     for index, each in enumerate(spent):
         usage[each.rule.name].append(_to_usage(each, None if raw is None else _Counts.read(raw[index], each.start_ms, now_ms), now_ms))
     return usage
+
+
+async def read_spent(
+    connection: AsyncConnection,
+    budgets: Sequence[Rule],
+    now_ms: int,
+    *,
+    teams: Collection[str] | None = None,
+    most: int | None = None,
+    least_percent: int = 0,
+    partial_hours: PartialHours | None = None,
+) -> list[Spent]:
+    """Of each rule the subjects that have spent most, in its present period. `least_percent`: only those that have spent so much of it."""
+    spent: list[Spent] = []
+    for group in _group(budgets, now_ms):
+        least = least_percent * _lowest_amount(group) // 100 if least_percent else None
+        spent += await _read_group(connection, group, now_ms, teams, most, least, partial_hours)
+    return spent
 
 
 def _group(rules: Sequence[Rule], now_ms: int) -> list[list[Rule]]:
@@ -132,20 +160,32 @@ def _group(rules: Sequence[Rule], now_ms: int) -> list[list[Rule]]:
     return list(groups.values())
 
 
+def _lowest_amount(rules: Sequence[Rule]) -> int:
+    return min(amount for rule in rules for amount in (rule.amount, *(each.amount for each in rule.overrides.values())))
+
+
 async def _read_group(
-    connection: AsyncConnection, rules: Sequence[Rule], now_ms: int, teams: Collection[str] | None, most: int
-) -> list[_Spent]:
+    connection: AsyncConnection,
+    rules: Sequence[Rule],
+    now_ms: int,
+    teams: Collection[str] | None,
+    most: int | None,
+    least: int | None,
+    partial_hours: PartialHours | None,
+) -> list[Spent]:
     names, since_ms = rules[0].dimension_names, _since_ms(rules[0], now_ms)
     fixed = [dict(rule.fixed_dimensions) for rule in rules]
     values = {name: {each[name] for each in fixed} for name in fixed[0]}
     is_each = bool(rules[0].each_dimensions)
     since = datetime.fromtimestamp(since_ms / 1000, UTC)
-    by_subject = await read_spending(connection, names, since, values, teams=teams, most=most if is_each else None)
-    spent: list[_Spent] = []
+    by_subject = await read_spending(
+        connection, names, since, values, teams=teams, most=most if is_each else None, least=least, partial_hours=partial_hours
+    )
+    spent: list[Spent] = []
     for rule, own in zip(rules, fixed, strict=True):
         start_ms, finish_ms, _ = rule.period_at(now_ms)
         found = by_subject.items() if is_each else [(subject := tuple(own[name] for name in names), by_subject.get(subject, 0))]
-        spent += (_Spent(rule, subject, microusd, start_ms, finish_ms, since_ms) for subject, microusd in found)
+        spent += (Spent(rule, subject, microusd, start_ms, finish_ms, since_ms) for subject, microusd in found)
     return spent
 
 
@@ -173,16 +213,14 @@ class _Counts(Struct, frozen=True):
         return _Counts(int(bucket[1]) if bucket[2] == 1 else None, int(reserved))
 
 
-def _to_usage(spent: _Spent, counts: _Counts | None, now_ms: int) -> BudgetUsage:
-    override = spent.rule.overrides.get(spent.each)
-    if override is not None and override.until_ms <= now_ms:
-        override = None
-    amount, reserved = spent.rule.amount if override is None else override.amount, 0 if counts is None else counts.reserved
+def _to_usage(spent: Spent, counts: _Counts | None, now_ms: int) -> BudgetUsage:
+    override = spent.override_at(now_ms)
+    amount, reserved = spent.amount_at(now_ms), 0 if counts is None else counts.reserved
     used = spent.microusd + reserved if counts is None or counts.counted is None else counts.counted
     elapsed_s = (now_ms - spent.since_ms) / 1000
     total_s = (spent.finish_ms - spent.since_ms) / 1000
     return BudgetUsage(
-        subject={name: f"nx-{value}" if name == "key" else value for name, value in spent.values.items()},
+        subject=spent.shown_subject,
         period_start=_to_text(spent.start_ms, spent.rule),
         period_end=_to_text(spent.finish_ms, spent.rule),
         counted_since=_to_text(spent.since_ms, spent.rule),

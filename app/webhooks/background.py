@@ -1,0 +1,45 @@
+"""What a writer's process does for webhooks, beside storing records, which it never holds up."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+from app.background_tasks import BackgroundTask
+from app.settings import Settings
+from app.store.database import create_database_engine
+from app.store.vault import Vault
+from app.webhooks.budget_check import BudgetCheck
+from app.webhooks.delivery import keep_delivering
+from app.webhooks.sender import WebhookSender
+from providers.transport.transport import Transport
+
+_QUERY_TIMEOUT_S = 60.0
+
+
+@contextlib.asynccontextmanager
+async def webhooks_in_background(settings: Settings, vault: Vault) -> AsyncGenerator[None]:
+    """Checks budgets and sends what is due, until it is left. What was not sent then is sent by the next process."""
+    if not settings.budget_check_s:
+        yield
+        return
+    # Two: one checks while the other delivers. A connection is opened when it is first needed.
+    database = create_database_engine(settings.database_url, command_timeout_s=_QUERY_TIMEOUT_S, pool_size=2, max_overflow=4)
+    transport = Transport(proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
+    sender = WebhookSender(settings, vault, transport)
+    check = BudgetCheck(database)
+
+    async def keep_checking() -> None:
+        while True:
+            await check.check()
+            await asyncio.sleep(settings.budget_check_s)
+
+    tasks = (BackgroundTask("budget check", keep_checking), BackgroundTask("webhooks", lambda: keep_delivering(database, sender)))
+    for task in tasks:
+        task.start()
+    try:
+        yield
+    finally:
+        for task in tasks:
+            await task.stop()
+        await sender.aclose()
+        await database.dispose()
