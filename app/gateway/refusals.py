@@ -74,7 +74,8 @@ class RefusalRecorder:
 
     async def stop(self) -> None:
         await self.task.stop()
-        self.write()
+        if not self.write():
+            self._log_lost(self._lost + sum(self._counts.values()))
 
     def add(self, context: RequestContext, error: NarthexError, snapshot: Snapshot, unknown_key: str | None) -> None:
         """Count a request that is being answered with an error. `unknown_key`: the public part of its key, if that is not known."""
@@ -88,7 +89,7 @@ class RefusalRecorder:
             self._lost += 1
             return
         self._counts[group] = self._counts.get(group, 0) + 1
-        if self._takes_sample(group):
+        if self._takes_sample(group, unknown_key):
             self._samples.append(_sample(context, error, caller, requested, rule, unknown_key))
 
     def write(self) -> bool:
@@ -101,21 +102,24 @@ class RefusalRecorder:
             return False
         self._counts, self._samples = {}, []
         if self._lost:
-            log.error("refusals were not counted, as the spool had no space for them", extra={"requests": self._lost})
+            self._log_lost(self._lost)
             self._lost = 0
         return True
+
+    def _log_lost(self, requests: int) -> None:
+        log.error("refusals were not counted, as the spool had no space for them", extra={"requests": requests})
 
     async def _keep_writing(self) -> None:
         while True:
             await asyncio.sleep(_WRITE_EVERY_S)
             self.write()
 
-    def _takes_sample(self, group: _Group) -> bool:
+    def _takes_sample(self, group: _Group, unknown_key: str | None) -> bool:
         minute, team_id, key_id, _, _, status, error, rule = group
         if minute > self._sampled_minute:
             self._sampled_minute = minute
             self._sampled.clear()
-        of_reason, of_team = (team_id, key_id, status, error, rule), (team_id,)
+        of_reason, of_team = (team_id, key_id or unknown_key, status, error, rule), (team_id,)
         sampled = self._sampled
         if (
             len(self._samples) >= MAX_SAMPLES

@@ -262,7 +262,8 @@ async def test_counts_and_sample_match_the_errors_that_callers_got(world: World)
     assert WRITTEN not in shown and not [key for key in world.keys.values() if key and key in shown]
     assert [each["id"] for each in sample] == sorted((each["id"] for each in sample), reverse=True)
     by_reason = Counter(
-        (each["received_at"][:16], each["team"], each["key"], each["status"], each["error"], each["rule"]) for each in sample
+        (each["received_at"][:16], each["team"], each["key"] or each["unknown_key"], each["status"], each["error"], each["rule"])
+        for each in sample
     )
     assert max(by_reason.values()) <= 2 * refusals.MAX_SAMPLES_OF_REASON, "two workers"
 

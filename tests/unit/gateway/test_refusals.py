@@ -1,6 +1,6 @@
 """Refusals in a gateway process: what callers can make up takes no memory, and nobody's storm hides another's refusals."""
 
-import time
+import asyncio
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -40,14 +40,16 @@ class Gateway:
         self.spool = Spool(self.folder, Settings(home=home, **settings))
         self.recorder = RefusalRecorder(self.spool)
 
-    def refuse(self, error: NarthexError, caller: Caller | None = None, model: str | None = None, minute: int = 0) -> RequestContext:
+    def refuse(
+        self, error: NarthexError, caller: Caller | None = None, model: str | None = None, minute: int = 0, unknown_key: str | None = None
+    ) -> RequestContext:
         context = RequestContext("openai_chat", Connection())
         context.received_us += minute * 60_000_000
         context.key_holder = caller
         if model is not None and caller is not None:
             body = b'{"model": "%b", "messages": [{"role": "user", "content": "hi"}]}' % model.encode()
             context.stage = Admitted(Authenticated(caller), CHAT.parse_request(body), context.id, {})
-        self.recorder.add(context, error, SNAPSHOT, None)
+        self.recorder.add(context, error, SNAPSHOT, unknown_key)
         return context
 
     def written(self) -> list[Refusals]:
@@ -95,6 +97,14 @@ def test_a_storm_does_not_hide_the_refusals_of_others(gateway: Gateway):
     assert max(teams.values()) == MAX_SAMPLES_OF_TEAM
 
 
+def test_one_unknown_key_does_not_hide_another(gateway: Gateway):
+    for _ in range(1_000):
+        gateway.refuse(CallerCredentialRequired("unknown"), unknown_key="0123456789ab")
+    gateway.refuse(CallerCredentialRequired("unknown"), unknown_key="ba9876543210")
+    samples = [each for refused in gateway.written() for each in refused.samples]
+    assert samples[-1].unknown_key == "ba9876543210" and len(samples) <= 2 * MAX_SAMPLES_OF_REASON + 1
+
+
 def test_samples_of_all_teams_are_bounded_and_begin_again_each_minute(gateway: Gateway):
     for minute in (5, 6):
         for team in range(200):
@@ -136,14 +146,16 @@ def test_without_space_counts_wait_and_those_of_new_groups_are_lost_and_logged(
     assert vars(logged)["requests"] == 20
 
 
-def test_a_full_spool_takes_no_refusals_until_it_has_space(tmp_path: Path):
+async def test_a_full_spool_takes_no_refusals_until_it_has_space(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     gateway = Gateway(tmp_path, spool_max_bytes=1)
     spool_exchange(gateway.spool, b"", b"")
     gateway.refuse(NotAllowed("no"), caller())
     assert not gateway.recorder.write() and gateway.written() == []
+    await gateway.recorder.stop()
+    assert [vars(record)["requests"] for record in caplog.records if "not counted" in record.message] == [1]
     for path in gateway.folder.glob("*.spool"):  # as the writer does
         path.unlink()
-    time.sleep(REFRESH_EVERY_S * 1.1)
+    await asyncio.sleep(REFRESH_EVERY_S * 1.1)
     assert [each.requests for refused in gateway.written() for each in refused.counts] == [1]
 
 
