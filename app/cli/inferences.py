@@ -1,5 +1,6 @@
 """narthex inferences: search of recorded requests."""
 
+import asyncio
 import re
 import sys
 from datetime import datetime
@@ -10,20 +11,23 @@ import msgspec
 
 from app import uuid7
 from app.cli.errors import CommandError
-from app.cli.output import json_option, print_json, print_table
+from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
 from app.cli.times import DurationParam, PastMomentParam, format_time
 from app.domain import Outcome
 from app.settings import Settings
 from app.store.admin_transactions import admin_transaction
 from app.store.database import create_database_engine
-from app.store.inference_filter import InferenceFilter
+from app.store.inference_filter import InferenceFilter, matches
 from app.store.inference_queries import InferencePage, page_inferences, walk_inferences
+from app.store.inference_tail import current_position, read_stored
 from app.store.key_validation import parse_prefix
 from app.store.search_words import read_search
 
 _STATEMENT_TIMEOUT_S = 30.0
 _MAX_SHOWN = 1000
+_FOLLOW_S = 1.0
+_FOLLOWED_ROWS = 500
 _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 
 
@@ -46,9 +50,10 @@ _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 @click.option("--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or a time.")
 @click.option("--until", type=PastMomentParam(), help="Until before then.")
 @click.option("--limit", type=click.IntRange(1, _MAX_SHOWN), default=20, show_default=True, help="Most requests to list.")
+@click.option("--follow", "-f", "is_follow", is_flag=True, help="Print new requests as they are stored, until Ctrl-C.")
 @click.option("--export", "is_export", is_flag=True, help="Print all that match, however many, one JSON document a line.")
 @json_option
-def inferences(limit: int, is_export: bool, as_json: bool, **options: Any) -> None:
+def inferences(limit: int, is_follow: bool, is_export: bool, as_json: bool, **options: Any) -> None:
     """Search recorded requests, the newest first.
 
     \b
@@ -57,12 +62,21 @@ def inferences(limit: int, is_export: bool, as_json: bool, **options: Any) -> No
       narthex inferences --tag tenant=acme --outcome failed
       narthex inferences --team support --text 'refund "late delivery" -test'
       narthex inferences --min-cost 1 --export > expensive.jsonl
+      narthex inferences --team search --outcome failed --follow
 
     --text finds requests of teams with full-text search (narthex teams set NAME --search).
 
     With --json: {"inferences": [...], "more": whether there may be more}; the fields are those of GET /admin/v1/inferences.
+    With --follow and --json, one document a line.
     """
     filters, keep_hours_days = _parse_filters(**options), Settings.read().keep_hours_days
+    if is_follow:
+        if is_export:
+            raise click.UsageError("Give --follow or --export, not both.")
+        if filters.text is not None:
+            raise click.UsageError("New requests cannot be followed by their --text.")
+        query_store(lambda url: _follow(url, filters, as_json=as_json))
+        return
     if is_export:
         if as_json:
             raise click.UsageError("Give --export or --json, not both.")
@@ -140,6 +154,38 @@ async def _export(url: str, filters: InferenceFilter, keep_hours_days: int) -> N
         raise CommandError("The export was cut off: whoever read it has ended.") from None
     finally:
         await engine.dispose()
+
+
+async def _follow(url: str, filters: InferenceFilter, *, as_json: bool) -> None:
+    """Until the command is interrupted."""
+    engine = create_database_engine(url)
+    try:
+        position: str | None = None
+        while True:
+            async with admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True) as connection:
+                until, after = await current_position(connection), None
+                while position is not None:
+                    rows, after = await read_stored(connection, position, until, after, _FOLLOWED_ROWS)
+                    for row in rows:
+                        if matches(filters, row):
+                            _print_followed(row, as_json=as_json)
+                    if after is None:
+                        break
+            position = until
+            await asyncio.sleep(_FOLLOW_S)
+    except BrokenPipeError:
+        raise CommandError("Whoever read the output has ended.") from None
+    finally:
+        await engine.dispose()
+
+
+def _print_followed(row: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        line = msgspec.json.encode({name: value for name, value in row.items() if name != "key"}).decode()
+    else:
+        line = printable("  ".join(cell or "-" for cell in _cells(row)))
+    click.echo(line)
+    sys.stdout.flush()
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from sqlalchemy import Text
 
 from app.domain import ChargedAttempt, Exchange
 from app.store.inference_writes import INFERENCE_COLUMNS
-from app.store.tables import inferences
+from app.store.tables import record_columns
 
 INT4_MAX = 2**31 - 1
 MAX_COST_MICROUSD = 10**12  # a million dollars for one request, so that no hour's sum exceeds its column
@@ -119,7 +119,7 @@ _MAX_CHARGES = {"charged_input": INT4_MAX, "charged_output": INT4_MAX, "cost_mic
 
 _read_fields = attrgetter(*(_FIELDS.get(name, name) for name in INFERENCE_COLUMNS))
 _received_at = INFERENCE_COLUMNS.index("received_at")
-_text_positions = [position for position, column in enumerate(inferences.columns) if isinstance(column.type, Text)]
+_text_positions = [position for position, column in enumerate(record_columns) if isinstance(column.type, Text)]
 _bounded_positions = [
     (INFERENCE_COLUMNS.index(name), maximum, name in _MAX_CHARGES) for name, maximum in (_MAX_COUNTS | _MAX_CHARGES).items()
 ]

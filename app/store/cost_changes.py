@@ -20,7 +20,7 @@ from app.store.partitions import Connection
 from app.store.rollups import RollupSums, adjust_rollups
 from app.store.usage import caller_names
 
-_COLUMNS = [f"{column.name}::text" if isinstance(column.type, UUID | JSONB) else column.name for column in tables.inferences.columns]
+_COLUMNS = [f"{column.name}::text" if isinstance(column.type, UUID | JSONB) else column.name for column in tables.record_columns]
 
 
 class InferenceRange(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Filters of inferences, as conditions in SQL."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, or_, select
@@ -74,6 +74,29 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
         yield columns.cost_microusd >= filters.min_cost_microusd
     if filters.min_duration_us is not None:
         yield columns.duration_us >= filters.min_duration_us
+
+
+def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
+    """Whether conditions() and the time choose an inference. `row`: as lists have it, with `key`, the public part of its key."""
+    wanted = (
+        *((filters.team_id, row["team_id"]), (filters.outcome, row["outcome"]), (filters.end_user, row["end_user"])),
+        *((filters.served_model, row["served_model"]), (filters.route, row["route"]), (filters.status, row["status"])),
+        *((filters.error, row["error"]), (filters.trace_id, row["trace_id"]), (filters.provider, row["served_provider"])),
+        *((filters.team, row["team"]), (filters.key, row["key"]), (filters.episode_id, row["episode_id"])),
+    )
+    received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
+    return (
+        all(value is None or value == found for value, found in wanted)
+        and (filters.request_id is None or filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"])
+        and (filters.model is None or row["model"] in caller_names(filters.model))
+        and (filters.only_teams is None or row["team"] in filters.only_teams)
+        and (filters.tag is None or tags.get(filters.tag[0]) == filters.tag[1])
+        and (filters.status_class is None or row["status"] // 100 == filters.status_class)
+        and (filters.min_cost_microusd is None or (row["cost_microusd"] or 0) >= filters.min_cost_microusd)
+        and (filters.min_duration_us is None or row["duration_us"] >= filters.min_duration_us)
+        and (filters.since_ms is None or received_ms >= filters.since_ms)
+        and (filters.until_ms is None or received_ms < filters.until_ms)
+    )
 
 
 def equal_conditions(filters: InferenceFilter, columns: Mapping[str, ColumnElement[Any]]) -> Iterator[ColumnElement[bool]]:

@@ -21,7 +21,7 @@ _TEXT_TIMEOUT_S = 5.0  # then a page of a full-text search ends where it is
 _END_MS = 2**47  # later than any time that is recorded
 _QUERY_TIMEOUT_S = 30.0  # enough for a query without filters
 
-_team_name = select(tables.teams.c.name).where(tables.teams.c.id == tables.inferences.c.team_id).scalar_subquery().label("team")
+team_name = select(tables.teams.c.name).where(tables.teams.c.id == tables.inferences.c.team_id).scalar_subquery().label("team")
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def page_inferences(
         limit=limit + 1,
         timeout_s=_TEXT_TIMEOUT_S,
     )
-    rows = [_row_to_dict(row) for row in matches.rows[:limit]]
+    rows = [row_to_dict(row) for row in matches.rows[:limit]]
     if len(matches.rows) > limit:
         return InferencePage(rows, rows[-1]["id"])
     at = (
@@ -90,20 +90,20 @@ async def list_inferences(
         # row, or every row in the order of ids. As text, ids sort alike, and by no index.
         await connection.execute(select(func.set_config("enable_seqscan", "off", True)))
         by_index = query.order_by(None).order_by(cast(columns.id, Text).desc())
-        return [_row_to_dict(row) for row in await connection.execute(by_index.limit(limit))]
+        return [row_to_dict(row) for row in await connection.execute(by_index.limit(limit))]
     if filters.episode_id is not None or not matching_hours.can_narrow(filters):
-        return [_row_to_dict(row) for row in await connection.execute(query.limit(limit))]
+        return [row_to_dict(row) for row in await connection.execute(query.limit(limit))]
     found: list[dict[str, Any]] = []
     async for begin_ms, end_ms in _ranges(connection, filters, keep_hours_days, before):
         within = query.where(columns.id >= uuid7.lowest_at(begin_ms), columns.id < uuid7.lowest_at(end_ms))
-        found += [_row_to_dict(row) for row in await connection.execute(within.limit(limit - len(found)))]
+        found += [row_to_dict(row) for row in await connection.execute(within.limit(limit - len(found)))]
         if len(found) >= limit:
             break
     return found
 
 
 def _select(filters: InferenceFilter) -> Select[Any]:
-    query = select(tables.inferences, _team_name).where(*conditions(filters))
+    query = select(*tables.record_columns, team_name).where(*conditions(filters))
     if filters.since_ms is not None:
         query = query.where(tables.inferences.c.id >= uuid7.lowest_at(filters.since_ms))
     if filters.until_ms is not None:
@@ -135,8 +135,8 @@ async def walk_inferences(
 
 async def find_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
     """One inference; None if there is none (a new one is stored within moments)."""
-    row = (await connection.execute(select(tables.inferences, _team_name).where(tables.inferences.c.id == id))).first()
-    return None if row is None else _row_to_dict(row)
+    row = (await connection.execute(select(*tables.record_columns, team_name).where(tables.inferences.c.id == id))).first()
+    return None if row is None else row_to_dict(row)
 
 
 async def read_content(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
@@ -168,17 +168,17 @@ async def list_episode(
     """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
     columns = tables.inferences.c
     query: Select[Any] = (
-        select(tables.inferences, _team_name)
+        select(*tables.record_columns, team_name)
         .where(columns.episode_id == episode_id, columns.team_id == team_id, columns.id >= earliest_id(episode_id))
         .order_by(columns.id)
         .limit(limit)
     )
     if after is not None:
         query = query.where(columns.id > after)
-    return [_row_to_dict(row) for row in await connection.execute(query)]
+    return [row_to_dict(row) for row in await connection.execute(query)]
 
 
-def _row_to_dict(row: Row[Any]) -> dict[str, Any]:
+def row_to_dict(row: Row[Any]) -> dict[str, Any]:
     return {**row._mapping, "received_at": row.received_at.isoformat()}  # pyright: ignore[reportPrivateUsage]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 
 from app.store.partitions import Connection
-from app.store.tables import inference_content, inferences, usage
+from app.store.tables import inference_content, record_columns, usage
 
 # Errors in a row, which no retry would change. Some are raised by asyncpg while it encodes the row.
 ROW_ERRORS = (
@@ -18,7 +18,7 @@ ROW_ERRORS = (
     TypeError,
 )
 
-INFERENCE_COLUMNS = [column.name for column in inferences.columns]
+INFERENCE_COLUMNS = [column.name for column in record_columns]
 CONTENT_COLUMNS = [column.name for column in inference_content.columns]
 USAGE_COLUMNS = [column.name for column in usage.columns]
 

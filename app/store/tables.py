@@ -300,7 +300,10 @@ inferences = Table(
     Column("host_cost_microusd", BigInteger),  # what the host says that it cost; None: it does not say
     Column("served_us", BigInteger),  # how long the attempt that served took, until the end of the response
     Column("charges", JSONB),  # what each attempt is charged; None: the cost is that of the tokens above, at one attempt
+    # The transaction that stored it, set by Postgres; null: stored before that was recorded. Not a part of the record.
+    Column("stored_in", BigInteger, server_default=text("((pg_current_xact_id())::text)::bigint")),
     Index(None, "episode_id"),
+    Index(None, "stored_in", postgresql_where=text("stored_in IS NOT NULL")),
     # A Bloom filter for each 64 pages of rows, which costs the writer next to nothing.
     Index(
         None,
@@ -312,6 +315,9 @@ inferences = Table(
     ),
     postgresql_partition_by="RANGE (id)",
 )
+
+# What is recorded of an inference.
+record_columns = [column for column in inferences.columns if column.name != "stored_in"]
 
 # The content of inferences, apart from their metadata: it is larger, more private, and kept for less time.
 inference_content = Table(

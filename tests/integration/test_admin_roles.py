@@ -155,6 +155,7 @@ TABLE = {
     "patch_price": Row(EDIT, "", _PRICE, body={}, is_missing=True),
     "delete_price": Row(EDIT, "", _PRICE, is_missing=True),
     "list_inferences": Row(READ, READ, is_list=True),
+    "tail_inferences": Row(READ, READ, is_list=True, query={"duration_s": "1"}),
     "export_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),
@@ -391,6 +392,8 @@ async def test_lists_and_cursors_of_a_team_have_nothing_of_another(world: World,
         for id, row in TABLE.items():
             operation = world.operations[id]
             if not row.is_list or operation.method != "GET" or not row.team or operation.scope == "company":
+                continue
+            if operation.response_media_type == "text/event-stream":  # has a test of its own
                 continue
             path = f"/admin/v1{operation.path}"
             pages = [await client.get(path, headers=ours)]

@@ -13,7 +13,7 @@ import pytest
 
 import app.api
 from app.domain import Outcome
-from app.store.tables import inferences
+from app.store.tables import record_columns
 from providers.canonical import errors
 from providers.dialects.openai_chat.request_schema import Request
 from tests.support.service import PROCESS_TIMEOUT_S, Service
@@ -62,7 +62,7 @@ def test_every_error_type_is_documented_with_its_status():
 
 def test_every_record_column_and_outcome_is_documented():
     records = TEXT[TEXT.index("## Records") :]
-    assert [column.name for column in inferences.columns if f'"{column.name}"' not in records] == []
+    assert [column.name for column in record_columns if f'"{column.name}"' not in records] == []
     assert [outcome for outcome in get_args(Outcome) if f"`{outcome}`" not in records] == []
 
 

@@ -20,8 +20,9 @@ from app.settings import Settings
 from app.store import inference_queries, keys
 from app.store.callers import find_callers
 from app.store.database import connect, create_database_engine
-from app.store.inference_filter import InferenceFilter
+from app.store.inference_filter import InferenceFilter, matches
 from app.store.inference_queries import list_inferences
+from app.store.inference_tail import current_position, read_stored
 from app.store.key_validation import hash_key, parse_prefix
 from tests.support.postgres import Postgres, postgres
 from tests.support.service import Service
@@ -145,6 +146,17 @@ async def test_filter_finds_what_a_scan_finds(records: Records, fields: Fields, 
     expected = [row["id"] for row in records.rows if matches(row)]
     assert await records.ids(InferenceFilter(**fields)) == expected
     assert await records.ids(InferenceFilter(**fields), page=7) == expected, "page by page"
+
+
+@pytest.mark.parametrize(("fields", "expected"), CASES, ids=[str(list(fields)) for fields, _ in CASES])
+async def test_tail_follows_what_the_filter_finds(records: Records, fields: Fields, expected: Callable[[Fields], bool]):
+    async with records.database.begin() as connection:
+        until = await current_position(connection)
+        rows, _ = await read_stored(connection, "1:1:", until, None, 10_000)
+    newest = {row["id"] for row in records.rows if _in(row, 2, -1)}
+    found = {row["id"] for row in rows if matches(InferenceFilter(**fields), row)}
+    assert found >= {row["id"] for row in records.rows if row["id"] in newest and expected(row)} and newest
+    assert found <= {row["id"] for row in records.rows if expected(row)}
 
 
 async def test_export_has_all_pages(records: Records, monkeypatch: pytest.MonkeyPatch):

@@ -148,7 +148,7 @@ class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_
     format: Annotated[ExportFormat, Meta(description="An inference a line as JSON, or CSV for spreadsheets.")] = "jsonl"
 
 
-def _filters(call: Call[Any, Any]) -> InferenceFilter:
+def read_filters(call: Call[Any, Any]) -> InferenceFilter:
     """Raises InvalidRequest."""
     query: InferenceFilters = call.query
     key = query.key and parse_prefix(query.key)
@@ -194,17 +194,17 @@ async def _show(call: Call[NoQuery, NoBody]) -> Answer:
         raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
     hidden = not call.is_visible(row["team"], "records:content")
     read = None if hidden else await inference_queries.read_content(call.connection, id)
-    fields: dict[str, Any] = {**_shown(call, row), "content": read and Content(**read), "content_hidden": hidden}
+    fields: dict[str, Any] = {**shown_fields(call, row), "content": read and Content(**read), "content_hidden": hidden}
     # In a thread: a request and its response may be many megabytes.
     return Answer(await asyncio.to_thread(msgspec.json.encode, InferenceWithContent(**fields)))
 
 
 def page_of(call: Call[Any, Any], rows: Sequence[dict[str, Any]], limit: int) -> tuple[list[Inference], str | None]:
-    shown = [Inference(**_shown(call, row)) for row in rows[:limit]]
+    shown = [Inference(**shown_fields(call, row)) for row in rows[:limit]]
     return shown, shown[-1].id if len(rows) > limit else None
 
 
-def _shown(call: Call[Any, Any], row: dict[str, Any]) -> dict[str, Any]:
+def shown_fields(call: Call[Any, Any], row: dict[str, Any]) -> dict[str, Any]:
     """Addresses of endpoints, and what hosts say, are of the configuration that teams share."""
     return row if call.principal.may("config:read") else {**row, "endpoint": None, "attempts": None}
 
@@ -233,20 +233,20 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
         query = call.query
         before = query.before and parse_id(query.before, "before")
         page = await inference_queries.page_inferences(
-            call.connection, _filters(call), keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit
+            call.connection, read_filters(call), keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit
         )
-        shown = [Inference(**_shown(call, row)) for row in page.rows]
+        shown = [Inference(**shown_fields(call, row)) for row in page.rows]
         return Answer(InferencePage(shown, page.next, page.searched_to and page.searched_to.isoformat(timespec="milliseconds")))
 
     async def export_inferences(call: Call[ExportQuery, NoBody]) -> Answer:
         format = call.query.format
-        pages = inference_queries.walk_inferences(call.read_transaction, _filters(call), settings.keep_hours_days)
+        pages = inference_queries.walk_inferences(call.read_transaction, read_filters(call), settings.keep_hours_days)
         first = await anext(pages, list[dict[str, Any]]())  # before the response begins, so that an outage is a 503
 
         async def lines() -> AsyncGenerator[bytes]:
-            yield _export_lines([], format, with_titles=True) + _export_lines([_shown(call, row) for row in first], format)
+            yield _export_lines([], format, with_titles=True) + _export_lines([shown_fields(call, row) for row in first], format)
             async for rows in pages:
-                yield _export_lines([_shown(call, row) for row in rows], format)
+                yield _export_lines([shown_fields(call, row) for row in rows], format)
 
         headers = {"content-disposition": f'attachment; filename="narthex-inferences.{format}"'}
         return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])

@@ -56,15 +56,13 @@ class Dispatcher:
         return HTTPRouteHandler(path, http_method=HttpMethod(operation.method), status_code=operation.status, name=operation.id)(serve)
 
     async def _serve(self, operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> Response[Any]:
-        principal = await self._authenticate(request)
-        _check_permission(principal, operation)
+        principal = await self._authenticate_for(operation, request)
         if operation.access == "memory" and operation.method != "GET" and "idempotency-key" in request.headers:
             raise InvalidRequest("This route takes no Idempotency-Key: what an engine did cannot be undone or done once.")
         raw_query, dry_run = _split_dry_run(request.scope["query_string"]) if operation.access == "write" else (None, False)
         body = await _read_body(operation, request)
         if body[0]:  # it may have arrived slowly, and access may have ended meanwhile
-            principal = await self._authenticate(request)
-            _check_permission(principal, operation)
+            principal = await self._authenticate_for(operation, request)
         id = request_id_of(request.scope)
         call = Call(
             principal,
@@ -77,6 +75,8 @@ class Dispatcher:
             None,
             functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=True),
             functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=False),
+            functools.partial(self._authenticate_for, operation, request),
+            request.headers.get("last-event-id"),
         )
         try:
             if operation.access == "memory":
@@ -138,8 +138,12 @@ class Dispatcher:
         """Before a change of somebody's access: whoever makes it may have lost theirs to a change that this one waited for."""
         if operation.permission == "access:write":
             await lock_access(call.connection)
-            call.principal = await self._authenticate(request)
-            _check_permission(call.principal, operation)
+            call.principal = await self._authenticate_for(operation, request)
+
+    async def _authenticate_for(self, operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> Principal:
+        principal = await self._authenticate(request)
+        _check_permission(principal, operation)
+        return principal
 
     def _author(self, principal: Principal, request: Request[Any, Any, Any], id: str) -> Author:
         raw_headers: list[tuple[bytes, bytes]] = request.scope["headers"]  # pyright: ignore[reportAssignmentType]

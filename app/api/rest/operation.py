@@ -59,6 +59,8 @@ class Call(Generic[Q, B]):
     """One request of an operation, checked and decoded. `path`: the segments in braces, decoded.
 
     `read_transaction`, `write_transaction`: open a transaction, for an operation on memory; the latter is for its audit events.
+    `authenticate_again`: for an answer that lasts; raises what authentication raises, and NotAllowed without the permission any more.
+    `last_event_id`: the header of a client that goes on with a stream of events.
     """
 
     principal: Principal
@@ -71,6 +73,8 @@ class Call(Generic[Q, B]):
     raw_connection: AsyncConnection | None
     read_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
     write_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
+    authenticate_again: Callable[[], Awaitable[Principal]]
+    last_event_id: str | None
     teams_checked: bool = field(default=False)
     teams_by_permission: dict[Permission, frozenset[str] | None] = field(default_factory=dict[Permission, frozenset[str] | None])
 
@@ -88,6 +92,11 @@ class Call(Generic[Q, B]):
         if asked_for not in self.teams_by_permission:  # handlers ask for each entry of a list
             self.teams_by_permission[asked_for] = self.principal.teams_with(asked_for)
         return self.teams_by_permission[asked_for]
+
+    async def renew_access(self) -> None:
+        """Take over the roles in force now, in an answer that lasts. Raises what authentication raises, and NotAllowed."""
+        self.principal = await self.authenticate_again()
+        self.teams_by_permission.clear()
 
     def is_visible(self, team: str | None, permission: Permission | None = None) -> bool:
         teams = self.visible_teams(permission)
