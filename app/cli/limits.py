@@ -1,7 +1,7 @@
-"""narthex limits: overrides of limits and budgets."""
+"""narthex limits: overrides of limits and budgets, and limits that nothing matches."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import click
@@ -11,11 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
-from app.cli.times import MomentParam, format_time
+from app.cli.times import MomentParam, PastMomentParam, format_time
 from app.store import limit_overrides as store
 from app.store.audit_log import command_author
 from app.store.database import transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
+from app.store.limit_matches import UnmatchedLimit, known_since, page_unmatched
 from app.store.limit_overrides import Override, OverrideChanges, OverrideExists, UnknownLimit
 from app.store.paging import MAX_PAGE_ROWS
 from app.supervisor.errors import OperatorError
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 @click.group(cls=OrderedGroup)
 def limits() -> None:
-    """Override limits and budgets until a time.
+    """Override limits until a time, and find those that nothing matches.
 
     Limits themselves are set by `narthex apply`, budgets also by `narthex budgets`. docs/budgets.md is a guide.
     """
@@ -144,6 +145,52 @@ def end_override(id: str, as_json: bool) -> None:
     _print(ended, f"The override of {ended.limit} has ended.", as_json)
 
 
+@limits.command("unmatched")
+@click.option("--since", type=PastMomentParam(), help="Since then: 7d (ago), 2026-11-01 or 2026-11-01T08:00Z. Default: 30d.")
+@json_option
+def list_unmatched(since: datetime | None, as_json: bool) -> None:
+    """List limits and budgets that no request has matched.
+
+    Such a limit may name what does not exist any more, or a tag that nobody sends.
+
+    \b
+    Example:
+      narthex limits unmatched --since 7d
+
+    With --json: {"limits": [{"name", "scope", "resource", "per", "created_at", "last_matched_at"}], "known_since"}.
+    """
+    moment = datetime.now(UTC) - timedelta(days=30) if since is None else since
+
+    async def read(url: str) -> tuple[Sequence[UnmatchedLimit], datetime]:
+        async with transaction(url) as connection:
+            found: list[UnmatchedLimit] = []
+            after: str | None = None
+            while True:
+                page = await page_unmatched(connection, _ByName(after=after), moment)
+                found += page.data
+                after = page.next
+                if after is None:
+                    return found, await known_since(connection)
+
+    rows, known = query_store(read)
+    if as_json:
+        print_json({"limits": rows, "known_since": known.isoformat()})
+        return
+    if rows:
+        cells = [(row.name, _scope(row.scope), row.resource, format_time(row.created_at), format_time(row.last_matched_at)) for row in rows]
+        print_table(("LIMIT", "SCOPE", "RESOURCE", "CREATED", "LAST MATCHED"), cells)
+    else:
+        click.echo("Requests have matched every limit.")
+    if known > moment:
+        click.echo(f"What was before {format_time(known.isoformat())} UTC is not known.", err=True)
+
+
+class _ByName(Struct, frozen=True):
+    limit: int = MAX_PAGE_ROWS
+    after: str | None = None
+    sort: str = "name"
+
+
 class _Newest(Struct, frozen=True):
     """The page of the newest overrides."""
 
@@ -183,7 +230,10 @@ def _print(override: Override, message: str, as_json: bool) -> None:
         click.echo(printable(message))
 
 
+def _scope(scope: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in scope.items())
+
+
 def _cells(row: Override) -> tuple[str, ...]:
-    subject = ", ".join(f"{name}={value}" for name, value in row.subject.items())
     until = format_time(row.ended_at or row.ends_at) + ("" if row.in_force else " (ended)")
-    return (row.id, row.limit, subject, f"{row.amount:g}", until, row.author, row.reason)
+    return (row.id, row.limit, _scope(row.subject), f"{row.amount:g}", until, row.author, row.reason)

@@ -132,6 +132,21 @@ limit_overrides = Table(
     Index("limit_overrides_once", "limit_name", "subject", unique=True, postgresql_where=text("ended_at IS NULL")),
 )
 
+# When requests last matched a limit, to the minute; and (one row) since when that is stored.
+limit_matches = Table(
+    "limit_matches",
+    metadata,
+    Column("name", Text, ForeignKey("limits.name", ondelete="CASCADE"), primary_key=True),
+    Column("matched_at", DateTime(timezone=True), nullable=False),
+)
+
+limit_matches_since = Table(
+    "limit_matches_since",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("since", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
 prices = Table(
     "prices",
     metadata,

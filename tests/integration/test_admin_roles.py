@@ -140,6 +140,7 @@ TABLE = {
     "get_limit_override": Row(READ, "", {"id": "{override}"}),
     "patch_limit_override": Row(EDIT, "", {"id": "{override}"}, body={"amount": 6}),
     "end_limit_override": Row(EDIT, "", {"id": "{override}"}),
+    "list_unmatched_limits": Row(READ, is_list=True),
     "list_webhooks": Row(READ, is_list=True),
     "create_webhook": Row(ADMINISTER, body={"name": "{unused}", "url": "https://hooks.test/narthex"}),
     "get_webhook": Row(READ, "", {"name": "none"}, is_missing=True),

@@ -209,7 +209,9 @@ async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin
     name = f"each {team.name}"
     # One request reserves 0.001 for its output and less for its prompt: the budget lets one through, whose cost is then 0.003.
     scope = {"team": "each", "key": "each", "model": "budgeted", f"tag:{team.name}": "each"}
-    await ok(await admin.post("/admin/v1/budgets", json={"name": name, "scope": scope, "amount": 0.002}), 201)
+    options = [each for dimension, value in scope.items() for each in ("--for", f"{dimension}={value}")]
+    done = service.run("budgets", "set", name, *options, "--amount", "0.002")
+    assert done.returncode == 0, done.stderr  # every worker has it now
     tags = {team.name: "acme"}
     subject = {"team": team.name, "key": team.prefix, f"tag:{team.name}": "acme"}
     body = {"limit": name, "subject": subject, "amount": 100, "reason": "a load test"}
@@ -269,3 +271,42 @@ async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin
     assert events[-1]["after"]["reason"] == "a load test" and events[-1]["team"] == team.name
     await ok(await admin.delete(f"/admin/v1/budgets/{name}", headers={"if-match": "*"}))
     await ok(await admin.get(f"/admin/v1/limit-overrides/{created['id']}"), 404)
+
+
+async def test_a_limit_is_reported_until_a_request_matches_it(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
+    team, matched, refusing = await make_team(admin), f"m-{uuid.uuid4().hex[:10]}", f"r-{uuid.uuid4().hex[:10]}"
+    for name, amount, scope in (
+        (matched, "10", f"team={team.name}"),
+        (refusing, "0.000001", f"tag:{team.name}=each"),
+        (f"{matched} never", "10", f"tag:never-{team.name}=each"),
+    ):
+        done = service.run("budgets", "set", name, "--for", scope, "--amount", amount)
+        assert done.returncode == 0, done.stderr
+
+    async def unmatched() -> set[str]:
+        names: set[str] = set()
+        after: dict[str, str] = {}
+        while True:
+            page = await ok(await admin.get("/admin/v1/unmatched-limits", params={"since": "2020-01-01", "limit": 100, **after}))
+            names |= {each["name"] for each in page["data"]}
+            if page["next"] is None:
+                return names
+            after = {"after": page["next"]}
+
+    assert {matched, refusing, f"{matched} never"} <= await unmatched()
+    async with service.keyless_client() as client:
+        assert (await team.chat(client)).status_code == 200
+        assert (await team.chat(client, {team.name: "acme"})).status_code == 400  # more than the whole budget
+
+    async def is_reported() -> bool:
+        return not {matched, refusing} & await unmatched()
+
+    await wait_until(is_reported, 120)
+    assert f"{matched} never" in await unmatched()
+    printed = json.loads(service.run("limits", "unmatched", "--json").stdout)
+    assert f"{matched} never" in {each["name"] for each in printed["limits"]} and printed["known_since"]
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    later = (await ok(await admin.get("/admin/v1/unmatched-limits", params={"since": soon, "limit": 1000})))["data"]
+    assert [each["last_matched_at"] is not None for each in later if each["name"] == matched] == [True]
+    for name in (matched, refusing, f"{matched} never"):
+        assert service.run("budgets", "remove", name, "--yes").returncode == 0

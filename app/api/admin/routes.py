@@ -32,6 +32,7 @@ from app.api.admin import (
     settings,
     snapshots,
     teams,
+    unmatched_limits,
     users,
     webhooks,
 )
@@ -60,6 +61,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *limits.operations(gateway),
         *budgets.operations(gateway),
         *limit_overrides.operations(),
+        *unmatched_limits.operations(),
         *webhooks.operations(gateway.fleet.vault, gateway.settings),
         *prices.operations(gateway),
         *settings.operations(gateway.settings),

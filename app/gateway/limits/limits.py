@@ -24,6 +24,7 @@ from app.gateway.limits.redis_epoch import RedisEpoch
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import Bucket, RuleMatch, RuleMatcher
 from app.gateway.limits.rule_states import Preview, RuleState
+from app.gateway.limits.rule_use import RuleUse
 from app.gateway.limits.rules import RuleTable
 from app.gateway.limits.seeding import Ledger, LedgerSeeder
 from app.gateway.limits.usage_amounts import NO_AMOUNTS, ONE_PLACE, ActualUsage, UsageEstimate
@@ -98,6 +99,8 @@ class Limits:
         )
         self.open_reservations = 0
         self._granted_matches: list[RuleMatch] = []
+        self._noted_matches: list[RuleMatch] = []
+        self._rule_use = RuleUse(database, self._take_matched_names)
         self._recovery.on_epoch = self._rebuilder.check_soon
         self._recovery.rules_counted_by_records = self._rebuilder.find_rules_counted_by_records
 
@@ -107,7 +110,10 @@ class Limits:
 
     @property
     def background_tasks(self) -> tuple[BackgroundTask, ...]:
-        return self._counters.background_task, self._recovery.renewal, self._rebuilder.background_task
+        return (
+            *(self._counters.background_task, self._recovery.renewal, self._rebuilder.background_task),
+            self._rule_use.background_task,
+        )
 
     @property
     def loss(self) -> LossState | None:
@@ -139,6 +145,7 @@ class Limits:
         await self._counters.start()
         self._recovery.start()
         self._rebuilder.background_task.start()
+        self._rule_use.background_task.start()
 
     async def stop(self, timeout_s: float = 2.0) -> None:
         """Waits up to `timeout_s` for Redis to confirm the last settlements, then disconnects."""
@@ -146,6 +153,7 @@ class Limits:
             if not self._outbox or not self._counters.is_ready:
                 break
             await asyncio.sleep(0.01)
+        await self._rule_use.background_task.stop()
         await self._rebuilder.background_task.stop()
         await self._recovery.stop()
         self._redis_epoch.stop()
@@ -168,6 +176,8 @@ class Limits:
         match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags)
         if match is None:
             return None
+        if not match.noted:
+            self._note_match(match)
         if estimate.cost_microusd is None and match.cost_rule is not None:
             raise refusal.no_price(match.cost_rule, model)
         reservation = Reservation(id.encode(), match, estimate.amounts())
@@ -176,6 +186,19 @@ class Limits:
         self.open_reservations += 1
         self._note_grant(match)
         return reservation
+
+    def _note_match(self, match: RuleMatch) -> None:
+        match.noted = True
+        self._noted_matches.append(match)
+
+    def _take_matched_names(self) -> set[str]:
+        """Of the rules that requests have matched since the last call."""
+        matches, self._noted_matches = self._noted_matches, []
+        names: set[str] = set()
+        for match in matches:
+            match.noted = False
+            names.update(bucket.rule.name for bucket in match.buckets)
+        return names
 
     def _note_grant(self, match: RuleMatch) -> None:
         if not match.granted:
@@ -223,6 +246,8 @@ class Limits:
         match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags)
         if match is None:
             return reservation
+        if not match.noted:
+            self._note_match(match)
         if estimate.cost_microusd is None and match.cost_rule is not None:
             raise refusal.no_price(match.cost_rule, model)
         held_buckets = reservation.buckets

@@ -42,7 +42,7 @@ class RuleMatch:
     `row`: what all commands about them share; `valid_until_ms`: when a calendar period or override in it ends, by Redis's clock.
     `outage_refusing_rule`, `cost_rule`: a rule that admits nothing without Redis, and one about cost; None: there is none.
     `lease_keys`: keys of the buckets that count running requests. `dry_run_rules`: indexes. `header_rules`: see rate_limit_headers.
-    `granted`: how many reservations it was given since they were last counted.
+    `granted`: how many reservations it was given since they were last counted. `noted`: a request has matched it since that was reported.
     """
 
     __slots__ = (
@@ -53,6 +53,7 @@ class RuleMatch:
         "header_rules",
         "last_reply",
         "lease_keys",
+        "noted",
         "outage_refusing_rule",
         "row",
         "valid_until_ms",
@@ -62,6 +63,7 @@ class RuleMatch:
         self.buckets = tuple(buckets)
         self.last_reply: list[Any] | None = None
         self.granted = 0
+        self.noted = False
         rules = [bucket.rule for bucket in buckets]
         strict = [rule for rule in rules if not rule.limit.dry_run]
         self.outage_refusing_rule = next((rule for rule in strict if rule.limit.on_outage == "refuse"), None)

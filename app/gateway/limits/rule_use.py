@@ -1,0 +1,40 @@
+"""Which limits requests have matched: noted in memory, and written to Postgres now and then, for a report of those that none has."""
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.background_tasks import BackgroundTask
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.limit_matches import store_matches
+
+_EVERY_S = 10.0
+
+
+class RuleUse:
+    """`take_names`: the names of limits that were matched since its last call."""
+
+    def __init__(self, database: AsyncEngine, take_names: Callable[[], Collection[str]]) -> None:
+        self.background_task = BackgroundTask("matched limits", self._keep_storing)
+        self._database = database
+        self._take_names = take_names
+        self._unstored: set[str] = set()
+
+    async def store(self) -> None:
+        """What cannot be stored now is the next time."""
+        self._unstored.update(self._take_names())
+        if not self._unstored:
+            return
+        names = sorted(self._unstored)
+        try:
+            async with self._database.begin() as connection:
+                await store_matches(connection, names)
+        except DB_UNAVAILABLE_ERRORS:
+            return
+        self._unstored.difference_update(names)
+
+    async def _keep_storing(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            await self.store()
