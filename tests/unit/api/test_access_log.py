@@ -11,6 +11,11 @@ from app.api.access_log import AccessLine, AccessLog
 LINE = AccessLine("2026-11-28T00:00:00.000Z", "POST", "/v1/chat/completions", 200, 1.5, "t", "nx-0", "m", "i", "r", None)
 
 
+def read_to_end(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
 async def test_lines_are_written_whole_and_in_order():
     reader, writer = os.pipe()
     log = AccessLog(writer, lambda count: None)
@@ -19,8 +24,7 @@ async def test_lines_are_written_whole_and_in_order():
         log.add(replace(LINE, request_id=str(number)))
     await log.stop()
     os.close(writer)
-    with os.fdopen(reader) as read:
-        lines = [json.loads(line) for line in read]
+    lines = [json.loads(line) for line in read_to_end(reader).splitlines()]
     assert [line["request_id"] for line in lines] == [str(number) for number in range(100)]
     assert lines[0]["from"] == "access" and lines[0]["trace_id"] is None
 
@@ -38,16 +42,10 @@ async def test_lines_that_nobody_reads_are_dropped_and_counted_and_the_loop_goes
         await asyncio.sleep(0)
     assert asyncio.get_running_loop().time() - began < 30  # the pipe holds 64 KiB: a write that waited would never end
     assert sum(dropped) > 10_000
-    read = b""
-    stopping = asyncio.create_task(log.stop())
-    while not stopping.done():
-        read += await asyncio.to_thread(os.read, reader, 1 << 20)
-        await asyncio.sleep(0)
+    reading = asyncio.create_task(asyncio.to_thread(read_to_end, reader))
+    await log.stop()
     os.close(writer)
-    while more := os.read(reader, 1 << 20):
-        read += more
-    os.close(reader)
-    lines = read.splitlines()
+    lines = (await reading).splitlines()
     assert len(lines) + sum(dropped) == 40_000 and all(json.loads(line) for line in lines)
 
 
