@@ -9,7 +9,7 @@ from app.domain import DroppableFields, HedgeConfig, ModelConfig, ProviderConfig
 from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
-from app.store.limit_validation import KnownNames
+from app.store.limit_validation import KnownNames, Mistake
 from app.store.price_validation import MAX_NAME_CHARACTERS
 from app.thread_steps import in_steps
 from providers import catalogue
@@ -40,6 +40,26 @@ def validate(wanted: Snapshot) -> None:
 def find_warnings(wanted: Snapshot, known: KnownNames) -> list[str]:
     """Probable mistakes, a sentence each, with their place."""
     return [*_missing_credentials(wanted), *limit_validation.find_warnings(wanted, known)]
+
+
+def find_new_warnings(before: Snapshot, wanted: Snapshot, known: KnownNames) -> list[str]:
+    """The warnings about `wanted` that are about more than those about `before`: fewer models of the same mistake are none."""
+    missing_before = set(_missing_credentials(before))
+    earlier = {each.about: each.models for each in limit_validation.find_mistakes(before, known)}
+    compared: dict[tuple[int, int], bool] = {}  # by identity: many limits are about the same models
+
+    def is_new(mistake: Mistake) -> bool:
+        if mistake.about not in earlier:
+            return True
+        models = earlier[mistake.about]
+        pair = id(models), id(mistake.models)
+        if pair not in compared:
+            compared[pair] = not set(mistake.models) <= set(models)
+        return compared[pair]
+
+    missing = [each for each in _missing_credentials(wanted) if each not in missing_before]
+    mistakes = limit_validation.find_mistakes(wanted, known)  # kept until the end, so that no two have one identity
+    return [*missing, *(each.text for each in mistakes if is_new(each))]
 
 
 def _missing_credentials(wanted: Snapshot) -> list[str]:

@@ -17,7 +17,7 @@ from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, Team
 from app.store import snapshots, tables
 from app.store.audit_log import SYSTEM, Author
 from app.store.config_file import ConfigFile, parse_config_file, write_file
-from app.store.config_validation import check_drop, find_warnings, validate
+from app.store.config_validation import check_drop, find_new_warnings, find_warnings, validate
 from app.store.configuration_difference import EntryChange, find_changes, format_difference, price_key_of
 from app.store.configuration_history import EarlierEntries, count_other_changes, publish_changes, read_entries_at
 from app.store.configuration_rows import (
@@ -90,11 +90,7 @@ async def change_configuration(
     wanted, changes = await run_in_steps(compute)
     known = await _read_known_names(connection, wanted, output_tokens)
 
-    def find_new_warnings() -> list[str]:
-        earlier = set(find_warnings(current.snapshot, known))
-        return [each for each in find_warnings(wanted.snapshot, known) if each not in earlier]
-
-    warnings = await run_in_steps(find_new_warnings)
+    warnings = await run_in_steps(lambda: find_new_warnings(current.snapshot, wanted.snapshot, known))
     if not changes and wanted.snapshot.hash == current.snapshot.hash:
         return Changed(None, current, wanted, (), warnings)
     changed_teams = {change.name: wanted.teams[change.name] for change in changes if change.section == "teams"}

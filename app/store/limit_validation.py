@@ -49,8 +49,21 @@ def validate(wanted: Snapshot) -> None:
                 )
 
 
+class Mistake(Struct, frozen=True):
+    """A probable mistake. `about`: its place, and what is wrong there; `models`: for which it is wrong; `text`: all as a sentence."""
+
+    about: str
+    text: str
+    models: Collection[str] = ()
+
+
 def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[str]:
     """Probable mistakes, a sentence each, with their place. `today`: in UTC; None: the clock's. Later prices do not count yet."""
+    return [each.text for each in find_mistakes(wanted, known_names, today)]
+
+
+def find_mistakes(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[Mistake]:
+    """As find_warnings(), for comparisons."""
     day = (today or datetime.now(UTC).date()).isoformat()
     prices: dict[tuple[str, str], list[Price]] = {}
     for price in wanted.prices:
@@ -58,15 +71,16 @@ def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None 
             continue
         prices.setdefault((price.provider, price.model), []).append(price)
     limits_by_effect: dict[object, Limit] = {}
-    messages: list[str] = []
+    mistakes: list[Mistake] = []
     demand = _Demand(wanted.models, prices, known_names)
     for limit in wanted.limits:
         path = limit_path(limit.name)
-        messages += [f"{path}{each}" for each in _limit_warnings(limit, demand, known_names)]
+        mistakes += _limit_mistakes(path, limit, demand, known_names)
         other = limits_by_effect.setdefault((counted_subject(limit), limit.amount, limit.dry_run), limit)
         if other is not limit:
-            messages.append(f"{path} does the same as {limit_path(other.name)}: one of them is enough.")
-    return messages
+            text = f"{path} does the same as {limit_path(other.name)}: one of them is enough."
+            mistakes.append(Mistake(text, text))
+    return mistakes
 
 
 def counted_subject(limit: Limit) -> object:
@@ -132,23 +146,25 @@ def check_amount(limit: Limit) -> None:
         raise BadConfiguration(f"{path} must be a whole number of {limit.resource}, not {amount:g}.")
 
 
-def _limit_warnings(limit: Limit, demand: "_Demand", known_names: KnownNames) -> Iterator[str]:
+def _limit_mistakes(path: str, limit: Limit, demand: "_Demand", known_names: KnownNames) -> Iterator[Mistake]:
     team, key, model = (limit.scope.get(dimension, "each") for dimension in ("team", "key", "model"))
     if team != "each" and team not in known_names.teams:
-        yield f".scope.team: there is no team {team!r} yet, so it limits nobody."
+        text = f"{path}.scope.team: there is no team {team!r} yet, so it limits nobody."
+        yield Mistake(text, text)
     if key != "each" and key not in known_names.keys:
-        yield f".scope.key: there is no key {key} yet, so it limits nobody."
+        text = f"{path}.scope.key: there is no key {key} yet, so it limits nobody."
+        yield Mistake(text, text)
     if limit.resource == "cost_usd":
         unpriced = demand.models_without_price(model)
         if unpriced:
-            yield f": requests for {_join_names(unpriced)} will be refused, as not every target has a price."
+            text = f"{path}: requests for {_join_names(unpriced)} will be refused, as not every target has a price."
+            yield Mistake(f"{path} without a price", text, unpriced)
     exceeding = demand.models_above(limit, model)
     if exceeding:
         whose = "its" if len(exceeding) == 1 else "their"
-        yield (
-            f".amount {limit.amount:g} is less than a request for {_join_names(exceeding)} reserves, unless its caller bounds the response:"
-            f" see {whose} `output_tokens`."
-        )
+        what = f"{path}.amount {limit.amount:g} is less than a request"
+        text = f"{what} for {_join_names(exceeding)} reserves, unless its caller bounds the response: see {whose} `output_tokens`."
+        yield Mistake(what, text, exceeding)
 
 
 class _Demand:

@@ -7,7 +7,7 @@ import pytest
 
 from app.domain import DroppableFields, Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
 from app.store import snapshots
-from app.store.config_validation import find_warnings, validate
+from app.store.config_validation import find_new_warnings, find_warnings, validate
 from app.store.errors import BadConfiguration
 from app.store.limit_validation import KnownNames
 from tests.support.cpu_time import cpu_time_growth
@@ -183,6 +183,22 @@ def warnings_for(*limits: Limit, known: KnownNames | None = None, prices: tuple[
     snapshot = snapshot_with(*limits, prices=prices, **models)
     validate(snapshot)
     return find_warnings(snapshot, known or KnownNames())
+
+
+def test_warning_is_new_only_where_it_is_about_more_than_before():
+    provider, rule = {"p": ProviderConfig("openai")}, changed_limit(resource="cost_usd", amount=1.0, per="day")
+
+    def configured(*models: str) -> Snapshot:
+        unpriced = {name: ModelConfig((Target("p", "y"),)) for name in models}
+        return snapshots.build_snapshot(1, provider, unpriced, (rule,), (PRICE,))
+
+    def new_warnings(before: Snapshot, wanted: Snapshot) -> list[str]:
+        return find_new_warnings(before, wanted, KnownNames())
+
+    many, more, others = configured("a", "b", "c", "d", "e"), configured("a", "b", "c", "d", "e", "f"), configured("a", "b", "c", "d", "z")
+    assert find_warnings(many, KnownNames()) != find_warnings(configured("b", "c", "d", "e"), KnownNames())
+    assert new_warnings(many, configured("b", "c", "d", "e")) == new_warnings(many, many) == []
+    assert len(new_warnings(many, more)) == len(new_warnings(many, others)) == len(new_warnings(configured(), many)) == 1
 
 
 def test_token_limit_below_one_requests_reservation_is_warned_of():
