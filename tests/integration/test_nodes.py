@@ -111,28 +111,29 @@ async def test_models_of_a_node_that_lists_none_are_fetched(service: Service, pr
     await remove(service, node)
 
 
-async def test_silent_node_is_removed(service: Service, proxy: httpx.AsyncClient, node: ScriptedEngine):
-    assert (await proxy.post("/nodes/add", json=registration(node))).status_code == 200
-    await node.stop()
-    async with service.admin_client() as admin:
-
-        async def is_known() -> bool:
-            return f"http://127.0.0.1:{node.port}" in (await admin.get("/nodes/status")).json()
-
-        await wait_until(is_known)
-
-        async def is_removed() -> bool:
-            return f"http://127.0.0.1:{node.port}" not in (await admin.get("/nodes/status")).json()
-
-        await wait_until(is_removed)
-
-
-async def test_node_that_answers_probes_stays(service: Service, client: httpx.AsyncClient, proxy: httpx.AsyncClient, node: ScriptedEngine):
+async def test_silent_node_is_removed_and_one_that_answers_probes_stays(
+    service: Service, client: httpx.AsyncClient, proxy: httpx.AsyncClient, node: ScriptedEngine
+):
+    """The one that stays registered first: without probes it would expire first."""
     await proxy.post("/nodes/add", json=registration(node))
     await wait_until_served(client, 4)
-    await asyncio.sleep(8)  # longer than the expiry
+    silent = ScriptedEngine()
+    silent.get_responses = node.get_responses
+    await silent.start()
+    assert (await proxy.post("/nodes/add", json=registration(silent))).status_code == 200
+    both = {f"http://127.0.0.1:{engine.port}" for engine in (node, silent)}
+    known: set[str] = set()
     async with service.admin_client() as admin:
-        assert f"http://127.0.0.1:{node.port}" in (await admin.get("/nodes/status")).json()
+
+        async def are_known(number: int) -> bool:
+            nonlocal known
+            known = set((await admin.get("/nodes/status")).json()) & both
+            return len(known) == number
+
+        await wait_until(lambda: are_known(2))
+        await silent.stop()
+        await wait_until(lambda: are_known(1))
+    assert known == {f"http://127.0.0.1:{node.port}"}
     await remove(service, node)
 
 
