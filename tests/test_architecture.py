@@ -514,3 +514,10 @@ def test_only_the_constraint_checker_imports_jsonschema() -> None:
     """It is slow: the checker gives it only the part of a schema that is wrong (decision 010)."""
     importers = {module_name(path) for path in python_files(*TOP_PACKAGES) if "jsonschema" in imports(path)}
     assert importers == {"app.gateway.structured_output.checker.meta_schemas"}
+
+
+def test_modules_of_the_integration_tests_share_one_postgres() -> None:
+    """A fixture that a module imports is that module's own: a server more, with its tables, for each of them. conftest.py has it."""
+    imported = re.compile(r"^from tests\.support\.postgres import .*\b(?:postgres|database|blank_database)\b", re.MULTILINE)
+    importers = {path.name for path in (ROOT / "tests" / "integration").glob("*.py") if imported.search(path.read_text())}
+    assert importers == {"conftest.py", "test_writer_crash_recovery.py"}  # that one kills its server

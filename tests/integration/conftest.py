@@ -9,9 +9,13 @@ import openai
 import pytest
 
 from tests.support import service as services
+from tests.support.postgres import blank_database, database, postgres
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.sdk_callers import Caller, ChatCaller, MessagesCaller, ResponsesCaller
 from tests.support.service import Service
+
+# One server for all modules: a fixture that a module imports is that module's own.
+__all__ = ["blank_database", "database", "postgres"]
 
 MOST_BODY_BYTES = 1_000_000
 WORKERS = 2
@@ -49,6 +53,7 @@ def service() -> Generator[Service]:
         webhook_networks="127.0.0.0/8",
         webhook_timeout_s=3,
         ca_bundle=TLS / "ca.pem",
+        access_log="stdout",
     )
     yield running
     services.stop(running)

@@ -26,11 +26,9 @@ from app.store.callers import find_callers
 from app.store.database import connect, dsn
 from app.store.key_validation import hash_key, parse_prefix
 from app.store.migrate import migrate
-from tests.support.postgres import Postgres, blank_database, postgres
+from tests.support.postgres import Postgres
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.writer_process import drain
-
-__all__ = ["blank_database", "postgres"]
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 PAGE = (Path(__file__).parents[2] / "docs/sql.md").read_text()

@@ -22,13 +22,11 @@ from app.store.errors import InvalidKeyField
 from app.store.key_validation import hash_key, parse_prefix
 from app.store.sketches import RELATIVE_ERROR
 from providers.canonical.chat import Usage
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres
 from tests.support.service import Service
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import wait_until
 from tests.support.writer_process import drain, fetch
-
-__all__ = ["postgres"]
 
 PATH = "/admin/v1/analytics"
 DAY = datetime.timedelta(days=1)

@@ -25,13 +25,11 @@ from app.store.key_validation import hash_key
 from app.store.keys import KeyChanges
 from app.store.snapshot_cache import SnapshotCache
 from providers.canonical.errors import CallerCredentialRequired
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.postgres_proxy import proxy_to
 from tests.support.service import Service
 from tests.support.service_inspection import connections, database_url
 from tests.support.wait_until import wait_until
-
-__all__ = ["database", "postgres"]
 
 CHAT = "/v1/chat/completions"
 ANY_STATE = {"if-match": "*"}

@@ -18,13 +18,11 @@ from app.store.configuration import BadConfiguration
 from app.store.database import connect
 from app.store.key_index import KeyIndex
 from tests.support import service as services
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, stream_script
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, Service
 from tests.support.service_inspection import all_stored_text, connections, database_url, file_contents, paused_processes
 from tests.support.wait_until import wait_until
-
-__all__ = ["database", "postgres"]
 
 CHAT = "/v1/chat/completions"
 HI: Any = [{"role": "user", "content": "Hello!"}]
@@ -397,7 +395,7 @@ ENV_SECRET, FILE_SECRET = "sk-env-Canary-2718281828", "sk-file-Canary-3141592653
 def secrets_service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ENGINE_KEY", ENV_SECRET)
-        running = services.start(workers=2, log_level="debug", drain_timeout_s=5, metrics="key")
+        running = services.start(workers=1, log_level="debug", drain_timeout_s=5, metrics="key")
     yield running
     services.stop(running)
 

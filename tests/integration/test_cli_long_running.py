@@ -13,12 +13,10 @@ import httpx
 import pytest
 
 from tests.integration.test_cli import run_json_command, writer_status
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, Service, is_ready
 from tests.support.service_inspection import database_url
 from tests.support.wait_until import block_until
-
-__all__ = ["postgres"]
 
 
 def test_serve_and_writer_run_with_external_postgres_and_redis(service: Service, tmp_path: Path) -> None:

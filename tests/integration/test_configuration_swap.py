@@ -20,10 +20,7 @@ from app.store import snapshots
 from app.store.database import connect
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
-from tests.support.postgres import database, postgres
 from tests.support.wait_until import wait_until
-
-__all__ = ["database", "postgres"]
 
 RULES = 20_000
 

@@ -20,13 +20,11 @@ from app.store.callers import find_callers
 from app.store.database import connect, create_database_engine
 from app.store.drop_summary import DropRow, drop_summary_query, summarize_drops
 from app.store.key_validation import hash_key, parse_prefix
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.writer_process import drain
-
-__all__ = ["database", "postgres"]
 
 PATH = "/admin/v1/dropped"
 CHAT = "/v1/chat/completions"

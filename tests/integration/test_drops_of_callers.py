@@ -18,12 +18,9 @@ from app.store.key_log import log_path, read_log
 from app.store.key_validation import hash_key
 from app.store.keys import KeyChanges
 from app.store.snapshot_cache import SnapshotCache
-from tests.support.postgres import Postgres, database, postgres
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
 from tests.support.wait_until import wait_until
-
-__all__ = ["Postgres", "database", "postgres"]
 
 CHAT = "/v1/chat/completions"
 HI: Any = [{"role": "user", "content": "Hello!"}]

@@ -17,7 +17,7 @@ from app.supervisor.home import erase_home
 from app.supervisor.os_user import hand_over, server_user
 from app.supervisor.postgres import Postgres
 from app.supervisor.valkey import Valkey
-from tests.support.postgres import fast_folder
+from tests.support.fast_folder import fast_folder
 
 NOBODY = 65534
 

@@ -19,13 +19,11 @@ from app.recording.spool import Spool
 from app.settings import Settings
 from app.store.database import connect, transaction
 from providers.canonical.chat import Usage
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.service import Service
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import GENEROUS_S
 from tests.support.writer_process import drain
-
-__all__ = ["database", "postgres"]
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
 DAYS = [TODAY - datetime.timedelta(days=back) for back in (2, 1)]

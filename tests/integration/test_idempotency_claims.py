@@ -28,12 +28,11 @@ from app.supervisor.home import erase_home
 from app.supervisor.valkey import Valkey
 from app.uuid7 import mint
 from providers.canonical.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NarthexError, Unavailable, Unsupported
-from tests.support.postgres import Postgres, fast_folder, postgres
+from tests.support.fast_folder import fast_folder
+from tests.support.postgres import Postgres
 from tests.support.spooled_exchanges import KEY, TEAM, make_exchange
 from tests.support.wait_until import wait_until
 from tests.support.writer_process import drain, fetch, running_writer
-
-__all__ = ["postgres"]
 
 LEASE_S = 1.0  # long enough to be renewed in time on a busy machine
 DEAD_LEASE_S = 0.1  # of workers that renew nothing: the shortest there is, so that it expires soon

@@ -24,13 +24,11 @@ from app.store.inference_filter import InferenceFilter, matches
 from app.store.inference_queries import list_inferences
 from app.store.inference_tail import current_position, read_stored
 from app.store.key_validation import hash_key, parse_prefix
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres
 from tests.support.service import Service
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import wait_until
 from tests.support.writer_process import drain
-
-__all__ = ["postgres"]
 
 PATH = "/admin/v1/inferences"
 NOW = datetime.datetime.now(datetime.UTC)

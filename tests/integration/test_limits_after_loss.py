@@ -27,13 +27,13 @@ from app.store.usage_by_slot import SlotUsage, open_usage_by_slot
 from app.telemetry import Telemetry
 from providers.canonical.errors import LimitExceeded
 from providers.transport.write_batcher import WriteBatcher
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.valkey import Valkey, valkey, valkey_server
 from tests.support.wait_until import GENEROUS_S, wait_until
 from tests.support.writer_process import drain, fetch, running_writer
 
-__all__ = ["database", "postgres", "valkey", "valkey_server"]
+__all__ = ["valkey", "valkey_server"]
 
 LEASE_S = 1.0
 HOUR_MS = 3_600_000

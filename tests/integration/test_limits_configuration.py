@@ -14,10 +14,8 @@ from app.store.configuration import BadConfiguration
 from app.store.database import connect, create_database_engine
 from app.store.snapshot_cache import SnapshotCache
 from app.store.snapshots import build_snapshot
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.wait_until import wait_until
-
-__all__ = ["database", "postgres"]
 
 START = """
 [teams.legal]

@@ -29,11 +29,11 @@ from app.store.usage import UsedAmounts
 from app.telemetry import Telemetry
 from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavailable
 from providers.transport.write_batcher import WriteBatcher
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres
 from tests.support.valkey import Valkey, valkey, valkey_server
 from tests.support.wait_until import wait_until
 
-__all__ = ["postgres", "valkey", "valkey_server"]
+__all__ = ["valkey", "valkey_server"]
 
 ADA = Caller("k1", "t1", "research", "full", prefix="nx-0123456789ab")
 BOB = Caller("k2", "t1", "research", "full", prefix="nx-ba9876543210")

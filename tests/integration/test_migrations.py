@@ -16,9 +16,6 @@ from app.store.migrate import alembic_config, migrate
 from app.store.migrations_folder import newest_revision
 from app.store.partitions import TABLES
 from app.store.tables import metadata
-from tests.support.postgres import blank_database, database, postgres
-
-__all__ = ["blank_database", "database", "postgres"]
 
 
 def schema_differences(connection: Connection) -> list[Any]:

@@ -28,7 +28,8 @@ from app.store.key_log import log_path, read_log
 from app.store.key_validation import hash_key
 from app.supervisor.home import erase_home
 from tests.support import service as services
-from tests.support.postgres import Postgres, fast_folder
+from tests.support.fast_folder import fast_folder
+from tests.support.postgres import Postgres
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, Service
 from tests.support.service_inspection import connections, paused_processes, process_tree
@@ -378,7 +379,7 @@ async def gateway_without_writer(
     external: ServiceWithExternalServers, **settings: object
 ) -> AsyncGenerator[tuple[Service, httpx.AsyncClient]]:
     """One more gateway on the same database, with a spool of its own that no writer drains yet, and a client of it."""
-    home = Path(tempfile.mkdtemp(prefix="narthex-test-"))
+    home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
     for name in ("first-key", "admin-key", "secret-key"):
         shutil.copy(external.service.home / name, home)
     with socket.socket() as free:

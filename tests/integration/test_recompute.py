@@ -21,7 +21,7 @@ from providers.canonical.chat import Usage
 from tests.integration.test_caller_records import wait_for_own_record
 from tests.integration.test_cost_shown import USAGE, answers_with
 from tests.integration.test_rollups import NOW, random_exchanges
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.rollup_rows import assert_rollups_equal_a_scan
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
@@ -29,8 +29,6 @@ from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import GENEROUS_S
 from tests.support.writer_process import drain
 from tests.support.writer_process import fetch as fetch_rows
-
-__all__ = ["database", "postgres"]
 
 ALL = InferenceRange(NOW.replace(year=NOW.year - 1), NOW.replace(year=NOW.year + 1))
 SUMS_OF_USAGE = "SELECT sum(cost_microusd)::bigint AS cost, sum(unpriced)::bigint AS unpriced, sum(requests)::bigint AS requests FROM usage"

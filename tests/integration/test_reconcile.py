@@ -22,13 +22,11 @@ from app.settings import Settings
 from app.store.database import connect, transaction
 from app.store.snapshots import build_snapshot
 from providers.canonical.chat import Usage
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.service import Service
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import GENEROUS_S
 from tests.support.writer_process import drain
-
-__all__ = ["database", "postgres"]
 
 DAY = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=1)
 FORMATS: tuple[InvoiceFormat, ...] = ("openai", "anthropic", "bedrock", "openrouter")

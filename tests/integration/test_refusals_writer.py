@@ -16,13 +16,10 @@ from app.recording.refusal_records import RefusalCount, Refusals, RefusalSample,
 from app.recording.spool import Spool
 from app.settings import Settings
 from app.store.partitions import today
-from tests.support.postgres import database, postgres
 from tests.support.rollup_rows import assert_rollups_equal_a_scan
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import GENEROUS_S, wait_until
 from tests.support.writer_process import WriterProcess, drain, fetch
-
-__all__ = ["database", "postgres"]
 
 TEAM, KEY = str(uuid.UUID(int=100)), str(uuid.UUID(int=200))
 NOW_MINUTE = int(time.time()) // 60

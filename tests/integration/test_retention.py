@@ -11,12 +11,9 @@ from app.settings import Settings
 from app.store import partitions, retention
 from app.store.database import connect, create_database_engine
 from app.store.retention import MIN_USAGE_DAYS, list_retention
-from tests.support.postgres import database, postgres
 from tests.support.service import Service
 from tests.support.wait_until import wait_until
 from tests.support.writer_process import fetch, running_writer
-
-__all__ = ["database", "postgres"]
 
 DAY = timedelta(days=1)
 

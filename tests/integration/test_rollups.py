@@ -23,13 +23,11 @@ from app.store.rollups import OTHER
 from app.store.sketches import RELATIVE_ERROR, bucket_of, quantiles
 from app.store.tables import rollup_tables, subject_rollup_tables
 from providers.canonical.chat import Usage
-from tests.support.postgres import Postgres, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.rollup_rows import assert_rollups_equal_a_scan, sketch_counts
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import GENEROUS_S, wait_until
 from tests.support.writer_process import WriterProcess, drain, fetch
-
-__all__ = ["database", "postgres"]
 
 TEAMS = [str(uuid.UUID(int=100 + number)) for number in range(3)]
 NOW = datetime.datetime.now(datetime.UTC)

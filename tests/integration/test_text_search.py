@@ -21,13 +21,10 @@ from app.store.inference_queries import page_inferences, walk_inferences
 from app.store.inference_texts import delete_texts, index_closed_days
 from app.store.search_words import read_search
 from app.store.teams import find_team, set_team
-from tests.support.postgres import database, postgres
 from tests.support.service import Service
 from tests.support.spooled_exchanges import make_exchange
 from tests.support.wait_until import wait_until
 from tests.support.writer_process import drain, fetch, running_writer
-
-__all__ = ["database", "postgres"]
 
 PATH = "/admin/v1/inferences"
 NOW = datetime.datetime.now(datetime.UTC)

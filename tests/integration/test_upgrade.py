@@ -22,10 +22,7 @@ from app.store.snapshot_cache import SnapshotCache
 from app.store.teams import list_teams
 from app.store.vault import Vault
 from providers.canonical import errors
-from tests.support.postgres import Postgres, blank_database, postgres
 from tests.support.writer_process import drain
-
-__all__ = ["Postgres", "blank_database", "postgres"]
 
 BEFORE = Path(__file__).with_name("written_before")
 REQUESTS: dict[str, list[tuple[str, str, int]]] = json.loads((BEFORE / "ids.json").read_text())

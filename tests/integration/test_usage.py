@@ -31,12 +31,10 @@ from app.store.migrate import alembic_config, migrate
 from app.store.snapshot_cache import SnapshotCache
 from app.store.usage import UsedAmounts
 from providers.canonical.chat import Usage
-from tests.support.postgres import Postgres, blank_database, database, postgres
+from tests.support.postgres import Postgres
 from tests.support.spooled_exchanges import TEAM, make_exchange, spool_exchange
 from tests.support.wait_until import GENEROUS_S, wait_until
 from tests.support.writer_process import drain, fetch, running_writer
-
-__all__ = ["blank_database", "database", "postgres"]
 
 HOUR = datetime.timedelta(hours=1)
 # A day that is over, in the months for which records are kept.

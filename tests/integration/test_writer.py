@@ -20,12 +20,9 @@ from app.recording.writer_status import read_status
 from app.settings import Settings
 from app.store.database import connect
 from app.uuid7 import mint
-from tests.support.postgres import database, postgres
 from tests.support.spooled_exchanges import make_exchange, spool_exchange
 from tests.support.wait_until import GENEROUS_S, wait_until
 from tests.support.writer_process import drain, fetch, inference_ids, running_writer, stored_content, usage_rows
-
-__all__ = ["database", "postgres"]
 
 DAY_US = 86_400_000_000
 

@@ -8,7 +8,8 @@ import pytest
 
 from app.supervisor.home import erase_home
 from tests.support import service as services
-from tests.support.postgres import Postgres, fast_folder
+from tests.support.fast_folder import fast_folder
+from tests.support.postgres import Postgres
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.terminate_connections import chat_while_connections_end, seconds_until_refused
 

@@ -1,6 +1,5 @@
 """A real PostgreSQL for tests, and fresh migrated databases in it."""
 
-import os
 import secrets
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from app.store.database import connect
 from app.store.migrate import migrate
 from app.supervisor import postgres as embedded
 from app.supervisor.home import erase_home
+from tests.support.fast_folder import fast_folder
 
 
 class Postgres:
@@ -40,14 +40,6 @@ class Postgres:
             await connection.execute(sql)
         finally:
             await connection.close()
-
-
-def fast_folder() -> str:
-    """A folder in memory where there is enough of it: the files survive a killed server, and no test cuts the power.
-
-    Not pytest's folders: as root, the server runs as another user, who cannot read them.
-    """
-    return "/dev/shm" if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 * 1024**3 else "/tmp"
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ import httpx
 
 from tests.support.commands import run_command
 from tests.support.documented_answers import check_answer
+from tests.support.fast_folder import fast_folder
 from tests.support.wait_until import wait_until
 
 NARTHEX = str(Path(sys.executable).with_name("narthex"))
@@ -86,7 +87,7 @@ class Service:
 
 def start(within_s: float = PROCESS_TIMEOUT_S, **settings: object) -> Service:
     """`narthex up` in a folder of its own. Settings by their names without NARTHEX_."""
-    home = Path(tempfile.mkdtemp(prefix="narthex-test-"))
+    home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
     home.chmod(0o711)
     port = settings.pop("port", None) or free_port()
     variables = {f"NARTHEX_{name.upper()}": str(value) for name, value in settings.items()}

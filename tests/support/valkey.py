@@ -11,7 +11,7 @@ import redis
 
 from app.supervisor import valkey as embedded
 from app.supervisor.home import erase_home
-from tests.support.postgres import fast_folder
+from tests.support.fast_folder import fast_folder
 
 
 class Valkey:
