@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 
 from app.recording.batch import InferenceRow
@@ -19,7 +20,8 @@ MAX_CHARACTERS = 32_000  # of one inference
 _BATCH_CHARACTERS = 4_000_000
 _FEW_CHARACTERS = 2_000
 _ROWS_AT_ONCE = 50
-_MAX_REQUEST_BYTES = 32 * 1024 * 1024
+_MAX_SECONDS = 20.0  # of a batch, which must be stored in time, whatever bodies are made of
+_MAX_REQUEST_BYTES = 8 * 1024 * 1024
 _MAX_STREAM_BYTES = 4 * 1024 * 1024
 
 _TEAM_ID = INFERENCE_COLUMNS.index("team_id")
@@ -30,8 +32,11 @@ async def add_row_texts(connection: Connection, rows: Sequence[InferenceRow]) ->
     """Store the words of rows, inside the transaction that stores the rows. Raises one of ROW_ERRORS."""
     teams = await searched_teams(connection)
     searched = [row for row in rows if row.inference[_TEAM_ID] in teams and row.content[_POLICY] in ("full", "masked")] if teams else []
-    count = 0
+    count, began_s = 0, time.monotonic()
     for start in range(0, len(searched), _ROWS_AT_ONCE):
+        if time.monotonic() - began_s > _MAX_SECONDS:
+            logger.warning("reading texts takes too long: some inferences cannot be searched", extra={"inferences": len(searched) - start})
+            return
         max_characters = MAX_CHARACTERS if count < _BATCH_CHARACTERS else _FEW_CHARACTERS
         texts = await asyncio.to_thread(_read_texts, searched[start : start + _ROWS_AT_ONCE], max_characters)
         count += sum(len(text) for *_, text in texts)

@@ -92,7 +92,7 @@ async def find_matches(
     deadline_s = time.monotonic() + timeout_s
     found: list[Row[Any]] = []
     step, has_progress = _FIRST_STEP, False
-    async for begin_ms, end_ms in ranges:
+    async for begin_ms, end_ms in _join_near(ranges):
         begin, high = lowest_at(begin_ms), lowest_at(end_ms)
         if before is not None and before < high:
             high = before
@@ -113,6 +113,21 @@ async def find_matches(
             elif took_s > _SLOW_S:
                 step = max(step // 4, _SMALLEST_STEP)
     return Matches(found, None)
+
+
+async def _join_near(ranges: AsyncIterator[tuple[int, int]]) -> AsyncIterator[tuple[int, int]]:
+    """Ranges less than a day apart as one: a step reads no more for it, and hundreds of single hours would be hundreds of steps."""
+    joined: tuple[int, int] | None = None
+    async for begin_ms, end_ms in ranges:
+        if joined is not None and joined[0] - end_ms >= DAY_MS:
+            yield joined
+            joined = None
+        joined = (begin_ms, end_ms if joined is None else joined[1])
+        if joined[1] - joined[0] >= DAY_MS:  # enough to begin with: older ranges are not looked for before they are needed
+            yield joined
+            joined = None
+    if joined is not None:
+        yield joined
 
 
 def _matching(inferences: Select[Any], search: str, team_ids: Sequence[str], low: str, high: str) -> Select[Any]:

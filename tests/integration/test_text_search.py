@@ -199,6 +199,14 @@ async def test_words_are_bounded_while_much_is_stored_and_cannot_stop_the_writer
     assert await recorded.find("kingfisher") == [ids[5], ids[0]]
 
 
+async def test_texts_that_take_too_long_are_left_out(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_rows, "_ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(text_rows, "_MAX_SECONDS", -1.0)
+    ids = await recorded.add("kingfisher", "kingfisher")
+    assert len(await fetch(recorded.settings.database_url, "SELECT FROM inferences")) == len(ids)
+    assert await fetch(recorded.settings.database_url, "SELECT FROM inference_texts") == []
+
+
 async def test_inferences_are_stored_when_their_words_cannot_be(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     def words_with_nul(text: str) -> str:
         return f"{text}\0"

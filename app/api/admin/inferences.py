@@ -19,7 +19,7 @@ from app.store.csv_lines import csv_cell, csv_lines
 from app.store.inference_filter import InferenceFilter
 from app.store.key_validation import parse_prefix
 from app.store.paging import Limit
-from app.store.search_words import read_search
+from app.store.search_words import MAX_SEARCH_CHARACTERS, read_search
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownRecord
 
 TIMEOUT_S = 30.0  # enough for a list without filters
@@ -132,7 +132,8 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Annotated[
             str,
             Meta(
-                max_length=4096, description='Only where this was written: words, "phrases", `or`, and `-` before what must not be there.'
+                max_length=MAX_SEARCH_CHARACTERS,
+                description='Only where this was written: words, "phrases", `or`, and `-` before what must not be there.',
             ),
         ]
         | None
