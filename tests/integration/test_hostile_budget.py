@@ -191,7 +191,7 @@ class Books:
 
     async def redis_microusd(self, name: str) -> int:
         settings = server_addresses.resolve(Settings(home=self._service.home))
-        redis = Redis.from_url(settings.redis_url)  # pyright: ignore[reportUnknownMemberType]
+        redis: Any = Redis.from_url(settings.redis_url)  # pyright: ignore[reportUnknownMemberType]
         try:
             raw = await redis.get(self._rules[name].key(self._subjects[name]))
             return 0 if raw is None else int(msgspec.msgpack.decode(raw)[1])
@@ -236,7 +236,7 @@ async def read_rules(service: Service) -> dict[str, Rule]:
 async def lose_redis_memory(service: Service) -> None:
     """As a restart without its file."""
     settings = server_addresses.resolve(Settings(home=service.home))
-    redis = Redis.from_url(settings.redis_url)  # pyright: ignore[reportUnknownMemberType]
+    redis: Any = Redis.from_url(settings.redis_url)  # pyright: ignore[reportUnknownMemberType]
     await redis.flushall()
     await redis.aclose()
 

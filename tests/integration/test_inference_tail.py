@@ -22,13 +22,10 @@ from app.store.inference_filter import InferenceFilter
 from app.store.inference_tail import current_position, read_stored
 from providers.canonical.errors import Unavailable
 from tests.support import service as services
-from tests.support.postgres import database, postgres
 from tests.support.service import NARTHEX, Service
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.wait_until import GENEROUS_S, wait_until
 from tests.support.writer_process import drain
-
-__all__ = ["database", "postgres"]
 
 PATH = "/admin/v1/inferences/tail"
 
