@@ -231,7 +231,7 @@ def _print(override: Override, message: str, as_json: bool) -> None:
 
 
 def _scope(scope: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in scope.items())
+    return ", ".join("all" if name == "all" else f"{name}={value}" for name, value in scope.items())
 
 
 def _cells(row: Override) -> tuple[str, ...]:

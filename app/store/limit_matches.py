@@ -42,7 +42,7 @@ async def store_matches(connection: AsyncConnection, names: Sequence[str]) -> No
 
 async def page_unmatched(connection: AsyncConnection, query: PageQuery, since: datetime) -> Page[UnmatchedLimit]:
     """Limits that no request has matched since then, in any worker; newer limits, too."""
-    selected = (
+    selected: Any = (
         select(_limits.c.name, _limits.c.config, _limits.c.created_at, _matches.c.matched_at)
         .outerjoin(_matches, _matches.c.name == _limits.c.name)
         .where(or_(_matches.c.matched_at.is_(None), _matches.c.matched_at < since))

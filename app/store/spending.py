@@ -84,6 +84,14 @@ async def read_spending(
     return _most(spent, most, least)
 
 
+async def read_active(connection: AsyncConnection, since: datetime.datetime) -> tuple[set[str], set[str]]:
+    """The keys, by their twelve digits, and the teams that have used anything since an hour began."""
+    joined = _usage.join(_keys, _keys.c.id == _usage.c.key_id).join(_teams, _teams.c.id == _usage.c.team_id)
+    query = select(_keys.c.prefix, _teams.c.name).select_from(joined).where(_usage.c.hour >= since).distinct()
+    rows = (await connection.execute(query)).all()
+    return {row.prefix for row in rows}, {row.name for row in rows}
+
+
 async def _read(connection: AsyncConnection, query: Select[Any]) -> dict[Subject, int]:
     rows = (await connection.execute(query)).all()
     return {tuple(row[:-1]): int(row[-1]) for row in rows if row[-1]}

@@ -71,6 +71,8 @@ async def add_event(
     row = insert(_events).values(id=id, once=digest, body=body)
     if await connection.scalar(row.on_conflict_do_nothing(index_elements=["once"]).returning(_events.c.id)) is None:
         return None
+    if not webhook_ids:
+        return id
     await connection.execute(_deliveries.insert(), [{"id": uuid7.mint(), "webhook_id": each, "event_id": id} for each in webhook_ids])
     return id
 

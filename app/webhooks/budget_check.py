@@ -5,7 +5,7 @@ By the records in Postgres, and not by what Redis counts: so a notice is of mone
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from app.gateway.limits.rules import Rule
 from app.store.limit_overrides import read_overrides
 from app.store.limit_rows import read_limits
 from app.store.snapshots import read_version
-from app.store.spending import PartialHours
+from app.store.spending import PartialHours, read_active
 from app.store.webhook_events import add_event, lock_budget_check
 from app.store.webhooks import Webhook, read_enabled
 from app.thread_steps import run_in_steps
@@ -24,6 +24,8 @@ from app.thread_steps import run_in_steps
 _MICROUSD = 1_000_000
 _MAX_NEW_EVENTS = 500  # in one transaction; the next check goes on
 _MAX_KNOWN = 100_000
+_CHECK_ALL_EVERY_S = 3600.0
+_LATELY = timedelta(hours=2)
 
 
 class Reached(Struct, frozen=True):
@@ -48,6 +50,7 @@ class BudgetCheck:
         self._database = database
         self._version: int | None = None
         self._rules: Sequence[Rule] = ()
+        self._checked_all_s = float("-inf")
         self._known: set[tuple[Any, ...]] = set()
         self._partial_hours = PartialHours()
 
@@ -61,6 +64,7 @@ class BudgetCheck:
             now_ms = int(time.time() * 1000)
             lowest = min(min(each.thresholds) for each in webhooks)
             rules = [rule for rule in self._rules if any(_wants(each, rule) for each in webhooks)]
+            rules = await self._without_idle(connection, rules)
             spent = await read_spent(connection, rules, now_ms, least_percent=lowest, partial_hours=self._partial_hours)
         new = [each for each in _find_reached(spent, webhooks, now_ms) if each.once not in self._known]
         if not new:
@@ -74,6 +78,18 @@ class BudgetCheck:
         self._known.update(each.once for each in new[:_MAX_NEW_EVENTS])
         return sum(created)
 
+    async def _without_idle(self, connection: AsyncConnection, rules: Sequence[Rule]) -> Sequence[Rule]:
+        """Without those of one key or team that has used nothing lately: there may be one for each of many thousand keys.
+
+        Now and then, and when the configuration has changed, all: what other machines had spooled is stored late.
+        """
+        if time.monotonic() - self._checked_all_s > _CHECK_ALL_EVERY_S:
+            self._checked_all_s = time.monotonic()
+            return rules
+        keys, teams = await read_active(connection, datetime.now(UTC) - _LATELY)
+        active = {"key": keys, "team": teams}
+        return [rule for rule in rules if all(value in active.get(name, (value,)) for name, value in rule.fixed_dimensions)]
+
     async def _read_rules(self, connection: AsyncConnection) -> None:
         version = await read_version(connection)
         if version == self._version:
@@ -81,6 +97,7 @@ class BudgetCheck:
         stored, overrides = await read_limits(connection, resource="cost_usd"), await read_overrides(connection, None)
         self._rules = await run_in_steps(lambda: [rule for rule in rules_of(stored, overrides, {}) if is_budget(rule)])
         self._version = version
+        self._checked_all_s = float("-inf")
 
 
 def _wants(webhook: Webhook, rule: Rule) -> bool:
