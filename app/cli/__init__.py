@@ -36,6 +36,7 @@ _SECTIONS = {
         "inferences": "inferences",
         "episode": "episode",
         "refusals": "refusals",
+        "erase": "erase",
         "audit": "audit",
         "dropped": "dropped",
         "costs": "costs",

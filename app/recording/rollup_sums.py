@@ -77,7 +77,6 @@ class RollupSummer:
         subject_hours: dict[SubjectKey, Sums] = {}
         for inference in inferences:
             received_at, *group_values, tags, end_user = _group_columns(inference)
-            input, output, cached, reasoning, cost, charge_basis, duration_us, first_token_us = _value_columns(inference)
             group = tuple(group_values)
             found = self._groups.get(group)
             if found is None:
@@ -88,13 +87,8 @@ class RollupSummer:
             sums = minutes.get(minute)
             if sums is None:
                 sums = minutes[minute] = Sums()
-            added = (
-                *(1, input or 0, output or 0, cached or 0, reasoning or 0, cost or 0),
-                *((cost or 0) if charge_basis not in (None, "reported") else 0, cost is None, duration_us, duration_us, cost or 0),
-            )
-            duration = bucket_of(duration_us)
-            first_token = None if first_token_us is None else bucket_of(first_token_us)
-            sums.count(added, duration, first_token)
+            counted = _counted(inference)
+            sums.count(*counted)
             if tags is not None or end_user:
                 team = groups[id][0]
                 for dimension, value in _subjects(tags, end_user):
@@ -103,7 +97,7 @@ class RollupSummer:
                     sums = subject_hours.get(subject)
                     if sums is None:
                         sums = subject_hours[subject] = Sums()
-                    sums.count(added, duration, first_token)
+                    sums.count(*counted)
         for each in refusals:
             _add_refusals(each, groups, minutes)
         broad = {id: self._broad_groups.get(id) or self._remember_broad_groups(id, group) for id, group in groups.items()}
@@ -127,11 +121,7 @@ class RollupSummer:
     def _remember_broad_groups(self, id: int, group: Group) -> Mapping[Breadth, tuple[int, Group]]:
         if len(self._broad_groups) > _MAX_CACHED_GROUPS:
             self._broad_groups.clear()
-        broad: dict[Breadth, tuple[int, Group]] = {}
-        for breadth in BROAD_COLUMNS:
-            broader = broad_group(group, breadth)
-            broad[breadth] = group_id(broader), broader
-        self._broad_groups[id] = broad
+        self._broad_groups[id] = broad = _broad_groups_of(group)
         return broad
 
     async def _admit_subject(self, received_at: datetime.datetime, team: str, dimension: str, value: str) -> tuple[str, str]:
@@ -151,6 +141,34 @@ class RollupSummer:
                 return _other(dimension)
             known.add(hashed)
         return dimension, value
+
+
+def sum_lost_subjects(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[Any, ...]]) -> dict[Level, Mapping[SubjectKey, Sums]]:
+    """What inferences add to sums of the subjects that they have `before` a change and no longer `after` it, however many there are."""
+    hours: dict[SubjectKey, Sums] = {}
+    broad: dict[int, Mapping[Breadth, tuple[int, Group]]] = {}
+    for old, new in zip(before, after, strict=True):
+        received_at, *group_values, tags, end_user = _group_columns(old)
+        *_, new_tags, new_end_user = _group_columns(new)
+        lost = set(_subjects(tags, end_user)) - set(_subjects(new_tags, new_end_user))
+        if not lost:
+            continue
+        group, time = _group_of(group_values), int(received_at.timestamp())
+        id, counted = group_id(group), _counted(old)
+        broad[id] = broad.get(id) or _broad_groups_of(group)
+        for dimension, value in lost:
+            hours.setdefault(SubjectKey(dimension, value, time - time % 3600, id, group[0]), Sums()).count(*counted)
+    return _subject_levels(hours, broad)
+
+
+def _counted(inference: tuple[Any, ...]) -> tuple[tuple[int, ...], int, int | None]:
+    """The arguments of Sums.count()."""
+    input, output, cached, reasoning, cost, charge_basis, duration_us, first_token_us = _value_columns(inference)
+    added = (
+        *(1, input or 0, output or 0, cached or 0, reasoning or 0, cost or 0),
+        *((cost or 0) if charge_basis not in (None, "reported") else 0, cost is None, duration_us, duration_us, cost or 0),
+    )
+    return added, bucket_of(duration_us), None if first_token_us is None else bucket_of(first_token_us)
 
 
 def _other(dimension: str) -> tuple[str, str]:
@@ -187,6 +205,14 @@ def _add_refusals(refusals: Refusals, groups: dict[int, Group], minutes: dict[tu
         if sums is None:
             sums = minutes[each.minute * 60, id] = Sums()
         sums.add_requests(each.requests)
+
+
+def _broad_groups_of(group: Group) -> dict[Breadth, tuple[int, Group]]:
+    broad: dict[Breadth, tuple[int, Group]] = {}
+    for breadth in BROAD_COLUMNS:
+        broader = broad_group(group, breadth)
+        broad[breadth] = group_id(broader), broader
+    return broad
 
 
 def _levels(minutes: Mapping[tuple[int, int], Sums], broad: BroadGroups) -> dict[Level, Mapping[tuple[int, int], Sums]]:

@@ -40,7 +40,7 @@ _json = msgspec.json.Encoder().encode
 class PackedContent(NamedTuple):
     """The recorded content of an exchange, packed. None: nothing is kept."""
 
-    policy: Literal["full", "masked", "redacted", "none", "lost"]
+    policy: Literal["full", "masked", "redacted", "none", "lost", "erased"]
     request: bytes | None = None
     response: bytes | None = None
 
@@ -100,10 +100,12 @@ _FIELDS = {
     "cached_tokens": "usage.cached",
     "reasoning_tokens": "usage.reasoning",
     "usage_details": "usage",
+    "erased_at": "id",
 }
 _CONVERTERS: Mapping[str, Callable[[Exchange], Any]] = {
     "attempts": _attempts,
     "usage_details": _usage_details,
+    "erased_at": lambda _: None,  # set by app/recording/late_erasure.py
 }
 _COLLECTIONS: Mapping[str, Callable[[Any], Any]] = {  # null when empty
     "dropped": _text_array,

@@ -16,6 +16,7 @@ import asyncpg
 
 from app.background_tasks import BackgroundTask
 from app.otel.exporter import Exporter
+from app.recording.erasure_runner import ErasureRunner
 from app.recording.quarantine import QuarantineFailed
 from app.recording.segment_format import HEADER, list_segments
 from app.recording.spool_folder import exclusive_lock, record_written_ms, remove_stale_files
@@ -72,6 +73,8 @@ class Writer:
         remove_stale_files(self._folder)
         report_task = BackgroundTask("writer status", self._report_status)
         report_task.start()
+        erasure_task = BackgroundTask("erasures", ErasureRunner(self._settings).run)
+        erasure_task.start()
         if self._settings.otlp_endpoint:
             self._exporter = Exporter(self._settings, Transport(proxy=self._settings.proxy, ca_bundle=self._settings.ca_bundle or None))
             self._exporter.start()
@@ -85,7 +88,8 @@ class Writer:
         finally:
             for task in (stop_task, session_task):
                 task.cancel()
-            results = await asyncio.gather(report_task.stop(), index_task.stop(), stop_task, session_task, return_exceptions=True)
+            background = (report_task, index_task, erasure_task)
+            results = await asyncio.gather(*(task.stop() for task in background), stop_task, session_task, return_exceptions=True)
             if self._exporter is not None:
                 await self._exporter.close()
             self._write_status()

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from app.otel.directory import Directory
 from app.otel.exporter import Exporter
 from app.recording.batch import UNUSABLE_RECORD_ERRORS, Batch, InferenceRow, copy_all, copy_valid_rows, fold_record, record_byte_ranges
+from app.recording.late_erasure import LateErasure
 from app.recording.quarantine import quarantine_record
 from app.recording.refusal_records import Refusals, decode_refusals, sample_row
 from app.recording.rollup_sums import RollupSummer
@@ -88,6 +89,7 @@ class WriterSession:
         self._removed_segments: list[str] = []
         self._known_days: set[int] = set()
         self._rollups = RollupSummer(connection)
+        self._late_erasure = LateErasure(connection, settings)
         # Everything that was in the spool then is read, is in the batch being stored, is stored.
         self._read_until = self._storing_until = self._stored_until = 0.0
         self._report_due = 0.0
@@ -253,9 +255,11 @@ class WriterSession:
             try:
                 async with self._connection.transaction():
                     await self._move_positions(batch)
-                    await copy_all(self._connection, batch.rows)
-                    await add_row_texts(self._connection, batch.rows)
-                    sums = await self._add_refusals_and_sums(batch.rows, batch.refusals)
+                    rows = await self._late_erasure.apply(batch.rows)
+                    await copy_all(self._connection, rows)
+                    await add_row_texts(self._connection, rows)
+                    sums = await self._add_refusals_and_sums(rows, batch.refusals)
+                batch.rows = rows
             except ROW_ERRORS:
                 self._known_days.clear()  # another machine's retention may have dropped one
                 await self._make_partitions(batch.days)
@@ -265,11 +269,12 @@ class WriterSession:
     async def _store_valid_rows(self, batch: Batch) -> RollupSums:
         async with self._connection.transaction():
             await self._move_positions(batch)
-            rejected = await copy_valid_rows(self._connection, batch.rows)
+            rows = await self._late_erasure.apply(batch.rows)
+            rejected = await copy_valid_rows(self._connection, rows)
             for row, reason in rejected:
                 self._quarantine_record(row.reader, record_byte_ranges(row.reader, row), reason)
             rejected_ids = {id(row) for row, _ in rejected}
-            valid = [row for row in batch.rows if id(row) not in rejected_ids]
+            valid = [row for row in rows if id(row) not in rejected_ids]
             await add_valid_row_texts(self._connection, valid)
             sums = await self._add_refusals_and_sums(valid, batch.refusals)
         batch.rows = valid

@@ -7,20 +7,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from sqlalchemy import Select, select
-from sqlalchemy.dialects.postgresql import UUID
-from sqlalchemy.dialects.postgresql.json import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
 from app.domain import Price
 from app.store import tables
 from app.store.audit_log import Author
-from app.store.inference_writes import adjust_usage
+from app.store.inference_writes import ROW_EXPRESSIONS, adjust_usage
 from app.store.partitions import Connection
 from app.store.rollups import RollupSums, adjust_rollups
 from app.store.usage import caller_names
-
-_COLUMNS = [f"{column.name}::text" if isinstance(column.type, UUID | JSONB) else column.name for column in tables.record_columns]
 
 
 class InferenceRange(Struct, frozen=True):
@@ -92,7 +88,7 @@ async def lock_inferences(connection: Connection, inferences: InferenceRange, li
     conditions, values = _conditions(inferences)
     rows = await connection.fetch(
         f"""
-        SELECT {", ".join(_COLUMNS)} FROM inferences
+        SELECT {", ".join(ROW_EXPRESSIONS)} FROM inferences
         WHERE id >= $1::uuid AND id <= $2::uuid {conditions} ORDER BY id FOR UPDATE
         """,  # noqa: S608
         low,

@@ -26,7 +26,8 @@ from redis.exceptions import RedisError
 from app.store.content_packing import pack_beside_loop, unpack_beside_loop
 from app.store.redis_client import create_redis
 
-_PREFIX = "nx:i:"
+CLAIM_PREFIX = "nx:i:"
+SPOOL_PREFIX = CLAIM_PREFIX + "spool:"
 _MAX_RENEWALS_PER_PIPELINE = 500
 
 _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -212,12 +213,12 @@ class IdempotencyStore:
 
     async def mark_stored(self, spool: str, age_s: float) -> None:
         """Note that all records of this spool from before `age_s` ago are in Postgres."""
-        await _run(self._mark_stored, f"{_PREFIX}spool:{spool}", [round(age_s * 1000), self._keep_ms])
+        await _run(self._mark_stored, f"{SPOOL_PREFIX}{spool}", [round(age_s * 1000), self._keep_ms])
 
     async def stored_until_ms(self, spool: str) -> int:
         """The time up to which all records of a spool are in Postgres, by Redis's clock; 0: unknown."""
         try:
-            reply = cast("bytes | None", await self._redis.get(f"{_PREFIX}spool:{spool}"))
+            reply = cast("bytes | None", await self._redis.get(f"{SPOOL_PREFIX}{spool}"))
         except (RedisError, OSError) as fault:
             raise IdempotencyStoreUnavailable(repr(fault)) from fault
         return int(float(reply or 0))
@@ -225,7 +226,7 @@ class IdempotencyStore:
 
 def claim_key(digest: str) -> str:
     """The Redis key of the claim with this digest."""
-    return _PREFIX + digest
+    return CLAIM_PREFIX + digest
 
 
 async def _run(script: AsyncScript, key: str, arguments: list[Any]) -> Any:

@@ -179,7 +179,8 @@ async def list_episode(
 
 
 def row_to_dict(row: Row[Any]) -> dict[str, Any]:
-    return {**row._mapping, "received_at": row.received_at.isoformat()}  # pyright: ignore[reportPrivateUsage]
+    times = {"received_at": row.received_at.isoformat(), "erased_at": None if row.erased_at is None else row.erased_at.isoformat()}
+    return {**row._mapping, **times}  # pyright: ignore[reportPrivateUsage]
 
 
 async def _unpack_text(packed: bytes | None) -> str | None:

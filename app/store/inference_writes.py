@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import asyncpg
+from sqlalchemy.dialects.postgresql import JSONB, UUID
 
 from app.store.partitions import Connection
 from app.store.tables import inference_content, record_columns, usage
@@ -19,6 +20,8 @@ ROW_ERRORS = (
 )
 
 INFERENCE_COLUMNS = [column.name for column in record_columns]
+# A row as it is copied: UUIDs and JSON as text.
+ROW_EXPRESSIONS = [f"{column.name}::text" if isinstance(column.type, UUID | JSONB) else column.name for column in record_columns]
 CONTENT_COLUMNS = [column.name for column in inference_content.columns]
 USAGE_COLUMNS = [column.name for column in usage.columns]
 

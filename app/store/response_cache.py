@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 from app.store.content_packing import pack_beside_loop, unpack_beside_loop
 from app.store.redis_client import create_redis
 
-_PREFIX = "nx:r:"
-_ITEM_PREFIX = "nx:ri:"
+RESPONSE_PREFIX = "nx:r:"
+ITEM_PREFIX = "nx:ri:"
 _MAX_ITEM_ID_CHARACTERS = 256
 _DELETED = b"deleted"  # packed content begins with a zero byte or an x
 _COOLDOWN_S = 1.0
@@ -54,7 +54,7 @@ class ResponseCache:
         await self._redis.aclose()
 
     async def ping(self) -> None:
-        await self._run(self._redis.exists(_PREFIX))
+        await self._run(self._redis.exists(RESPONSE_PREFIX))
 
     async def put(self, id: str, cached: CachedResponse, item_ids: Sequence[str] = ()) -> None:
         """Store a response. `item_ids`: ids of its items, by which find_by_item_ids() finds it."""
@@ -64,10 +64,10 @@ class ResponseCache:
         # nx: an existing entry is the mark of a response that was deleted before its last byte.
         keys = [_item_key(cached.team_id, item_id) for item_id in item_ids if len(item_id) <= _MAX_ITEM_ID_CHARACTERS]
         if not keys:
-            await self._run(self._redis.set(_PREFIX + id, packed, px=self._keep_ms, nx=True))
+            await self._run(self._redis.set(RESPONSE_PREFIX + id, packed, px=self._keep_ms, nx=True))
             return
         pipeline = self._redis.pipeline(transaction=False)
-        pipeline.set(_PREFIX + id, packed, px=self._keep_ms, nx=True)
+        pipeline.set(RESPONSE_PREFIX + id, packed, px=self._keep_ms, nx=True)
         for key in keys:
             pipeline.set(key, id, px=self._keep_ms, nx=True)
         _, *set_results = await self._run(pipeline.execute())
@@ -93,7 +93,7 @@ class ResponseCache:
 
     async def get(self, id: str) -> CachedResponse | Literal["deleted"] | None:
         self._check_available()
-        packed = cast("bytes | None", await self._run(self._redis.get(_PREFIX + id)))
+        packed = cast("bytes | None", await self._run(self._redis.get(RESPONSE_PREFIX + id)))
         if packed is None or packed == _DELETED:
             return None if packed is None else "deleted"
         encoded = await unpack_beside_loop(packed)
@@ -101,7 +101,7 @@ class ResponseCache:
 
     async def delete(self, id: str) -> None:
         """Mark a response as deleted for as long as it might be stored; after that Postgres, which knows it too, is queried."""
-        await self._run(self._redis.set(_PREFIX + id, _DELETED, px=self._keep_ms))
+        await self._run(self._redis.set(RESPONSE_PREFIX + id, _DELETED, px=self._keep_ms))
 
     def _check_available(self) -> None:
         if time.monotonic() < self._unavailable_until:
@@ -126,4 +126,4 @@ class ResponseCache:
 
 
 def _item_key(team_id: str, item_id: str) -> str:
-    return f"{_ITEM_PREFIX}{team_id}:{item_id}"
+    return f"{ITEM_PREFIX}{team_id}:{item_id}"

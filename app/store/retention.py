@@ -59,6 +59,7 @@ TABLES = (
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
     RecordedTable("webhook_events", "keep_webhook_events_days", "rows", "created_at"),  # and their deliveries
     RecordedTable("cost_changes", None, "never", "at"),
+    RecordedTable("erasures", None, "never", "requested_at"),
     RecordedTable("audit_log", None, "never", "at"),
 )
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -315,6 +316,7 @@ inferences = Table(
     Column("host_cost_microusd", BigInteger),  # what the host says that it cost; None: it does not say
     Column("served_us", BigInteger),  # how long the attempt that served took, until the end of the response
     Column("charges", JSONB),  # what each attempt is charged; None: the cost is that of the tokens above, at one attempt
+    Column("erased_at", DateTime(timezone=True)),  # when an erasure took from it what says whose it was; None: it was not erased
     # The transaction that stored it, set by Postgres; null: stored before that was recorded. Not a part of the record.
     Column("stored_in", BigInteger, server_default=text("((pg_current_xact_id())::text)::bigint")),
     Index(None, "episode_id"),
@@ -339,7 +341,7 @@ inference_content = Table(
     "inference_content",
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
-    Column("policy", Text, nullable=False),  # full | masked | redacted | none | lost
+    Column("policy", Text, nullable=False),  # full | masked | redacted | none | lost | erased
     Column("request", LargeBinary),  # packed: see content_packing
     Column("response", LargeBinary),
     postgresql_partition_by="RANGE (id)",
@@ -518,6 +520,49 @@ cost_changes = Table(
     Column("old_price", Text),
     Column("new_price", Text),
     Index(None, "inference_id"),
+)
+
+# Orders to erase what was recorded of somebody before `requested_at`. They are never deleted: records may come late, and they are proof.
+erasures = Table(
+    "erasures",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),  # ascends in the order in which they are committed
+    Column("kind", Text, nullable=False),  # end_user | tag | episode
+    Column("tag", Text),  # the name of the tag
+    Column("hash", LargeBinary, nullable=False),  # of kind, tag and value, with the key in erasure_keys
+    Column("value", Text),  # null once it is complete
+    Column("team_id", UUID(as_uuid=False)),  # null: of all teams
+    Column("keep_tags", ARRAY(Text), nullable=False),  # names of tags that say nothing of a person, and stay
+    Column("reference", Text),
+    Column("requested_at", DateTime(timezone=True), nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("step", Text, nullable=False),  # see app/recording/erasure_steps.py
+    Column("position", JSONB(none_as_null=True)),  # within the step
+    Column("counts", JSONB, nullable=False, server_default="{}"),  # what was erased, by store
+    Column("next_at", DateTime(timezone=True), nullable=False, server_default=_now),  # when it goes on
+    Column("failures", Integer, nullable=False, server_default="0"),  # in a row
+    Column("error", Text),  # of the last failure; null: it works
+    Column("completed_at", DateTime(timezone=True)),
+    Index("erasures_open_idx", "next_at", postgresql_where=text("completed_at IS NULL")),
+)
+
+# Records that came late and were erased as they were stored: copies of them may be in Redis, until a row is processed and deleted.
+erasure_arrivals = Table(
+    "erasure_arrivals",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    Column("erasure_id", UUID(as_uuid=False), nullable=False),
+    Column("records", Integer, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=text("clock_timestamp()")),
+)
+
+# One row: the key of the hashes in erasures, made when it is first needed.
+erasure_keys = Table(
+    "erasure_keys",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("key", LargeBinary, nullable=False),
 )
 
 # How far the writer has read each spool segment; moved in the transaction that stores the rows, which makes storing exactly once.

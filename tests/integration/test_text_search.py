@@ -219,10 +219,9 @@ async def test_inferences_are_stored_when_their_words_cannot_be(recorded: Record
 
 async def test_deleted_words_are_found_no_more(recorded: Recorded) -> None:
     first, second = await recorded.add("kingfisher", "kingfisher")
-    engine = create_database_engine(recorded.settings.database_url)
-    async with engine.begin() as connection:
-        assert await delete_texts(connection, [first, uuid7.mint()]) == 1
-    await engine.dispose()
+    connection = await connect(recorded.settings.database_url)
+    assert await delete_texts(connection, [first, uuid7.mint()]) == 1
+    await connection.close()
     assert await recorded.find("kingfisher") == [second]
 
 

@@ -78,6 +78,7 @@ class Inference(Struct, frozen=True, kw_only=True):
     host_cost_microusd: int | None
     served_us: int | None
     charges: Sequence[dict[str, Any]] | None
+    erased_at: str | None
 
 
 class Content(Struct, frozen=True):

@@ -62,6 +62,7 @@ _NOT_KEPT_REASONS = {
     "send the full conversation as `input`.",
     "none": "Your team's requests and responses are not stored, so there is nothing to retrieve or to continue: "
     "send the full conversation as `input`.",
+    "erased": "Its content was erased.",
     "lost": "Its content was lost: there was no disk space to record it.",
 }
 

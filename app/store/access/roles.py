@@ -21,6 +21,7 @@ Permission = Literal[
     "admin_keys:write",  # keys that may do everything
     "records:read",  # inferences and episodes, without what was written
     "records:content",
+    "records:erase",  # what was recorded of somebody, for good
     "access:read",  # users, service accounts, groups and their roles
     "access:write",
     "owners:write",  # giving and taking the role of an owner

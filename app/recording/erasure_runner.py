@@ -1,0 +1,112 @@
+"""The runner: carries out erasures, piece by piece, in each writer's process. Several writers share the work."""
+
+import asyncio
+import logging
+from collections import Counter
+
+import asyncpg
+
+from app.recording.erasure_steps import LAST_STEP, Context, find_step, settle_s_of, step_after
+from app.settings import Settings
+from app.store.database import connect
+from app.store.erased_copies import CopiesUnavailable, CopyStore
+from app.store.erasures import Order, complete_order, lock_due_order, move_order, note_failure
+from app.store.partitions import Connection
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 1.0
+RECONNECT_S = 2.0
+_FIRST_RETRY_S = 1.0
+_MAX_RETRY_S = 300.0
+_STATEMENT_TIMEOUT = "120s"
+# Shorter than Postgres's deadlock_timeout: in a conflict with a writer, this side gives way.
+_LOCK_TIMEOUT = "500ms"
+_BUSY_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+_BUSY_RETRY_S = 0.5
+_CONNECTION_ERRORS = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError)
+
+
+class ErasureRunner:
+    """run() never returns. An order that fails is tried again later, and holds up no other."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._current: Order | None = None
+        self._failed: tuple[Order, str] | None = None  # not noted yet, as the connection was lost
+
+    async def run(self) -> None:
+        last_error = ""
+        while True:
+            try:
+                await self._run_connected()
+            except (*_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
+                text = f"{type(error).__name__}: {error}"
+                if text != last_error:
+                    logger.warning("Erasures cannot be carried out at the moment; trying again: %s", text)
+                last_error = text
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _run_connected(self) -> None:
+        connection = await connect(self._settings.database_url)
+        try:
+            async with CopyStore(self._settings.redis_url) as copies:
+                context = Context(self._settings, copies, settle_s_of(self._settings))
+                while True:
+                    if self._failed is not None:
+                        await _note_failure(connection, *self._failed)
+                        self._failed = None
+                    await asyncio.sleep(0 if await self._advance(connection, context) else POLL_S)
+        finally:
+            await connection.close()
+
+    async def _advance(self, connection: Connection, context: Context) -> bool:
+        """Do one piece of the order that is due; False: none is."""
+        self._current = None
+        try:
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'")
+                await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                order = self._current = await lock_due_order(connection, context.settle_s)
+                if order is None:
+                    return False
+                await _do_piece(connection, context, order)
+        except _BUSY_ERRORS as error:
+            assert self._current is not None
+            if self._current.failures:  # a second time in a row
+                await _note_failure(connection, self._current, _explain(error))
+            else:
+                await note_failure(connection, self._current.id, _explain(error), _BUSY_RETRY_S)
+        except Exception as error:
+            if self._current is None:
+                raise
+            self._failed = self._current, _explain(error)
+            if isinstance(error, _CONNECTION_ERRORS):
+                raise
+            if not isinstance(error, CopiesUnavailable):
+                logger.exception("the erasure %s failed", self._current.id)
+        return True
+
+
+async def _do_piece(connection: Connection, context: Context, order: Order) -> None:
+    # A complete order is due again for late records, which were erased as they were stored: only copies of them may be left.
+    step = find_step(LAST_STEP if order.completed_at is not None else order.step)
+    piece = await step.work(connection, context, order)
+    counts: Counter[str] = Counter(order.counts)
+    counts.update({name: count for name, count in piece.counts.items() if count})
+    following = step.name if piece.position is not None else step_after(step.name)
+    await move_order(connection, order, following or step.name, piece.position, counts, piece.continues_at)
+    if following is None:
+        await complete_order(connection, order)
+        if order.completed_at is None:
+            logger.info("the erasure %s is complete: %s", order.id, dict(counts))
+
+
+async def _note_failure(connection: Connection, order: Order, error: str) -> None:
+    await note_failure(connection, order.id, error, min(_MAX_RETRY_S, _FIRST_RETRY_S * 2 ** min(order.failures, 10)))
+
+
+def _explain(error: Exception) -> str:
+    """Without what the statement was about: an error of Postgres may name a value in its detail, not in its message."""
+    message = error.args[0] if error.args else ""
+    return f"{type(error).__name__}: {message}"

@@ -1,0 +1,89 @@
+"""Late records: a request from before an erasure whose record comes after it, say of a machine that was off, is erased as it is stored."""
+
+import datetime
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from app.recording.batch import InferenceRow
+from app.recording.erased_rows import ERASED_CONTENT, erase_exchange, erase_row
+from app.recording.rows import content_row
+from app.settings import Settings
+from app.store import erasures
+from app.store.erasure_hashes import Selector, hash_of, read_key
+from app.store.erasures import WRITERS_LOCK, Order
+from app.store.inference_writes import INFERENCE_COLUMNS
+from app.store.partitions import OLDEST_DAYS, Connection
+
+_ID, _TEAM, _EPISODE, _TAGS, _END_USER = (INFERENCE_COLUMNS.index(name) for name in ("id", "team_id", "episode_id", "tags", "end_user"))
+_decode_tags = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class LateErasure:
+    """The orders, as one connection of a writer knows them. Older ones than any record that a writer stores are not held."""
+
+    def __init__(self, connection: Connection, settings: Settings) -> None:
+        self._connection = connection
+        self._oldest = datetime.timedelta(days=max(settings.keep_inferences_days, OLDEST_DAYS) + 2)
+        self._number = 0
+        self._key = b""
+        self._newest = ""  # inferences with this id and higher are later than every order
+        self._by_hash: dict[bytes, list[Order]] = {}
+        self._tags: set[str] = set()  # names of tags that orders are about
+
+    async def apply(self, rows: list[InferenceRow]) -> list[InferenceRow]:
+        """The rows as they are to be stored, in the transaction that stores them: no order that is given meanwhile misses them."""
+        await self._connection.execute("SELECT pg_advisory_xact_lock_shared($1)", WRITERS_LOCK)
+        newest = await erasures.newest_number(self._connection)
+        if newest > self._number:
+            await self._read_orders()
+            self._number = max(self._number, newest)  # an old one is not held
+        if not self._by_hash:
+            return rows
+        arrivals: Counter[str] = Counter()
+        checked = [self._erase(row, arrivals) if row.inference[_ID].lower() < self._newest else row for row in rows]
+        await erasures.note_arrivals(self._connection, arrivals)
+        return checked
+
+    async def _read_orders(self) -> None:
+        self._key = await read_key(self._connection) or b""
+        since = datetime.datetime.now(datetime.UTC) - self._oldest
+        for order in await erasures.read_orders_after(self._connection, self._number, since):
+            self._number = order.number
+            self._newest = max(self._newest, order.before)
+            self._by_hash.setdefault(order.hash, []).append(order)
+            if order.tag is not None:
+                self._tags.add(order.tag)
+
+    def _erase(self, row: InferenceRow, arrivals: Counter[str]) -> InferenceRow:
+        orders = self._orders_about(row.inference)
+        if not orders:
+            return row
+        arrivals.update(order.id for order in orders)
+        keep_tags = set(orders[0].keep_tags).intersection(*(order.keep_tags for order in orders))
+        keep_tags -= {order.tag for order in orders if order.tag is not None}
+        now, is_episode = datetime.datetime.now(datetime.UTC), any(order.kind == "episode" for order in orders)
+        return replace(
+            row,
+            inference=erase_row(row.inference, keep_tags, now, erase_episode=is_episode),
+            content=content_row(row.inference[_ID], ERASED_CONTENT),
+            exchange=None if row.exchange is None else erase_exchange(row.exchange),
+        )
+
+    def _orders_about(self, inference: tuple[Any, ...]) -> Sequence[Order]:
+        id, team_id = inference[_ID].lower(), str(UUID(inference[_TEAM]))
+        selectors = [Selector("episode", None, str(UUID(inference[_EPISODE])))]
+        if inference[_END_USER]:
+            selectors.append(Selector("end_user", None, inference[_END_USER]))
+        tags: Mapping[str, str] = {} if inference[_TAGS] is None or not self._tags else _decode_tags(inference[_TAGS])
+        selectors += [Selector("tag", name, value) for name, value in tags.items() if name in self._tags]
+        return [
+            order
+            for selector in selectors
+            for order in self._by_hash.get(hash_of(self._key, selector), ())
+            if id < order.before and order.team_id in (None, team_id)
+        ]
