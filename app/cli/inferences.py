@@ -22,6 +22,7 @@ from app.store.inference_filter import InferenceFilter, matches
 from app.store.inference_queries import InferencePage, page_inferences, walk_inferences
 from app.store.inference_tail import current_position, read_stored
 from app.store.key_validation import parse_prefix
+from app.store.parquet_lines import MISSING, ParquetFile, can_write
 from app.store.search_words import read_search
 
 _STATEMENT_TIMEOUT_S = 30.0
@@ -52,8 +53,15 @@ _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 @click.option("--limit", type=click.IntRange(1, _MAX_SHOWN), default=20, show_default=True, help="Most requests to list.")
 @click.option("--follow", "-f", "is_follow", is_flag=True, help="Print new requests as they are stored, until Ctrl-C.")
 @click.option("--export", "is_export", is_flag=True, help="Print all that match, however many, one JSON document a line.")
+@click.option(
+    "--parquet",
+    "parquet_file",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write all that match into a Parquet file; takes the extra narthex[parquet].",
+)
 @json_option
-def inferences(limit: int, is_follow: bool, is_export: bool, as_json: bool, **options: Any) -> None:
+def inferences(limit: int, is_follow: bool, is_export: bool, parquet_file: str | None, as_json: bool, **options: Any) -> None:
     """Search recorded requests, the newest first.
 
     \b
@@ -76,6 +84,13 @@ def inferences(limit: int, is_follow: bool, is_export: bool, as_json: bool, **op
         if filters.text is not None:
             raise click.UsageError("New requests cannot be followed by their --text.")
         query_store(lambda url: _follow(url, filters, as_json=as_json))
+        return
+    if parquet_file is not None:
+        if is_export or as_json:
+            raise click.UsageError("Give one of --parquet, --export and --json.")
+        if not can_write():
+            raise CommandError(MISSING)
+        query_store(lambda url: _write_parquet(url, filters, keep_hours_days, parquet_file))
         return
     if is_export:
         if as_json:
@@ -152,6 +167,18 @@ async def _export(url: str, filters: InferenceFilter, keep_hours_days: int) -> N
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise CommandError("The export was cut off: whoever read it has ended.") from None
+    finally:
+        await engine.dispose()
+
+
+async def _write_parquet(url: str, filters: InferenceFilter, keep_hours_days: int, path: str) -> None:
+    engine, file = create_database_engine(url), ParquetFile()
+    try:
+        pages = walk_inferences(lambda: admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True), filters, keep_hours_days)
+        with click.open_file(path, "wb") as written:
+            async for rows in pages:
+                written.write(file.write(rows))
+            written.write(file.finish())
     finally:
         await engine.dispose()
 

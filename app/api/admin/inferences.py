@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,6 +19,7 @@ from app.store.csv_lines import csv_cell, csv_lines
 from app.store.inference_filter import InferenceFilter
 from app.store.key_validation import parse_prefix
 from app.store.paging import Limit
+from app.store.parquet_lines import MISSING, PARQUET_MEDIA_TYPE, ParquetFile, can_write
 from app.store.search_words import MAX_SEARCH_CHARACTERS, read_search
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownRecord
 
@@ -147,7 +148,10 @@ class InferenceQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, 
 
 
 class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    format: Annotated[ExportFormat, Meta(description="An inference a line as JSON, or CSV for spreadsheets.")] = "jsonl"
+    format: Annotated[
+        ExportFormat | Literal["parquet"],
+        Meta(description="An inference a line as JSON, CSV for spreadsheets, or Parquet, which takes the extra narthex[parquet]."),
+    ] = "jsonl"
 
 
 def read_filters(call: Call[Any, Any]) -> InferenceFilter:
@@ -242,15 +246,27 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
 
     async def export_inferences(call: Call[ExportQuery, NoBody]) -> Answer:
         format = call.query.format
+        if format == "parquet" and not can_write():
+            raise InvalidRequest(MISSING, param="format")
         pages = inference_queries.walk_inferences(call.read_transaction, read_filters(call), settings.keep_hours_days)
         first = await anext(pages, list[dict[str, Any]]())  # before the response begins, so that an outage is a 503
+
+        async def parquet() -> AsyncGenerator[bytes]:
+            file = await asyncio.to_thread(ParquetFile)
+            yield await asyncio.to_thread(file.write, [shown_fields(call, row) for row in first])
+            async for rows in pages:
+                yield await asyncio.to_thread(file.write, [shown_fields(call, row) for row in rows])
+            yield await asyncio.to_thread(file.finish)
+
+        headers = {"content-disposition": f'attachment; filename="narthex-inferences.{format}"'}
+        if format == "parquet":
+            return Answer(parquet(), headers=headers, media_type=PARQUET_MEDIA_TYPE)
 
         async def lines() -> AsyncGenerator[bytes]:
             yield _export_lines([], format, with_titles=True) + _export_lines([shown_fields(call, row) for row in first], format)
             async for rows in pages:
                 yield _export_lines([shown_fields(call, row) for row in rows], format)
 
-        headers = {"content-disposition": f'attachment; filename="narthex-inferences.{format}"'}
         return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])
 
     tag = "Records"
@@ -282,7 +298,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=ExportQuery,
             response=str,
             response_media_type="application/jsonl",
-            other_media_types=("text/csv",),
+            other_media_types=("text/csv", PARQUET_MEDIA_TYPE),
             timeout_s=TIMEOUT_S,
             handler=export_inferences,
         ),
