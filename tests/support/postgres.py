@@ -45,6 +45,7 @@ class Postgres:
 @pytest.fixture(scope="session")
 async def postgres() -> AsyncGenerator[Postgres]:
     home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
+    home.chmod(0o711)  # a user of its own, as which it runs under root, must reach it; else its data would be below /var/lib
     server = Postgres(home)
     try:
         await server.execute("CREATE DATABASE migrated")
