@@ -42,10 +42,16 @@ class Postgres:
             await connection.close()
 
 
+def _make_home() -> Path:
+    """Under root the server runs as a user of its own, who must reach it: else its data would be below /var/lib, on disk."""
+    home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
+    home.chmod(0o711)
+    return home
+
+
 @pytest.fixture(scope="session")
 async def postgres() -> AsyncGenerator[Postgres]:
-    home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
-    home.chmod(0o711)  # a user of its own, as which it runs under root, must reach it; else its data would be below /var/lib
+    home = _make_home()
     server = Postgres(home)
     try:
         await server.execute("CREATE DATABASE migrated")
