@@ -47,7 +47,7 @@ bench: installed-dev  ## Measure the gateway, beside a direct connection and oth
 lock:  ## Regenerate the lock files from pyproject.toml (needs uv; UPGRADE=1 upgrades versions)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: pipx install uv, or make lock UV=/path/to/uv" >&2; exit 1; }
 	$(COMPILE) --extra local --group build -o requirements.lock
-	$(COMPILE) --extra local --extra dev --group build -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) --extra local --extra parquet --extra dev --group build -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove build results (.venv, caches); the data in .narthex stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist bench/build

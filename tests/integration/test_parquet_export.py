@@ -3,6 +3,9 @@
 import importlib
 import io
 import json
+import os
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -57,11 +60,24 @@ async def test_row_groups_are_bounded_and_sent_as_they_are_complete(
     assert [read.metadata.row_group(at).num_rows for at in range(read.num_row_groups)] == [10, 10, 10, 5]
 
 
-async def test_without_the_extra_the_error_names_it(service: Service):
+async def test_without_the_extra_an_export_is_refused_and_the_error_names_it(service: Service):
     if can_write():
         pytest.skip("narthex[parquet] is installed")
     async with service.admin_client() as admin:
         refused = await admin.get(EXPORT, params={"format": "parquet"})
     assert refused.status_code == 400 and "narthex[parquet]" in refused.json()["error"]["message"]
-    done = service.run("inferences", "--parquet", "none.parquet")
+
+
+def test_without_the_extra_the_command_names_it(service: Service):
+    command = [sys.executable, "-c", _WITHOUT_PYARROW, "inferences", "--parquet", "none.parquet"]
+    done = subprocess.run(command, env={**os.environ, **service.environment}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "narthex[parquet]" in done.stderr
+
+
+_WITHOUT_PYARROW = """
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *package: None if name == "pyarrow" else find_spec(name, *package)
+from app.cli import main
+main()
+"""
