@@ -242,8 +242,15 @@ async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin
 
         await wait_until(all_pass, 120)
         assert await statuses(other) == {429}, "it is of one subject"
-        subjects = (await ok(await admin.get(f"/admin/v1/budgets/{name}/subjects")))["data"]
-        usage = next(each for each in subjects if each["subject"] == {**subject, "model": "budgeted"})
+        found: list[Any] = []
+
+        async def is_listed() -> bool:  # once a request is stored
+            subjects = (await ok(await admin.get(f"/admin/v1/budgets/{name}/subjects")))["data"]
+            found[:] = [each for each in subjects if each["subject"] == {**subject, "model": "budgeted"}]
+            return bool(found)
+
+        await wait_until(is_listed)
+        [usage] = found
         assert usage["amount_usd"] == 100 and usage["override"]["id"] == created["id"] and usage["percent"] < 100
         left = await client.get("/v1/limits?model=budgeted", headers=as_caller(team, tags))
         assert [rule["amount"] for rule in left.json()["data"] if rule["rule"] == name] == [100]

@@ -18,6 +18,7 @@ import httpx
 import msgspec
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from app.gateway.limits.rules import Rule, RuleTable
 from app.settings import Settings
@@ -237,7 +238,14 @@ async def lose_redis_memory(service: Service) -> None:
     """As a restart without its file."""
     settings = server_addresses.resolve(Settings(home=service.home))
     redis: Any = Redis.from_url(settings.redis_url)  # pyright: ignore[reportUnknownMemberType]
-    await redis.flushall()
+
+    async def has_lost() -> bool:
+        with contextlib.suppress(RedisConnectionError):  # the killed one is being started again
+            await redis.flushall()
+            return True
+        return False
+
+    await wait_until(has_lost)
     await redis.aclose()
 
 
@@ -288,17 +296,20 @@ async def _attack(service: Service, engine: HostileEngine) -> None:
     def has_served(share: float) -> bool:
         return engine.served_microusd >= share * BUDGET_MICROUSD
 
-    await wait_until(lambda: has_served(0.1))
+    # Callers are charged for about twice what the engine counts, as it does not count streams that break off.
+    await wait_until(lambda: has_served(0.06))
     os.kill(service.pid("gateway-1"), signal.SIGKILL)
-    await wait_until(lambda: has_served(0.2))
+    await wait_until(lambda: has_served(0.12))
     os.kill(service.pid("valkey"), signal.SIGKILL)
-    await wait_until(lambda: has_served(0.35))
+    await wait_until(lambda: has_served(0.2))
     # What the killed worker had reserved stays counted until Redis counts again from the records. Of requests that are in progress at a
     # loss some count twice (docs/configuration.md): so that all must agree, there are none.
     await callers.pause()
     await lose_redis_memory(service)
     callers.resume()
-    await wait_until(lambda: has_served(0.45))
+    served_before = engine.served_microusd
+    await wait_until(lambda: engine.served_microusd > served_before)  # all are refused until Redis has counted again
+    callers.refused_in_a_row = 0
     await wait_until(lambda: callers.refused_in_a_row >= 200)
     callers.stop()
     await running

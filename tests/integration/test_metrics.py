@@ -19,7 +19,7 @@ from tests.support.wait_until import wait_until
 INFRA = Path(__file__).parents[2] / "infra"
 SOURCES = sorted(path for path in INFRA.rglob("*") if path.suffix in (".yml", ".yaml", ".json"))
 NAME = re.compile(r"\bnarthex_[a-z0-9_]+")
-CHAT: dict[str, Any] = {"model": "priced", "messages": [{"role": "user", "content": "Hi"}]}
+CHAT: dict[str, Any] = {"model": "of-metrics", "messages": [{"role": "user", "content": "Hi"}]}
 
 
 def parse(page: str) -> dict[str, float]:
@@ -32,18 +32,18 @@ def parse(page: str) -> dict[str, float]:
 async def limited(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine) -> httpx.AsyncClient:
     service.apply(f"""
         [providers]
-        priced = {{ adapter = "openai", base_url = "http://127.0.0.1:{engine.port}" }}
+        of-metrics = {{ adapter = "openai", base_url = "http://127.0.0.1:{engine.port}" }}
         [models]
-        priced = {{ targets = [{{ provider = "priced", model = "engine-model" }}] }}
-        one-at-a-time = {{ targets = [{{ provider = "priced", model = "one", max_concurrency = 1 }}] }}
+        of-metrics = {{ targets = [{{ provider = "of-metrics", model = "engine-model" }}] }}
+        one-at-a-time = {{ targets = [{{ provider = "of-metrics", model = "one", max_concurrency = 1 }}] }}
         [[prices]]
-        provider = "priced"
+        provider = "of-metrics"
         model = "engine-model"
         input = 1000.0
         output = 2000.0
         [[limits]]
         name = "of-priced"
-        scope = {{ model = "priced" }}
+        scope = {{ model = "of-metrics" }}
         resource = "requests"
         amount = 3
         per = "hour"
@@ -69,7 +69,7 @@ async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: htt
         await wait_until(is_counted, 20)
         await request.respond_completion()
 
-    in_flight = 'narthex_endpoint_requests_in_flight{provider="priced"}'
+    in_flight = 'narthex_endpoint_requests_in_flight{provider="of-metrics"}'
     engine.script = count_during
     assert (await limited.post("/v1/chat/completions", json=CHAT)).status_code == 200
     engine.script = ReceivedRequest.respond_completion
@@ -79,7 +79,7 @@ async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: htt
     expected = {
         'narthex_limit_grants_total{rule="of-priced"}': 3,
         'narthex_limit_refusals_total{rule="of-priced"}': 1,
-        'narthex_cost_microusd_total{model="priced"}': 3 * 7000,
+        'narthex_cost_microusd_total{model="of-metrics"}': 3 * 7000,
         "narthex_limit_reservations": 0,
         in_flight: 0,
         "narthex_writer_connected": 1,
@@ -90,14 +90,14 @@ async def test_limits_the_fleet_the_writer_and_cost_are_on_the_page(limited: htt
         page.update(parse((await limited.get("/metrics")).text))
         return (
             {name: page.get(name) for name in expected} == expected
-            and any(value for name, value in page.items() if name.startswith('narthex_endpoints{provider="priced"'))
+            and any(value for name, value in page.items() if name.startswith('narthex_endpoints{provider="of-metrics"'))
             and page.get("narthex_writer_inferences_stored", 0) >= 3
             and page["narthex_writer_silent_seconds"] < 30
         )
 
     with contextlib.suppress(AssertionError):
         await wait_until(is_shown)
-    assert await is_shown(), {name: value for name, value in page.items() if name in expected or "priced" in name or "writer" in name}
+    assert await is_shown(), {name: value for name, value in page.items() if name in expected or "of-metrics" in name or "writer" in name}
 
 
 async def test_alerts_and_dashboards_name_metrics_that_exist(limited: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
@@ -120,7 +120,7 @@ async def test_alerts_and_dashboards_name_metrics_that_exist(limited: httpx.Asyn
     assert await asyncio.gather(chat("one-at-a-time"), chat("one-at-a-time")) == [200, 200]  # the rule that is tried would refuse one
     engine.script = ReceivedRequest.respond_completion
     assert await chat("unreachable") == 502  # an attempt that fails
-    while await chat("priced") != 429:
+    while await chat("of-metrics") != 429:
         pass
     async with service.keyless_client() as stranger:
         assert (await stranger.post("/v1/chat/completions", json=CHAT)).status_code == 401

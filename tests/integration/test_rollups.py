@@ -195,7 +195,7 @@ async def test_broader_groups_of_what_was_stored_before_them_are_summed_up_by_th
         broad = [table.name for table in (*rollup_tables.values(), *subject_rollup_tables.values()) if "_and_" in table.name]
         await connection.execute(f"DROP TABLE {', '.join(broad)}")
         await connection.execute("DELETE FROM rollup_groups WHERE key_id IS NULL")
-        await connection.execute("ALTER TABLE spool_positions RENAME position TO stored_to")
+        await connection.execute("ALTER TABLE spool_positions RENAME stored_end TO stored_to")
         newest = await connection.fetchval("SELECT version_num FROM alembic_version")
         await connection.execute("UPDATE alembic_version SET version_num = '0025'")
         await _migrate_to(settings.database_url, "0026")
