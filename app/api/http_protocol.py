@@ -127,7 +127,10 @@ def http_protocol_class(
 
         def eof_received(self) -> bool:  # type: ignore[override]
             self._cancel_read_timer()
-            return super().eof_received()
+            stays_open = super().eof_received()
+            if not stays_open:  # the event loop would close its transport, without what waits for the end of the iteration
+                self._caller_transport.close()
+            return stays_open
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._cancel_read_timer()
