@@ -334,9 +334,9 @@ async def test_bytes_of_a_disconnected_caller_are_freed_without_a_garbage_collec
             (protocol,) = echo_server.protocols
             await wait_until(lambda: protocol.transport.is_closing())
         del writer
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert tracemalloc.get_traced_memory()[0] < 50_000 + (0 if stage == "pipelined" else 200_000)
+        allowed_bytes = 50_000 + (0 if stage == "pipelined" else 200_000)
+        # The caller's own transport, in this process too, may hold what it had not sent for some iterations more.
+        await wait_until(lambda: tracemalloc.get_traced_memory()[0] < allowed_bytes)
     finally:
         tracemalloc.stop()
         gc.enable()
