@@ -395,7 +395,7 @@ ENV_SECRET, FILE_SECRET = "sk-env-Canary-2718281828", "sk-file-Canary-3141592653
 def secrets_service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ENGINE_KEY", ENV_SECRET)
-        running = services.start(workers=1, log_level="debug", drain_timeout_s=5, metrics="key")
+        running = services.start(workers=2, log_level="debug", drain_timeout_s=5, metrics="key")
     yield running
     services.stop(running)
 
