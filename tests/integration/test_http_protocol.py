@@ -8,6 +8,7 @@ import socket
 import time
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -73,6 +74,21 @@ async def read_response_body(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(GENEROUS_S):
         fields = await reader.readuntil(b"\r\n\r\n")
         return await reader.readexactly(int(fields.partition(b"content-length: ")[2][:1]))
+
+
+async def test_response_reaches_a_caller_whose_input_ends_in_the_iteration_in_which_it_is_written(echo_server: EchoServer):
+    async def answer(call: HttpCall) -> None:
+        await call.send_response(200, b"", b"all of it")
+        # As the event loop does when it reads the end of input; then it closes the transport that it knows.
+        (protocol,) = echo_server.protocols
+        if not protocol.eof_received():
+            cast(Any, protocol.transport)._transport.close()
+
+    echo_server.answer = answer
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
+    assert await read_response_body(reader) == b"all of it"
+    writer.close()
 
 
 async def test_idle_timeout_spares_a_connection_with_a_partial_request(echo_server: EchoServer):
