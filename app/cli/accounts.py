@@ -8,7 +8,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.cli.output import print_json, print_table
-from app.cli.store_query import query_store
+from app.cli.store_query import query_in_transaction
 from app.cli.times import format_time
 from app.settings import Settings
 from app.store.access import accounts
@@ -16,7 +16,6 @@ from app.store.access.accounts import Account, AccountKind, GroupRoles, RoleInFo
 from app.store.access.locking import lock_access
 from app.store.access.roles import only_team
 from app.store.audit_log import command_author
-from app.store.database import transaction
 from app.store.paging import MAX_PAGE_ROWS, Page
 from app.supervisor.errors import OperatorError
 from app.uuid7 import is_uuid7
@@ -38,12 +37,7 @@ class AccountPageQuery(Struct, frozen=True):
 def query_access(query: Callable[[AsyncConnection, GroupRoles], Awaitable[T]]) -> T:
     """Returns the result of `query`, in one transaction, with the roles of groups as the settings give them."""
     group_roles = accounts.configured_group_roles(Settings.read())
-
-    async def run(url: str) -> T:
-        async with transaction(url) as connection:
-            return await query(connection, group_roles)
-
-    return query_store(run)
+    return query_in_transaction(lambda connection: query(connection, group_roles))
 
 
 def list_accounts(kind: AccountKind, query: AccountPageQuery) -> Page[Account]:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import click
@@ -11,14 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
-from app.cli.store_query import query_store
+from app.cli.store_query import query_in_transaction, query_store
 from app.cli.times import format_time
 from app.recording.erasure_check import Checked, check_erasure
 from app.settings import Settings
 from app.store import erasures as store
 from app.store.admin_transactions import admin_transaction
 from app.store.audit_log import command_author
-from app.store.database import create_database_engine, transaction
+from app.store.database import create_database_engine
 from app.store.erased_copies import CopiesUnavailable
 from app.store.erasure_hashes import Selector
 from app.store.erasures import Erasure, NewErasure, parse_selector
@@ -80,7 +80,7 @@ def start(
     if as_json and not yes:
         raise click.UsageError("--json does not prompt, so it needs --yes.")
     if not yes:
-        expected = _query(lambda connection: store.count_expected_of(connection, selector, team))
+        expected = query_in_transaction(lambda connection: store.count_expected_of(connection, selector, team))
         whose = printable(_described(selector)) + (f" in team {printable(team)}" if team else "")
         click.echo(f"There are about {expected:,} records of {whose}. What was written in them is erased for good.", err=True)
         click.confirm("Erase?", abort=True, err=True)
@@ -89,7 +89,7 @@ def start(
         id = await store.give_order(connection, command_author(), NewErasure(selector, team, keep_tags, reference))
         return await _find(connection, id)
 
-    given = _query(give)
+    given = query_in_transaction(give)
     if as_json:
         print_json(given)
     else:
@@ -109,7 +109,7 @@ def list_erasures(limit: int, after: str | None, as_json: bool) -> None:
 
     With --json: {"erasures": [...], "next"}; the fields are those of GET /admin/v1/erasures.
     """
-    page: Page[Erasure] = _query(lambda connection: store.list_erasures(connection, limit=limit, after=after))
+    page: Page[Erasure] = query_in_transaction(lambda connection: store.list_erasures(connection, limit=limit, after=after))
     if as_json:
         print_json({"erasures": page.data, "next": page.next})
     elif not page.data:
@@ -132,7 +132,7 @@ def show(id: str, as_json: bool) -> None:
 
     With --json: the erasure as GET /admin/v1/erasures/{id} answers it.
     """
-    found = _query(lambda connection: _find(connection, id))
+    found = query_in_transaction(lambda connection: _find(connection, id))
     if as_json:
         print_json(found)
         return
@@ -170,7 +170,7 @@ def verify(id: str, end_user: str | None, tag: str | None, episode_id: str | Non
     """
     selector = parse_selector(end_user, tag, episode_id)
     settings = server_addresses.resolve(Settings.read())
-    order = _query(lambda connection: _find(connection, id))
+    order = query_in_transaction(lambda connection: _find(connection, id))
     parts = query_store(lambda url: _check(url, settings, order.id, selector))
     left: Counter[str] = Counter()
     for part in parts:
@@ -210,14 +210,6 @@ async def _check(url: str, settings: Settings, id: str, selector: Selector | Non
     finally:
         await engine.dispose()
     return parts
-
-
-def _query(query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    async def run(url: str) -> T:
-        async with transaction(url) as connection:
-            return await query(connection)
-
-    return query_store(run)
 
 
 async def _find(connection: AsyncConnection, id: str) -> Erasure:

@@ -10,11 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
-from app.cli.store_query import query_store
+from app.cli.store_query import query_in_transaction
 from app.cli.times import MomentParam, PastMomentParam, format_time
 from app.store import limit_overrides as store
 from app.store.audit_log import command_author
-from app.store.database import transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
 from app.store.limit_matches import UnmatchedLimit, known_since, page_unmatched
 from app.store.limit_overrides import Override, OverrideChanges, OverrideExists, UnknownLimit
@@ -83,11 +82,10 @@ def list_overrides(limit: str | None, show_ended: bool, as_json: bool) -> None:
     With --json: {"overrides": [{"id", "limit", "subject", "amount", "reason", "author", "created_at", "ends_at", "ended_at", "in_force"}]}.
     """
 
-    async def read(url: str) -> Sequence[Override]:
-        async with transaction(url) as connection:
-            return (await store.page_overrides(connection, _Newest(), limit, None if show_ended else "in_force")).data
+    async def read(connection: AsyncConnection) -> Sequence[Override]:
+        return (await store.page_overrides(connection, _Newest(), limit, None if show_ended else "in_force")).data
 
-    rows = query_store(read)
+    rows = query_in_transaction(read)
     if as_json:
         print_json({"overrides": rows})
     elif not rows:
@@ -161,18 +159,17 @@ def list_unmatched(since: datetime | None, as_json: bool) -> None:
     """
     moment = datetime.now(UTC) - timedelta(days=30) if since is None else since
 
-    async def read(url: str) -> tuple[Sequence[UnmatchedLimit], datetime]:
-        async with transaction(url) as connection:
-            found: list[UnmatchedLimit] = []
-            after: str | None = None
-            while True:
-                page = await page_unmatched(connection, _ByName(after=after), moment)
-                found += page.data
-                after = page.next
-                if after is None:
-                    return found, await known_since(connection)
+    async def read(connection: AsyncConnection) -> tuple[Sequence[UnmatchedLimit], datetime]:
+        found: list[UnmatchedLimit] = []
+        after: str | None = None
+        while True:
+            page = await page_unmatched(connection, _ByName(after=after), moment)
+            found += page.data
+            after = page.next
+            if after is None:
+                return found, await known_since(connection)
 
-    rows, known = query_store(read)
+    rows, known = query_in_transaction(read)
     if as_json:
         print_json({"limits": rows, "known_since": known.isoformat()})
         return
@@ -200,12 +197,8 @@ class _Newest(Struct, frozen=True):
 
 
 def _change(change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    async def run(url: str) -> T:
-        async with transaction(url) as connection:
-            return await change(connection)
-
     try:
-        return query_store(run)
+        return query_in_transaction(change)
     except (UnknownLimit, OverrideExists, InvalidKeyField, BadConfiguration) as fault:
         raise OperatorError(str(fault)) from None
 

@@ -11,13 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
-from app.cli.store_query import query_store
+from app.cli.store_query import query_in_transaction
 from app.cli.times import format_time
 from app.settings import Settings
 from app.store import webhook_events as events
 from app.store import webhooks as store
 from app.store.audit_log import command_author
-from app.store.database import transaction
 from app.store.errors import InvalidKeyField
 from app.store.vault import Vault
 from app.store.webhook_events import Delivery
@@ -269,12 +268,8 @@ class _Page(Struct, frozen=True):
 
 
 def _run(query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    async def run(url: str) -> T:
-        async with transaction(url) as connection:
-            return await query(connection)
-
     try:
-        return query_store(run)
+        return query_in_transaction(query)
     except (InvalidKeyField, WebhookExists, CredentialError) as fault:
         raise OperatorError(str(fault)) from None
 
