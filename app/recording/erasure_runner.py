@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import traceback
 from collections import Counter
 
 import asyncpg
@@ -9,6 +10,7 @@ import asyncpg
 from app.recording.erasure_steps import LAST_STEP, Context, find_step, settle_s_of, step_after
 from app.settings import Settings
 from app.store.database import connect
+from app.store.db_errors import describe_without_values
 from app.store.erased_copies import CopiesUnavailable, CopyStore
 from app.store.erasures import Order, complete_order, lock_due_order, move_order, note_failure
 from app.store.partitions import Connection
@@ -41,7 +43,7 @@ class ErasureRunner:
             try:
                 await self._run_connected()
             except (*_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
-                text = f"{type(error).__name__}: {error}"
+                text = describe_without_values(error)
                 if text != last_error:
                     logger.warning("Erasures cannot be carried out at the moment; trying again: %s", text)
                 last_error = text
@@ -74,17 +76,18 @@ class ErasureRunner:
         except _BUSY_ERRORS as error:
             assert self._current is not None
             if self._current.failures:  # a second time in a row
-                await _note_failure(connection, self._current, _explain(error))
+                await _note_failure(connection, self._current, describe_without_values(error))
             else:
-                await note_failure(connection, self._current.id, _explain(error), _BUSY_RETRY_S)
+                await note_failure(connection, self._current.id, describe_without_values(error), _BUSY_RETRY_S)
         except Exception as error:
             if self._current is None:
                 raise
-            self._failed = self._current, _explain(error)
+            self._failed = self._current, describe_without_values(error)
             if isinstance(error, _CONNECTION_ERRORS):
                 raise
             if not isinstance(error, CopiesUnavailable):
-                logger.exception("the erasure %s failed", self._current.id)
+                frames = "".join(traceback.format_tb(error.__traceback__))
+                logger.error("the erasure %s failed: %s", self._current.id, describe_without_values(error), extra={"traceback": frames})
         return True
 
 
@@ -104,9 +107,3 @@ async def _do_piece(connection: Connection, context: Context, order: Order) -> N
 
 async def _note_failure(connection: Connection, order: Order, error: str) -> None:
     await note_failure(connection, order.id, error, min(_MAX_RETRY_S, _FIRST_RETRY_S * 2 ** min(order.failures, 10)))
-
-
-def _explain(error: Exception) -> str:
-    """Without what the statement was about: an error of Postgres may name a value in its detail, not in its message."""
-    message = error.args[0] if error.args else ""
-    return f"{type(error).__name__}: {message}"

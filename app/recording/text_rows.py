@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from app.recording.batch import InferenceRow
 from app.recording.written_text import read_text
 from app.store.content_packing import unpack_beginning, unpack_within
+from app.store.db_errors import describe_without_values
 from app.store.inference_texts import add_texts, searched_teams
 from app.store.inference_writes import CONTENT_COLUMNS, INFERENCE_COLUMNS, ROW_ERRORS
 from app.store.partitions import Connection
@@ -48,8 +49,8 @@ async def add_valid_row_texts(connection: Connection, rows: Sequence[InferenceRo
     try:
         async with connection.transaction():
             await add_row_texts(connection, rows)
-    except ROW_ERRORS:
-        logger.exception("the text of some inferences cannot be searched", extra={"inferences": len(rows)})
+    except ROW_ERRORS as error:
+        logger.error("the text of some inferences cannot be searched: %s", describe_without_values(error), extra={"inferences": len(rows)})
 
 
 def _read_texts(rows: Sequence[InferenceRow], max_characters: int) -> list[tuple[str, str, str]]:

@@ -35,3 +35,8 @@ def connection_advice(fault: BaseException) -> str | None:
             return "Start PostgreSQL, or set DATABASE_URL to where it runs; `narthex doctor` tries it."
         case _:
             return connection_advice(fault.__cause__) if fault.__cause__ is not None else None
+
+
+def describe_without_values(error: BaseException) -> str:
+    """For logs. str() of an error of Postgres, and so a traceback, has its detail: values of the row that it is about."""
+    return f"{type(error).__name__}: {error.args[0] if error.args else ''}"
