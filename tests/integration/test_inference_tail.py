@@ -14,7 +14,7 @@ import pytest
 
 from app import uuid7
 from app.api.admin import inference_tails
-from app.api.admin.inference_tails import MAX_TAILS, InferenceTails
+from app.api.admin.inference_tails import MAX_TAILS, MAX_TAILS_OF_ONE, InferenceTails
 from app.recording.spool import Spool
 from app.settings import Settings
 from app.store.database import connect, create_database_engine
@@ -215,8 +215,8 @@ async def test_slow_follower_is_dropped_and_others_are_not(database: str, tmp_pa
     tails = InferenceTails(lambda: False)
     try:
         async with (
-            tails.follow(InferenceFilter(), engine.begin) as slow,
-            tails.follow(InferenceFilter(model="rare"), engine.begin) as quick,
+            tails.follow("ann", InferenceFilter(), engine.begin) as slow,
+            tails.follow("ann", InferenceFilter(model="rare"), engine.begin) as quick,
         ):
             spool = Spool(tmp_path / "spool", settings)
             for number in range(30):
@@ -229,10 +229,13 @@ async def test_slow_follower_is_dropped_and_others_are_not(database: str, tmp_pa
             assert [row["model"] for row in batch.rows] == ["rare"] and quick.ended is None
             assert slow.ended == "too_slow" and await slow.next(GENEROUS_S) is None
         async with contextlib.AsyncExitStack() as stack:
-            for _ in range(MAX_TAILS):
-                await stack.enter_async_context(tails.follow(InferenceFilter(), engine.begin))
-            with pytest.raises(Unavailable):
-                await stack.enter_async_context(tails.follow(InferenceFilter(), engine.begin))
+            for number in range(MAX_TAILS):
+                await stack.enter_async_context(tails.follow(number % (MAX_TAILS // MAX_TAILS_OF_ONE), InferenceFilter(), engine.begin))
+                if number == MAX_TAILS - 2:  # there is room, but not for one who has that many
+                    with pytest.raises(Unavailable, match="of your streams"):
+                        await stack.enter_async_context(tails.follow(0, InferenceFilter(), engine.begin))
+            with pytest.raises(Unavailable, match="that follow"):
+                await stack.enter_async_context(tails.follow("another", InferenceFilter(), engine.begin))
     finally:
         await wait_until(lambda: not tails.is_reading)
         await engine.dispose()

@@ -1,7 +1,7 @@
 """Following new inferences: GET /admin/v1/inferences/tail, a stream of server-sent events."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -48,7 +48,7 @@ def operations(is_draining: Callable[[], bool]) -> list[Operation[Any, Any]]:
         since = call.last_event_id or None
         if since is not None and not is_position(since):
             raise InvalidRequest("`Last-Event-ID` must be the id of an event of this stream.", param="last-event-id")
-        tails.check_room()
+        tails.check_room(_follower(call))
         return Answer(_events(tails, call, since), headers={"cache-control": "no-store", "x-accel-buffering": "no"})
 
     return [
@@ -72,10 +72,14 @@ def operations(is_draining: Callable[[], bool]) -> list[Operation[Any, Any]]:
     ]
 
 
+def _follower(call: Call[TailQuery, NoBody]) -> Hashable:
+    return call.author.kind, call.author.id
+
+
 async def _events(tails: InferenceTails, call: Call[TailQuery, NoBody], since: str | None) -> AsyncGenerator[bytes]:
     ends_s = time.monotonic() + call.query.duration_s
     try:
-        async with tails.follow(read_filters(call), call.read_transaction) as tail:
+        async with tails.follow(_follower(call), read_filters(call), call.read_transaction) as tail:
             position = tail.position
             yield _id_line(since or position)
             if since is not None and is_later(position, since):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from providers.canonical.errors import Unavailable
 log = logging.getLogger(__name__)
 
 MAX_TAILS = 20
+MAX_TAILS_OF_ONE = 5  # follower: nobody takes all places from others
 _POLL_S = 1.0
 _PAGE_ROWS = 200  # each tail looks at all of them, in one turn of the event loop
 MAX_POLL_ROWS = 10_000  # of one poll, and of what a tail that goes on has missed
@@ -36,7 +37,8 @@ class Batch(Struct, frozen=True):
 class Tail:
     """What one follower gets. `ended`: why it gets no more."""
 
-    def __init__(self, filters: InferenceFilter, position: str) -> None:
+    def __init__(self, follower: Hashable, filters: InferenceFilter, position: str) -> None:
+        self.follower = follower
         self.filters = filters
         self.position = position
         self.ended: EndReason | None = None
@@ -101,7 +103,13 @@ class InferenceTails:
         """Until a moment after the last tail has ended."""
         return self._task is not None and not self._task.done()
 
-    def check_room(self) -> None:
+    def check_room(self, follower: Hashable) -> None:
+        """`follower`: who follows, a key, user or service account. Raises Unavailable."""
+        if sum(tail.follower == follower for tail in self._tails) >= MAX_TAILS_OF_ONE:
+            raise Unavailable(
+                f"This process already serves {MAX_TAILS_OF_ONE} of your streams of new inferences. End one of them first.",
+                retry_after_s=10,
+            )
         if len(self._tails) >= MAX_TAILS:
             raise Unavailable(
                 f"This process already serves {MAX_TAILS} that follow new inferences. Try again when one of them has ended.",
@@ -109,15 +117,15 @@ class InferenceTails:
             )
 
     @asynccontextmanager
-    async def follow(self, filters: InferenceFilter, open_transaction: OpenTransaction) -> AsyncGenerator[Tail]:
+    async def follow(self, follower: Hashable, filters: InferenceFilter, open_transaction: OpenTransaction) -> AsyncGenerator[Tail]:
         """A tail from now on. Raises one of DB_UNAVAILABLE_ERRORS, and Unavailable."""
         async with self._between_polls:
-            self.check_room()
+            self.check_room(follower)
             if not self._tails:
                 async with open_transaction() as connection:
                     self._position = await current_position(connection)
                 self._poll_until = self._poll_after = None
-            tail = Tail(filters, self._position)
+            tail = Tail(follower, filters, self._position)
             self._tails.add(tail)
             if not self.is_reading:
                 self._task = asyncio.create_task(self._poll(open_transaction))
