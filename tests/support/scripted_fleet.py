@@ -1,10 +1,12 @@
 """Requests to a fleet of scripted engines, and what they must not leave behind."""
 
 import asyncio
+import contextlib
 import json
 import os
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -151,5 +153,9 @@ async def assert_nothing_is_left(service: Service, fleet: list[ScriptedEngine], 
 
 
 def socket_count(service: Service) -> int:
-    folder = f"/proc/{service.pid('gateway-0')}/fd"
-    return sum(os.readlink(f"{folder}/{each}").startswith("socket:") for each in os.listdir(folder) if os.path.lexists(f"{folder}/{each}"))
+    count = 0
+    for each in Path(f"/proc/{service.pid('gateway-0')}/fd").iterdir():
+        # The service may close a descriptor between the listing and the reading.
+        with contextlib.suppress(FileNotFoundError):
+            count += os.readlink(each).startswith("socket:")
+    return count
