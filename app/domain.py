@@ -118,11 +118,11 @@ class TimeoutConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A provider, and its model that serves a configured name.
 
-    `weight` None in all targets of a model: they are tried in order; else they are drawn by weight. `endpoints` empty: the provider's
-    base_url. `endpoint_weights`: by address, how much it can take compared with the others (1.0). `dialect`: which dialect is spoken to
-    it; None: the caller's own if the provider speaks it, else the one that can express most of the request. `lora`: the LoRA adapter of
-    that model which serves the name. `retries`, `timeouts`: None: the model's. `max_concurrency`: requests at once, over
-    all gateway processes; None: no limit.
+    `weight` None in all targets of a model: they are tried in order; else they are drawn by weight for each episode. `endpoints` empty:
+    the provider's base_url. `endpoint_weights`: by address, how much it can take compared with the others (1.0). `dialect`: which dialect
+    is spoken to it; None: the caller's own if the provider speaks it, else the one that can express most of the request. `lora`: the LoRA
+    adapter of that model which serves the name. `retries`, `timeouts`: None: the model's. `max_concurrency`: requests at once, over all
+    gateway processes; None: no limit.
     """
 
     provider: str

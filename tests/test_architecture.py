@@ -32,6 +32,7 @@ LAYERS = (
         *(
             "app.background_tasks",
             "app.domain",
+            "app.episode_names",
             "app.home_id",
             "app.inference_paths",
             "app.otel",

@@ -6,7 +6,6 @@ from typing import Any
 from litestar import Request, Response, Router, get, post
 from msgspec import to_builtins
 
-from app import uuid7
 from app.api.authentication import authenticate_scope
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
@@ -14,7 +13,7 @@ from app.gateway.charges import estimate_usage
 from app.gateway.limits.limits import RuleState
 from app.gateway.permissions import may_use
 from app.gateway.plan import plan
-from app.gateway.request_headers import request_tags
+from app.gateway.request_headers import request_tags, resolve_episode
 from app.gateway.serve import Gateway
 from providers.canonical.errors import UnknownModel
 from providers.catalogue import DIALECTS
@@ -41,10 +40,12 @@ def routes(gateway: Gateway) -> Router:
 
     async def _preview(request: Request[Any, Any, Any], caller: Caller, raw: bytes) -> Response[dict[str, Any]]:
         inbound = await gateway.large_requests.of_team(caller.team_id).parse(DIALECTS["openai_chat"], raw)
-        planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, uuid7.mint())
+        headers = dict(request.scope["headers"])
+        episode = resolve_episode(inbound, headers, gateway.episode_ids, caller.team_id, time.time_ns() // 1000)
+        planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, episode)
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
-        result = await gateway.limits.preview(caller, planned.name, request_tags(inbound, dict(request.scope["headers"])), need)
+        result = await gateway.limits.preview(caller, planned.name, request_tags(inbound, headers), need)
         return _respond(
             {
                 "object": "limits.preview",

@@ -62,7 +62,7 @@ class HttpResponseSink:
         match context.stage:
             case Attempted() as attempted:
                 planned = attempted.planned
-                fields = _inference_headers(context, planned.admitted.episode_id, attempted.dropped)
+                fields = _inference_headers(context, planned.admitted.episode.id, attempted.dropped)
                 fields += self._rate_limit_headers(planned.reservation)
                 if context.cost_microusd is not None:
                     fields += b"x-narthex-cost-usd: %b\r\n" % format_usd(context.cost_microusd)
@@ -74,9 +74,9 @@ class HttpResponseSink:
                     fields += _candidates_header(attempted)
                 return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
             case Planned(admitted=admitted, reservation=reservation):
-                return _inference_headers(context, admitted.episode_id, ()) + self._rate_limit_headers(reservation)
-            case Admitted(episode_id=episode_id):
-                return _inference_headers(context, episode_id, ())
+                return _inference_headers(context, admitted.episode.id, ()) + self._rate_limit_headers(reservation)
+            case Admitted(episode=episode):
+                return _inference_headers(context, episode.id, ())
             case Replayed(response=response):
                 return _replay_headers(context, response)
             case _:

@@ -67,7 +67,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     keeps_content = caller.content == "full"
     return Exchange(
         id=ended.id,
-        episode_id=admitted.episode_id,
+        episode_id=admitted.episode.id,
         route=ended.route,
         model=request.model,
         key_id=caller.key_id,

@@ -5,23 +5,40 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from app import uuid7
 from app.domain import Caller
-from app.gateway.plan import check_episode
+from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.store.key_validation import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.tags import check_tags
 from providers.dialect import InboundRequest
 
 
-def resolve_episode_id(request: InboundRequest, headers: Mapping[bytes, bytes], received_us: int) -> str:
+def resolve_episode(
+    request: InboundRequest, headers: Mapping[bytes, bytes], episode_ids: EpisodeIds, team_id: str, received_us: int
+) -> Episode:
     """The episode that the body or the header names, else a new one. Raises InvalidRequest if they name two."""
     header_value = headers.get(b"x-narthex-episode-id")
-    header_episode_id = None if header_value is None else header_value.decode("latin-1")
-    if header_episode_id is not None and request.episode_id and header_episode_id.lower() != request.episode_id.lower():
+    if header_value is None and request.episode_id is None:
+        return episode_ids.mint(team_id, received_us)
+    now_ms = time.time() * 1000
+    of_header = None if header_value is None else episode_ids.read(_header_text(header_value), team_id, now_ms)
+    of_body = None if request.episode_id is None else episode_ids.read(request.episode_id, team_id, now_ms)
+    if of_header is not None and of_body is not None and of_header.id != of_body.id:
         raise InvalidRequest("The body's `episode_id` and the header x-narthex-episode-id name two episodes.", param="episode_id")
-    episode_id = request.episode_id or header_episode_id
-    return uuid7.mint(received_us) if episode_id is None else check_episode(episode_id, time.time() * 1000)
+    episode = of_body or of_header
+    assert episode is not None
+    return episode
+
+
+def _header_text(header_value: bytes) -> str:
+    try:
+        return header_value.decode()
+    except UnicodeDecodeError as fault:
+        raise InvalidRequest(
+            f"The header x-narthex-episode-id is not UTF-8: byte {fault.start + 1} is {header_value[fault.start]:#04x}."
+            " Send it as UTF-8, or as `episode_id` in the body.",
+            param="episode_id",
+        ) from None
 
 
 def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:

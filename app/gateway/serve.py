@@ -32,6 +32,7 @@ from app.domain import Caller, Outcome
 from app.gateway.attempts import Attempts
 from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
+from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import extend_may_drop
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
@@ -50,7 +51,7 @@ from app.gateway.request_headers import (
     overrides_operator_drops,
     refuses_unvalidated,
     request_tags,
-    resolve_episode_id,
+    resolve_episode,
     wants_cost,
     wants_resumption,
 )
@@ -132,6 +133,7 @@ class Gateway:
         self.large_requests = large_requests
         self.refusals = refusals
         self.team_salts = TeamSalts(settings.secret_key.parsed)
+        self.episode_ids = EpisodeIds(settings.secret_key.parsed)
         self.load_shedder = LoadShedder(settings)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [
@@ -203,8 +205,8 @@ async def serve(
         history_claim = _body_claim(gateway, context, authenticated.caller)
         await gateway.conversations.expand_request(request, authenticated.caller, history_claim)
         is_work_large = is_work_large or history_claim.size_bytes > LARGE_BYTES
-    episode_id = resolve_episode_id(request, headers, context.received_us)
-    admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers))
+    episode = resolve_episode(request, headers, gateway.episode_ids, authenticated.caller.team_id, context.received_us)
+    admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers))
     if reserved:
         admitted.reserved_fields = reported_names(reserved)
     shows_cost = request.stream and wants_cost(headers)
@@ -237,7 +239,7 @@ async def serve(
     )
     meta = ResponseMeta(
         context.id,
-        episode_id,
+        episode.id,
         request.model,
         context.received_us // 1_000_000,
         request.wants_usage or shows_cost,
@@ -286,7 +288,7 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
     request, caller = admitted.request, admitted.caller
     # All of one configuration: nothing is awaited between these lines, and the request keeps to them when another is swapped in.
     endpoint_table, matcher = gateway.fleet.table, gateway.limits.matcher
-    targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, context.id, episode_id=admitted.episode_id, tags=admitted.tags)
+    targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, admitted.episode, tags=admitted.tags)
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
     opened, claim = gateway.spool.open(context.id, caller.content, caller.mask), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from app.domain import Attempt, Caller, Candidate, Exchange, Plan
 from app.gateway.emulation.emulation import Emulation
+from app.gateway.episodes.episode_id import Episode
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_table import EndpointTable
 from app.gateway.idempotency.claim import Claim
@@ -58,7 +59,7 @@ class Admitted(Struct):
 
     authenticated: Authenticated
     request: InboundRequest
-    episode_id: str
+    episode: Episode
     tags: Mapping[str, str]
     reserved_fields: list[str] = []
 

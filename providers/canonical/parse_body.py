@@ -31,7 +31,7 @@ def parse_episode_id(plain: str | None, prefixed: str | None) -> str | None:
     """The episode that `episode_id` or `tensorzero::episode_id` names; None: neither. Raises InvalidRequest for an empty one, or two."""
     if "" in (plain, prefixed):
         raise InvalidRequest("`episode_id` is empty: leave it out for a new episode.", param="episode_id")
-    if plain and prefixed and plain.lower() != prefixed.lower():
+    if plain and prefixed and plain != prefixed:
         raise InvalidRequest("`episode_id` and `tensorzero::episode_id` name different episodes.", param="episode_id")
     return plain or prefixed
 

@@ -124,10 +124,19 @@ async def test_nul_character_in_an_admin_filter_is_400(service: Service):
         assert (await admin.get("/admin/v1/inferences?model=%00")).status_code == 400
 
 
-@pytest.mark.parametrize("episode", ["x", "0d3b1c5e-6f3a-4c1d-9b7a-0123456789ab", uuid7.lowest_at(32_503_680_000_000), ""])
-async def test_episode_id_that_is_no_past_uuid7_is_400(client: httpx.AsyncClient, episode: str):
+@pytest.mark.parametrize("episode", [uuid7.lowest_at(32_503_680_000_000), "", "x" * 129, "a\nb", " a"])
+async def test_episode_that_cannot_be_named_so_is_400(client: httpx.AsyncClient, episode: str):
     answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI, "episode_id": episode})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
+
+
+async def test_episode_header_that_is_no_utf8_is_400_in_each_api(client: httpx.AsyncClient):
+    headers = [(b"x-narthex-episode-id", "Gespräch".encode("latin-1"))]
+    answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI}, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
+    assert "not UTF-8: byte 6 is 0xe4" in answer.json()["error"]["message"]
+    answer = await client.post("/v1/messages", json={"model": "sandbox", "messages": HI, "max_tokens": 5}, headers=headers)
+    assert (answer.status_code, answer.json()["type"], answer.json()["error"]["type"]) == (400, "error", "invalid_request_error")
 
 
 async def test_two_episode_ids_in_one_request_are_400(client: httpx.AsyncClient):

@@ -32,7 +32,9 @@ class TargetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     provider: Annotated[str, Meta(description="The name of a provider.")]
     model: Annotated[str, Meta(description="The provider's own name of its model.")]
-    weight: Annotated[float | None, Meta(description="Null in all targets: they are tried in order; else drawn by weight.")] = None
+    weight: Annotated[
+        float | None, Meta(description="Null in all targets: they are tried in order; else drawn by weight for each episode.")
+    ] = None
     endpoints: Annotated[list[str], Meta(description="Addresses; empty: the provider's base_url.")] = []
     endpoint_weights: Annotated[dict[str, float], Meta(description="By address, how much it can take compared with others.")] = {}
     dialect: Annotated[str | None, Meta(description="The dialect that is spoken to it; null: the best of its own.")] = None

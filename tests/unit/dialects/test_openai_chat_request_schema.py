@@ -232,8 +232,8 @@ def test_stream_options_without_stream_are_refused() -> None:
         parse({**REQUEST, "stream_options": {"include_usage": True}})
 
 
-def test_two_episode_fields_must_agree_ignoring_case() -> None:
-    same_episode = {"episode_id": "AB", "tensorzero::episode_id": "ab"}
+def test_two_episode_fields_must_agree() -> None:
+    same_episode = {"episode_id": "AB", "tensorzero::episode_id": "AB"}
     assert parse({**REQUEST, **same_episode}).episode_id == "AB"
     with pytest.raises(InvalidRequest, match="different episodes"):
-        parse({**REQUEST, **same_episode, "episode_id": "cd"})
+        parse({**REQUEST, **same_episode, "episode_id": "ab"})

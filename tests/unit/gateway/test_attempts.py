@@ -16,6 +16,7 @@ from app.gateway.attempts import Attempts
 from app.gateway.context import RequestContext
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
+from app.gateway.episodes.episode_id import Episode
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
@@ -145,7 +146,7 @@ class AttemptHarness:
         translator = RequestTranslator(
             dialect.parse_request(body), body, dialect, cast(MediaFetcher, None), lambda field: False, **translator_options
         )
-        admitted = Admitted(Authenticated(Caller("key", "team", "team", "full")), translator.request, "e", {})
+        admitted = Admitted(Authenticated(Caller("key", "team", "team", "full")), translator.request, Episode("e", "minted"), {})
         planned = self.context.stage = Planned(
             admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None)
         )

@@ -12,6 +12,7 @@ import pytest
 from app.domain import Caller, ModelConfig, Snapshot
 from app.gateway import refusals
 from app.gateway.context import RequestContext
+from app.gateway.episodes.episode_id import Episode
 from app.gateway.refusals import MAX_COUNTS, MAX_SAMPLES, MAX_SAMPLES_OF_REASON, MAX_SAMPLES_OF_TEAM, RefusalRecorder
 from app.gateway.stages import Admitted, Authenticated
 from app.recording.disk_space import REFRESH_EVERY_S
@@ -48,7 +49,7 @@ class Gateway:
         context.key_holder = caller
         if model is not None and caller is not None:
             body = b'{"model": "%b", "messages": [{"role": "user", "content": "hi"}]}' % model.encode()
-            context.stage = Admitted(Authenticated(caller), CHAT.parse_request(body), context.id, {})
+            context.stage = Admitted(Authenticated(caller), CHAT.parse_request(body), Episode(context.id, "minted"), {})
         self.recorder.add(context, error, SNAPSHOT, unknown_key)
         return context
 
