@@ -159,6 +159,26 @@ Capability = Literal[
 ]
 
 
+ExperimentStatus = Literal["draft", "running", "ended"]
+
+
+class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`experiment` of a function, whose arms are variants, or of a model, whose arms are models.
+
+    `arms`: weights of 0 or more, not all 0; they are absolute, so that a change of one moves units only to or from that arm. `name`, `salt`
+    None: the function's or model's name. `unit`: what is randomised: episode, user, team, or tag:NAME. `enrolment`: the share of units that
+    take part; the others get the control. `control` None: the function's default variant, or the first of `arms` by name.
+    """
+
+    arms: Mapping[str, float]
+    name: str | None = None
+    status: ExperimentStatus = "running"
+    unit: str = "episode"
+    enrolment: float = 1.0
+    control: str | None = None
+    salt: str | None = None
+
+
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
@@ -166,10 +186,11 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     `drop`: what may be left out of a request for it, also at the targets of its fallbacks. `fallback_on`: why a fallback is used;
     without an entry for USUAL_REASONS. `retries`: how often a target whose endpoints have all failed is tried again; None: the setting.
     `hedge`: None: no request has two attempts at once. `context_length` (prompt and response, in tokens) and `capabilities`: shown to
-    callers who list models; without them what probing has found.
+    callers who list models; without them what probing has found. `experiment`: which models serve it instead; None: its own
+    targets, of which there must be one.
     """
 
-    targets: tuple[Target, ...]
+    targets: tuple[Target, ...] = ()
     fallbacks: tuple[str, ...] = ()
     fallback_on: Mapping[str, tuple[FallbackReason, ...]] = {}
     retries: int | None = None
@@ -179,6 +200,76 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     drop: DroppableFields = ()
     context_length: int | None = None
     capabilities: tuple[Capability, ...] = ()
+    experiment: ExperimentConfig | None = None
+
+
+# Names of requests may put this before a function's name, as MODEL_PREFIXES before a model's.
+FUNCTION_PREFIXES = ("tensorzero::function_name::", "narthex::function_name::")
+
+
+class VariantConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[functions.NAME.variants.NAME]`: a model with its prompt and parameters.
+
+    Templates are MiniJinja. `system_template`, `user_template`, `assistant_template`: of messages of that role; `templates`: further ones,
+    by the names that requests and other templates refer to them by. `params`: by their names in OpenAI's chat API, for requests that do not
+    set them. `retries`, `timeouts`: None: the model's.
+    """
+
+    model: str
+    system_template: str | None = None
+    user_template: str | None = None
+    assistant_template: str | None = None
+    templates: Mapping[str, str] = {}
+    params: Mapping[str, Any] = {}
+    retries: int | None = None
+    timeouts: TimeoutConfig | None = None
+
+
+class FunctionTool(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A tool that every request to a function offers. `parameters`: a JSON Schema."""
+
+    name: str
+    description: str | None = None
+    parameters: Mapping[str, Any] = {}
+    strict: bool | None = None
+
+
+class FunctionConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[functions.NAME]`: a task that callers name instead of a model, and its variants.
+
+    `type`: a function of type json answers with JSON of its `output_schema`. `default`: the variant that serves without an experiment;
+    None: the only one. `fallbacks`: variants that are tried when the chosen one fails. `schemas`: JSON Schemas of what templates are
+    rendered with, by "system", "user", "assistant" or a template's name. `tools`, `tool_choice` and `parallel_tool_calls` as in OpenAI's
+    chat API, for requests that do not set them.
+    """
+
+    variants: Mapping[str, VariantConfig]
+    type: Literal["chat", "json"] = "chat"
+    description: str | None = None
+    default: str | None = None
+    fallbacks: tuple[str, ...] = ()
+    schemas: Mapping[str, Mapping[str, Any]] = {}
+    tools: tuple[FunctionTool, ...] = ()
+    tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
+    output_schema: Mapping[str, Any] | None = None
+    experiment: ExperimentConfig | None = None
+
+
+MetricKind = Literal["boolean", "float", "comment", "demonstration"]
+MetricLevel = Literal["inference", "episode"]
+
+
+class MetricConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[metrics.NAME]`: feedback that callers may send on an inference or an episode.
+
+    `optimize`: whether more of it is better; None: neither, as of every comment and demonstration.
+    """
+
+    kind: MetricKind
+    level: MetricLevel
+    optimize: Literal["max", "min"] | None = None
+    description: str | None = None
 
 
 Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]
@@ -309,6 +400,8 @@ class Snapshot(Struct, frozen=True):
     drained: frozenset[tuple[str, str]] = frozenset()
     models_created: Mapping[str, int] = {}
     overrides: tuple[LimitOverride, ...] = ()
+    functions: Mapping[str, FunctionConfig] = {}
+    metrics: Mapping[str, MetricConfig] = {}
 
 
 class Plan(Struct, frozen=True):

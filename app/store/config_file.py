@@ -10,7 +10,7 @@ import tomli_w
 from msgspec import Struct
 
 from app.decoding_errors import choices_at, field_names_at, in_plain_words
-from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
+from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
 from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
 from app.thread_steps import in_steps
@@ -29,6 +29,8 @@ class _RawSections(Struct, forbid_unknown_fields=True):
     models: dict[str, Any] | None = None
     limits: list[Any] | None = None
     prices: list[Any] | None = None
+    functions: dict[str, Any] | None = None
+    metrics: dict[str, Any] | None = None
 
 
 class ConfigFile(Struct):
@@ -39,6 +41,8 @@ class ConfigFile(Struct):
     teams: dict[str, TeamConfig] | None = None
     limits: tuple[Limit, ...] | None = None
     prices: tuple[Price, ...] | None = None
+    functions: dict[str, FunctionConfig] | None = None
+    metrics: dict[str, MetricConfig] | None = None
 
 
 def parse_config_file(content: str) -> ConfigFile:
@@ -62,13 +66,21 @@ def parse_config_file(content: str) -> ConfigFile:
         _convert_section("teams", raw.teams, TeamConfig),
         None if raw.limits is None else tuple(_reject_duplicates("limits", _convert_limits(raw.limits), lambda limit: limit.name)),
         None if raw.prices is None else tuple(_reject_duplicates("prices", _convert_prices(raw.prices), price_key)),
+        _convert_section("functions", raw.functions, FunctionConfig),
+        _convert_section("metrics", raw.metrics, MetricConfig),
     )
 
 
 def write_file(snapshot: Snapshot, teams: Mapping[str, TeamConfig]) -> str:
     """The TOML of a configuration. Empty sections are left out. In steps."""
     complete_teams = {name: {"content": team.content, **msgspec.to_builtins(team)} for name, team in teams.items()}
-    sections = (("teams", complete_teams), ("providers", snapshot.providers), ("models", snapshot.models))
+    sections = (
+        ("teams", complete_teams),
+        ("providers", snapshot.providers),
+        ("models", snapshot.models),
+        ("functions", snapshot.functions),
+        ("metrics", snapshot.metrics),
+    )
     entries = ((section, name, entry) for section, entries in sections for name, entry in entries.items())
     tables = (tomli_w.dumps({section: {name: msgspec.to_builtins(entry)}}) for section, name, entry in in_steps(entries))
     return "\n".join([*tables, *_format_tables("limits", snapshot.limits), *_format_tables("prices", snapshot.prices)])

@@ -9,7 +9,10 @@ from app.domain import DroppableFields, HedgeConfig, ModelConfig, ProviderConfig
 from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
+from app.store.experiment_validation import check_model_experiment
+from app.store.function_validation import check_function
 from app.store.limit_validation import KnownNames, Mistake
+from app.store.metric_validation import check_metric
 from app.store.price_validation import MAX_NAME_CHARACTERS
 from app.thread_steps import in_steps
 from providers import catalogue
@@ -31,6 +34,15 @@ def validate(wanted: Snapshot) -> None:
     for name, model in in_steps(wanted.models.items()):
         _check_name(f"models.{name!r}", name)
         _check_model(name, model, wanted)
+        check_model_experiment(name, wanted)
+    for name, function in in_steps(wanted.functions.items()):
+        _check_name(f"functions.{name!r}", name)
+        for variant in function.variants:
+            _check_name(f"functions.{name}.variants.{variant!r}", variant)
+        check_function(name, function, wanted)
+    for name, metric in wanted.metrics.items():
+        _check_name(f"metrics.{name!r}", name)
+        check_metric(name, metric)
     for limit in wanted.limits:
         _check_name("limits.name", limit.name)
     limit_validation.validate(wanted)
@@ -102,9 +114,9 @@ def _check_provider(name: str, provider: ProviderConfig) -> None:
 
 
 def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
-    if not model.targets:
+    if not model.targets and model.experiment is None:
         raise BadConfiguration(f"models.{name}.targets is empty: nothing would serve it.")
-    if not model.fallbacks and all(target.weight == 0 for target in model.targets):
+    if model.targets and not model.fallbacks and all(target.weight == 0 for target in model.targets):
         raise BadConfiguration(f"models.{name}.targets all have weight 0, and there is no fallback: nothing would serve it.")
     for at, target in enumerate(model.targets):
         path = f"models.{name}.targets[{at}]"

@@ -13,7 +13,7 @@ from msgspec import Struct
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
+from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
 from app.store import snapshots, tables
 from app.store.audit_log import SYSTEM, Author
 from app.store.config_file import ConfigFile, parse_config_file, write_file
@@ -99,6 +99,8 @@ async def change_configuration(
         await store_teams(connection, changed_teams, current.teams)
     await store_table(connection, tables.providers, current.snapshot.providers, wanted.snapshot.providers)
     await store_table(connection, tables.models, current.snapshot.models, wanted.snapshot.models)
+    await store_table(connection, tables.functions, current.snapshot.functions, wanted.snapshot.functions)
+    await store_table(connection, tables.metrics, current.snapshot.metrics, wanted.snapshot.metrics)
     positions: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
     if current.snapshot.limits != wanted.snapshot.limits:
         positions = await store_limits(connection, current.snapshot.limits, wanted.snapshot.limits)
@@ -115,6 +117,8 @@ def edited(
     models: Mapping[str, ModelConfig] | None = None,
     limits: Sequence[Limit] | None = None,
     prices: Sequence[Price] | None = None,
+    functions: Mapping[str, FunctionConfig] | None = None,
+    metrics: Mapping[str, MetricConfig] | None = None,
 ) -> State:
     """The state with some sections replaced."""
     old = state.snapshot
@@ -125,6 +129,8 @@ def edited(
         old.limits if limits is None else limits,
         old.prices if prices is None else prices,
         old.credentials,
+        functions=dict(sorted((old.functions if functions is None else functions).items())),
+        metrics=dict(sorted((old.metrics if metrics is None else metrics).items())),
     )
     return State(snapshot, state.teams if teams is None else dict(sorted(teams.items())))
 
@@ -248,8 +254,18 @@ def _restore(state: State, earlier: EarlierEntries, positions: Mapping[str, int]
         "models": dict(state.snapshot.models),
         "limits": dict(by_name(state.snapshot.limits)),
         "prices": dict(by_price_key(state.snapshot.prices)),
+        "functions": dict(state.snapshot.functions),
+        "metrics": dict(state.snapshot.metrics),
     }
-    kinds = {"teams": TeamConfig, "providers": ProviderConfig, "models": ModelConfig, "limits": Limit, "prices": Price}
+    kinds = {
+        "teams": TeamConfig,
+        "providers": ProviderConfig,
+        "models": ModelConfig,
+        "limits": Limit,
+        "prices": Price,
+        "functions": FunctionConfig,
+        "metrics": MetricConfig,
+    }
     for (section, name), entry in in_steps(earlier.entries.items()):
         key = price_key_of(name) if section == "prices" else name
         if entry is not None:
@@ -264,6 +280,8 @@ def _restore(state: State, earlier: EarlierEntries, positions: Mapping[str, int]
         models=sections["models"],
         limits=limits,
         prices=list(sections["prices"].values()),
+        functions=sections["functions"],
+        metrics=sections["metrics"],
     )
 
 
@@ -276,6 +294,8 @@ def merge_file(state: State, file: ConfigFile, *, prune: bool) -> State:
         providers=_merge_section(old.providers, file.providers, prune=prune),
         models=_merge_section(old.models, file.models, prune=prune),
         limits=list(_merge_section(by_name(old.limits), None if file.limits is None else by_name(file.limits), prune=prune).values()),
+        functions=_merge_section(old.functions, file.functions, prune=prune),
+        metrics=_merge_section(old.metrics, file.metrics, prune=prune),
         prices=list(
             _merge_section(by_price_key(old.prices), None if file.prices is None else by_price_key(file.prices), prune=prune).values()
         ),

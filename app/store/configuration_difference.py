@@ -14,7 +14,7 @@ from app.store.configuration_rows import State, by_name, by_price_key
 T = TypeVar("T")
 K = TypeVar("K")
 
-SECTIONS = ("teams", "providers", "models", "limits", "prices")
+SECTIONS = ("teams", "providers", "models", "limits", "prices", "functions", "metrics")
 
 _IDENTIFYING_LINES = ("name = ", "provider = ", "model = ", "since = ")
 
@@ -97,8 +97,22 @@ def _changed_entries(current_state: State, wanted: State) -> tuple[State, State]
     models = _differing(old.models, new.models)
     limits = _differing(by_name(old.limits), by_name(new.limits))
     prices = _differing(by_price_key(old.prices), by_price_key(new.prices))
+    functions = _differing(old.functions, new.functions)
+    metrics = _differing(old.metrics, new.metrics)
     before, after = (
-        State(Snapshot(0, "", providers[at], models[at], tuple(limits[at].values()), tuple(prices[at].values())), teams[at])
+        State(
+            Snapshot(
+                0,
+                "",
+                providers[at],
+                models[at],
+                tuple(limits[at].values()),
+                tuple(prices[at].values()),
+                functions=functions[at],
+                metrics=metrics[at],
+            ),
+            teams[at],
+        )
         for at in (0, 1)
     )
     return before, after

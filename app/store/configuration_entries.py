@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import Text
 
-from app.domain import Limit, ModelConfig, Price, ProviderConfig
+from app.domain import ExperimentConfig, FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig
 from app.store import tables
 from app.store.config_file import limit_path, price_path
 from app.store.configuration import edited
@@ -18,7 +18,7 @@ from app.store.configuration_rows import State, by_name, by_price_key, one_of
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 
 Condition = ColumnElement[bool]
-T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price)
+T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price, FunctionConfig, MetricConfig)
 
 _providers, _models, _limits, _prices = tables.providers, tables.models, tables.limits, tables.prices
 
@@ -71,6 +71,10 @@ class Section(Struct, Generic[T], frozen=True):
                 return edited(state, providers=_replaced(old.providers, key["name"], config))
             case "models":
                 return edited(state, models=_replaced(old.models, key["name"], config))
+            case "functions":
+                return edited(state, functions=_replaced(old.functions, key["name"], config))
+            case "metrics":
+                return edited(state, metrics=_replaced(old.metrics, key["name"], config))
             case "limits":
                 return edited(state, limits=list(_replaced(by_name(old.limits), key["name"], config).values()))
             case _:
@@ -103,6 +107,8 @@ _PRICES_KEYSET = Keyset(
 
 PROVIDERS = Section("providers", ProviderConfig, _providers, _keyset(_providers))
 MODELS = Section("models", ModelConfig, _models, _keyset(_models))
+FUNCTIONS = Section("functions", FunctionConfig, tables.functions, _keyset(tables.functions))
+METRICS = Section("metrics", MetricConfig, tables.metrics, _keyset(tables.metrics))
 LIMITS = Section("limits", Limit, _limits, _keyset(_limits, position=SortColumn(_limits.c.position, int)))
 PRICES = Section("prices", Price, _prices, _PRICES_KEYSET, ("provider", "model"))
 
@@ -153,6 +159,18 @@ def find_references(state: State, section: str, name: str) -> list[str]:
             return [*serving, *(price_path(price) for price in snapshot.prices if price.provider == name)]
         case "models":
             of_fallbacks = [f"models.{model}.fallbacks" for model, config in snapshot.models.items() if name in config.fallbacks]
-            return [*of_fallbacks, *(limit_path(limit.name) for limit in snapshot.limits if limit.scope.get("model") == name)]
+            of_arms = [f"models.{model}.experiment" for model, config in snapshot.models.items() if name in _arms(config.experiment)]
+            of_variants = [
+                f"functions.{function}.variants.{variant}"
+                for function, config in snapshot.functions.items()
+                for variant, of_variant in config.variants.items()
+                if of_variant.model == name
+            ]
+            of_limits = [limit_path(limit.name) for limit in snapshot.limits if limit.scope.get("model") == name]
+            return [*of_fallbacks, *of_arms, *of_variants, *of_limits]
         case _:
             return []
+
+
+def _arms(experiment: ExperimentConfig | None) -> Mapping[str, float]:
+    return {} if experiment is None else experiment.arms

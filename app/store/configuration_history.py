@@ -17,7 +17,15 @@ from app.store.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, w
 
 _versions, _changes = tables.configuration_versions, tables.configuration_changes
 
-_RESOURCES = {"teams": "team", "providers": "provider", "models": "model", "limits": "limit", "prices": "price"}
+_RESOURCES = {
+    "teams": "team",
+    "providers": "provider",
+    "models": "model",
+    "limits": "limit",
+    "prices": "price",
+    "functions": "function",
+    "metrics": "metric",
+}
 # Of a bigint.
 MAX_VERSION = 2**63 - 1
 

@@ -13,7 +13,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Limit, LimitOverride, ModelConfig, Node, Price, ProviderConfig, Snapshot
+from app.domain import FunctionConfig, Limit, LimitOverride, MetricConfig, ModelConfig, Node, Price, ProviderConfig, Snapshot
 from app.store import tables
 from app.thread_steps import in_steps
 
@@ -25,6 +25,8 @@ EMPTY = Snapshot(version=0, hash="", providers={}, models={})
 CHANNEL = "narthex_directory"
 _NO_CREDENTIALS: Mapping[str, str] = {}
 _NO_TIMES: Mapping[str, int] = {}
+_NO_FUNCTIONS: Mapping[str, FunctionConfig] = {}
+_NO_METRICS: Mapping[str, MetricConfig] = {}
 _RECORDS_AT_ONCE = 100
 
 # A table as one text, a line for each row: JSON as Postgres writes it has no line break. Rows one by one cost the event loop ten times as
@@ -44,7 +46,9 @@ _STORED_LINES = text("""
            (SELECT string_agg(jsonb_build_object('id', id, 'limit', limit_name, 'subject', subject, 'amount', amount, 'counts',
                                                  jsonb_build_array(resource, per), 'until_ms',
                                                  floor(extract(epoch FROM ends_at) * 1000)::bigint)::text, E'\\n' ORDER BY id)
-                FROM limit_overrides WHERE ended_at IS NULL AND ends_at > now()) AS overrides
+                FROM limit_overrides WHERE ended_at IS NULL AND ends_at > now()) AS overrides,
+           (SELECT string_agg(jsonb_build_array(name, config)::text, E'\\n' ORDER BY name) FROM functions) AS functions,
+           (SELECT string_agg(jsonb_build_array(name, config)::text, E'\\n' ORDER BY name) FROM metrics) AS metrics
 """)
 
 
@@ -61,6 +65,8 @@ class StoredConfiguration(Struct, frozen=True):
     drained: str
     models_created: str = ""
     overrides: str = ""
+    functions: str = ""
+    metrics: str = ""
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -106,6 +112,8 @@ def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
         frozenset(_decode_lines(stored.drained, cast(Any, tuple[str, str]))),
         dict(cast("Iterator[tuple[str, int]]", _decode_lines(stored.models_created, cast(Any, tuple[str, int])))),
         tuple(_decode_lines(stored.overrides, LimitOverride)),
+        _decode_named(stored.functions, FunctionConfig, previous.functions),
+        _decode_named(stored.metrics, MetricConfig, previous.metrics),
     )
 
 
@@ -141,10 +149,13 @@ def build_snapshot(
     drained: frozenset[tuple[str, str]] = frozenset(),
     models_created: Mapping[str, int] = _NO_TIMES,
     overrides: tuple[LimitOverride, ...] = (),
+    functions: Mapping[str, FunctionConfig] = _NO_FUNCTIONS,
+    metrics: Mapping[str, MetricConfig] = _NO_METRICS,
 ) -> Snapshot:
     sorted_prices = tuple(sorted(prices, key=price_key))
     operations = (nodes, drained, models_created, overrides)
-    unhashed = Snapshot(version, "", providers, models, tuple(limits), sorted_prices, credentials, limits_since, *operations)
+    of_file = (providers, models, tuple(limits), sorted_prices)
+    unhashed = Snapshot(version, "", *of_file, credentials, limits_since, *operations, functions, metrics)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 
 
@@ -158,7 +169,12 @@ def _hashed_content(snapshot: Snapshot) -> bytes:
 
     Sections that came with later versions are included only if they are not empty, so that earlier hashes stay true.
     """
-    later_sections = {"limits": snapshot.limits, "prices": snapshot.prices}
+    later_sections = {
+        "limits": snapshot.limits,
+        "prices": snapshot.prices,
+        "functions": snapshot.functions,
+        "metrics": snapshot.metrics,
+    }
     content = {"providers": snapshot.providers, "models": snapshot.models, **{name: each for name, each in later_sections.items() if each}}
     return _encode({name: content[name] for name in sorted(content)})
 

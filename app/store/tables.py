@@ -101,6 +101,24 @@ models = Table(
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
+functions = Table(
+    "functions",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("config", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("config", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
 limits = Table(
     "limits",
     metadata,

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.admin import budgets, limits, models, prices, providers
-from app.domain import HedgeConfig, Limit, ModelConfig, Price, ProviderConfig, Target, TimeoutConfig
+from app.api.admin import budgets, experiment_settings, limits, models, prices, providers
+from app.domain import ExperimentConfig, HedgeConfig, Limit, ModelConfig, Price, ProviderConfig, Target, TimeoutConfig
 from tests.support.service import Service
 
 
@@ -48,6 +48,7 @@ def test_fields_have_the_names_of_the_configuration_file():
         (models.TargetSettings, Target),
         (models.TimeoutSettings, TimeoutConfig),
         (models.HedgeSettings, HedgeConfig),
+        (experiment_settings.ExperimentSettings, ExperimentConfig),
         (limits.NewLimit, Limit),
         (budgets.NewBudget, Limit),
         (prices.NewPrice, Price),

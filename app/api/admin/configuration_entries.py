@@ -13,7 +13,7 @@ from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge, patch_type
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import convert_admin_body
-from app.domain import Limit, ModelConfig, Price, ProviderConfig
+from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig
 from app.gateway.serve import Gateway
 from app.store.access.roles import Permission
 from app.store.configuration import change_configuration
@@ -22,7 +22,7 @@ from app.store.configuration_rows import State, lock_configuration
 from app.store.paging import Page
 from providers.canonical.errors import Conflict, UnknownRecord
 
-T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price)
+T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price, FunctionConfig, MetricConfig)
 
 _MAX_REFERENCES_SHOWN = 10
 

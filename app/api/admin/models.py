@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.admin.configuration_entries import EntryResource, Warnings, etag
+from app.api.admin.experiment_settings import ExperimentSettings
 from app.api.admin.providers import Drop, Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import Capability, FallbackReason
@@ -54,7 +55,7 @@ class HedgeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything that can be set of a model; what is left out gets its default."""
 
-    targets: Annotated[list[TargetSettings], Meta(description="What serves it.")]
+    targets: Annotated[list[TargetSettings], Meta(description="What serves it; may be empty if it has an experiment.")] = []
     fallbacks: Annotated[list[str], Meta(description="Models that are tried when its targets cannot serve.")] = []
     fallback_on: Annotated[dict[str, list[FallbackReason]], Meta(description="By fallback, why it is used.")] = {}
     retries: Retries = None
@@ -64,6 +65,7 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     drop: Drop = ()
     context_length: Annotated[int | None, Meta(description="Prompt and response, in tokens, as callers are told; null: as probed.")] = None
     capabilities: Annotated[list[Capability], Meta(description="What callers may choose it by; empty: as probed.")] = []
+    experiment: Annotated[ExperimentSettings | None, Meta(description="Which models serve it instead.")] = None
 
 
 class NewModel(ModelSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,17 +114,17 @@ class _TargetRoutes:
 
     async def add(self, call: Call[NoQuery, TargetSettings]) -> Answer:
         before = await self._models.find_to_change(call)
-        return await self._store(call, before, [*before.config["targets"], msgspec.to_builtins(call.body)], status=201)
+        return await self._store(call, before, [*before.config.get("targets", []), msgspec.to_builtins(call.body)], status=201)
 
     async def put(self, call: Call[NoQuery, TargetSettings]) -> Answer:
         before = await self._models.find_to_change(call)
-        targets: list[Any] = before.config["targets"]
+        targets: list[Any] = before.config.get("targets", [])
         at = _target_number(call, targets)
         return await self._store(call, before, [*targets[:at], msgspec.to_builtins(call.body), *targets[at + 1 :]])
 
     async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
         before = await self._models.find_to_change(call)
-        targets: list[Any] = before.config["targets"]
+        targets: list[Any] = before.config.get("targets", [])
         at = _target_number(call, targets)
         return await self._store(call, before, [*targets[:at], *targets[at + 1 :]])
 
@@ -132,7 +134,9 @@ class _TargetRoutes:
         return self._answer(await self._models.find(call), status, stored.warnings)
 
     def _answer(self, entry: Entry, status: int = 200, warnings: Any = ()) -> Answer:
-        numbered = [msgspec.convert({**target, "number": number}, NumberedTarget) for number, target in enumerate(entry.config["targets"])]
+        numbered = [
+            msgspec.convert({**target, "number": number}, NumberedTarget) for number, target in enumerate(entry.config.get("targets", []))
+        ]
         return Answer(ModelTargets(numbered, list(warnings) or UNSET), etag=etag(entry), status=status, warnings=warnings)
 
     def operations(self) -> list[Operation[Any, Any]]:
