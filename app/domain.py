@@ -162,12 +162,24 @@ Capability = Literal[
 ExperimentStatus = Literal["draft", "running", "ended"]
 
 
-class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`experiment` of a function, whose arms are variants, or of a model, whose arms are models.
+class RampStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """From `after_hours` after the experiment's start on, the share `enrolment` of units takes part."""
 
-    `arms`: weights of 0 or more, not all 0; they are absolute, so that a change of one moves units only to or from that arm. `name`, `salt`
-    None: the function's or model's name. `unit`: what is randomised: episode, user, team, or tag:NAME. `enrolment`: the share of units that
-    take part; the others get the control. `control` None: the function's default variant, or the first of `arms` by name.
+    after_hours: float
+    enrolment: float
+
+
+class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`experiment` of a function, whose arms are variants, or of a model.
+
+    `arms`: weights of 0 or more, not all 0, by a variant of the function; by another model, by the model's own name (all of its targets),
+    or by "provider/model" of one of its targets. They are absolute, so that a change of one moves units only to or from that arm.
+    `name` None: the function's or model's name. `unit`: what is randomised: episode, user, team, or tag:NAME. `enrolment`: the share of
+    units that take part; the others get the control. `ramp`: later shares, the earliest first. `control` None: the function's default
+    variant, the model itself, or the first of `arms` by name. `salt` None: a random one. `eligible`: by key, team or tag:NAME, the values
+    that take part. `holdout`: the share of units kept out of this and every other experiment with a holdout. `layer`: experiments of one
+    layer share no unit; each has its own `slots`, from the first up to and without the last of 10,000. `stopped`: arms whose units get the
+    control at once. `winner`: the arm that serves once the experiment has ended; None: the control.
     """
 
     arms: Mapping[str, float]
@@ -177,6 +189,73 @@ class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     enrolment: float = 1.0
     control: str | None = None
     salt: str | None = None
+    ramp: tuple[RampStep, ...] = ()
+    eligible: Mapping[str, tuple[str, ...]] = {}
+    holdout: float = 0.0
+    layer: str | None = None
+    slots: tuple[int, int] | None = None
+    stopped: tuple[str, ...] = ()
+    winner: str | None = None
+
+    def control_arm(self, default: str | None) -> str:
+        """`default`: the function's default variant, or the model's own name."""
+        if self.control is not None:
+            return self.control
+        return default if default is not None and default in self.arms else min(self.arms)
+
+
+# A version of an experiment takes effect at least so long after it was committed. A unit that began at a time takes part only by a snapshot
+# that was the newest at that time less the lead and the tolerated difference of clocks: then no later version can be in force at that time.
+# Longer than workers need to learn of a change. A shorter one needs all processes stopped.
+EXPERIMENT_LEAD_MS = 10_000
+EXPERIMENT_CLOCK_TOLERANCE_MS = 2_000
+
+
+class ExperimentVersion(Struct, frozen=True):
+    """The weights and the enrolment of a running experiment from `effective_ms` on, in Unix time by Postgres's clock."""
+
+    number: int
+    effective_ms: int
+    arms: Mapping[str, float]
+    enrolment: float
+
+
+class Experiment(Struct, frozen=True):
+    """A running experiment. What its start has frozen, and all versions, the earliest first: of each at least one.
+
+    `holdout`, `layer`, `slots`, `eligible`: see ExperimentConfig.
+    """
+
+    name: str
+    salt: str
+    unit: str
+    control: str
+    versions: tuple[ExperimentVersion, ...]
+    holdout: float = 0.0
+    layer: str | None = None
+    slots: tuple[int, int] | None = None
+    eligible: Mapping[str, tuple[str, ...]] = {}
+
+
+# Why a unit takes no part. pinned: the caller named the arm. ineligible: see ExperimentConfig.eligible. no_unit: the request names no user,
+# or lacks the tag. holdout, layer, share: see `holdout`, `slots` and `enrolment`. before: the episode began before the experiment.
+# late: this process may lack the version by which another one assigns it. future: the episode's id lies in the future.
+NotEnrolled = Literal["pinned", "ineligible", "no_unit", "holdout", "layer", "share", "before", "late", "future"]
+
+
+class Assignment(Struct, frozen=True):
+    """An arm of an experiment, as a request was assigned to it.
+
+    `probability`: of the arm, among units that take part. `not_enrolled` None: the unit takes part, and counts in the results.
+    `unit`: a hash of what was randomised, with the experiment's salt; None: there is none.
+    """
+
+    experiment: str
+    version: int
+    arm: str
+    probability: float
+    not_enrolled: NotEnrolled | None = None
+    unit: str | None = None
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -385,7 +464,8 @@ class Snapshot(Struct, frozen=True):
     `nodes`, and `drained` (endpoints without new requests, by provider and address), are what operations made of it, and not in the hash.
     `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
     what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model was first
-    configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash.
+    configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that are running, by the
+    function or model that has them; not in the hash.
     """
 
     version: int
@@ -402,6 +482,7 @@ class Snapshot(Struct, frozen=True):
     overrides: tuple[LimitOverride, ...] = ()
     functions: Mapping[str, FunctionConfig] = {}
     metrics: Mapping[str, MetricConfig] = {}
+    experiments: Mapping[str, Experiment] = {}
 
 
 class Plan(Struct, frozen=True):

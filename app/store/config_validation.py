@@ -9,7 +9,7 @@ from app.domain import DroppableFields, HedgeConfig, ModelConfig, ProviderConfig
 from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
-from app.store.experiment_validation import check_model_experiment
+from app.store.experiment_validation import check_experiments_together, check_model_experiment
 from app.store.function_validation import check_function
 from app.store.limit_validation import KnownNames, Mistake
 from app.store.metric_validation import check_metric
@@ -40,6 +40,7 @@ def validate(wanted: Snapshot) -> None:
         for variant in function.variants:
             _check_name(f"functions.{name}.variants.{variant!r}", variant)
         check_function(name, function, wanted)
+    check_experiments_together(wanted)
     for name, metric in wanted.metrics.items():
         _check_name(f"metrics.{name!r}", name)
         check_metric(name, metric)

@@ -7,6 +7,13 @@ from msgspec import Meta, Struct
 from app.domain import ExperimentStatus
 
 
+class RampStepSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """From some hours after the start on, another share of units takes part."""
+
+    after_hours: float
+    enrolment: float
+
+
 class ExperimentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An experiment: who is served by which arm."""
 
@@ -16,4 +23,11 @@ class ExperimentSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     unit: Annotated[str, Meta(description="What is randomised: episode, user, team, or tag:NAME.")] = "episode"
     enrolment: Annotated[float, Meta(description="The share of units that take part; the others get the control.")] = 1.0
     control: Annotated[str | None, Meta(description="An arm; null: the default variant, or the first arm by name.")] = None
-    salt: Annotated[str | None, Meta(description="Of the assignment; null: the name.")] = None
+    salt: Annotated[str | None, Meta(description="Of the assignment; null: a random one.")] = None
+    ramp: Annotated[list[RampStepSettings], Meta(description="Later shares of units that take part, the earliest first.")] = []
+    eligible: Annotated[dict[str, list[str]], Meta(description="By key, team or tag:NAME, the values that take part.")] = {}
+    holdout: Annotated[float, Meta(description="The share of units that takes part in no experiment with a holdout.")] = 0.0
+    layer: Annotated[str | None, Meta(description="Experiments of one layer share no unit.")] = None
+    slots: Annotated[tuple[int, int] | None, Meta(description="Of its layer's 10,000: the first, and the one after the last.")] = None
+    stopped: Annotated[list[str], Meta(description="Arms whose units get the control at once.")] = []
+    winner: Annotated[str | None, Meta(description="The arm that serves once it has ended; null: the control.")] = None

@@ -1,0 +1,117 @@
+"""Assignment: the arm of a unit, the same on every worker, with no state.
+
+A unit takes the arm that weighted rendezvous draws by the weights in force when it began; another hash says whether it takes part. So
+raising the enrolment moves no unit between arms, and a change of weights moves none that had begun before it. Units without a birth time
+(users, teams, tags, and episodes that callers name by a text) are always split by the weights of the first version.
+
+What a unit is left out for is checked in this order, and the first that applies is recorded: pinned, no_unit, ineligible, holdout, layer,
+before, share; then future and late, which alone leave the unit in the arm that it will have once it may take part.
+"""
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Mapping
+from operator import attrgetter
+
+from app.domain import (
+    EXPERIMENT_CLOCK_TOLERANCE_MS,
+    EXPERIMENT_LEAD_MS,
+    Assignment,
+    Experiment,
+    ExperimentVersion,
+    NotEnrolled,
+)
+from app.gateway.experiments.unit import RequestFacts, Unit, unit_of
+from app.gateway.weighted_rendezvous import order_arms
+from app.store.experiment_validation import LAYER_SLOTS
+
+_TOLERATED_AGE_MS = EXPERIMENT_LEAD_MS - EXPERIMENT_CLOCK_TOLERANCE_MS
+_effective_ms = attrgetter("effective_ms")
+
+
+def assign(experiment: Experiment, facts: RequestFacts, current_ms: int, pin: str | None = None) -> Assignment:
+    """`current_ms`: when the snapshot was last known to be the newest, in Unix time by Postgres's clock. `pin`: the arm that was named."""
+    unit = unit_of(experiment.unit, facts)
+    drawn = b"" if unit is None else _hash(b"enrolment", experiment.salt, unit.id)
+    version = _version_at(experiment, facts.now_ms if unit is None else unit.at_ms)
+    if pin is not None:
+        return _left_out(experiment, version, pin, "pinned", drawn)
+    if unit is None:
+        return _left_out(experiment, version, experiment.control, "no_unit", drawn)
+    reason = _find_exclusion(experiment, version, unit, facts, drawn)
+    if reason is not None:
+        return _left_out(experiment, version, experiment.control, reason, drawn)
+    assert version is not None
+    arms = version.arms if unit.has_birth else experiment.versions[0].arms
+    arm = choose_arm(arms, experiment.salt, unit.id)
+    if unit.at_ms > facts.now_ms + EXPERIMENT_CLOCK_TOLERANCE_MS:
+        reason = "future"
+    elif unit.at_ms > current_ms + _TOLERATED_AGE_MS:
+        reason = "late"
+    return Assignment(experiment.name, version.number, arm, arms[arm] / sum(arms.values()), reason, drawn.hex())
+
+
+def choose_arm(arms: Mapping[str, float], salt: str, unit: bytes) -> str:
+    """The arm for this unit. At least one weight is more than 0: configurations without one are refused."""
+    names = list(arms)
+    if len(names) == 1:
+        return names[0]
+    weighted = [(name.encode(), weight) for name, weight in arms.items()]
+    return names[order_arms(weighted, b"arm\0" + salt.encode(), unit)[0]]
+
+
+def _version_at(experiment: Experiment, at_ms: int) -> ExperimentVersion | None:
+    """The version in force then; None: the experiment had not begun."""
+    versions = experiment.versions
+    if versions[-1].effective_ms <= at_ms:  # as nearly always
+        return versions[-1]
+    position = bisect_right(versions, at_ms, key=_effective_ms)
+    return versions[position - 1] if position > 0 else None
+
+
+def _find_exclusion(
+    experiment: Experiment, version: ExperimentVersion | None, unit: Unit, facts: RequestFacts, drawn: bytes
+) -> NotEnrolled | None:
+    """Why the unit gets the control, whichever worker assigns it; None: it takes part."""
+    if experiment.eligible and not _is_eligible(experiment.eligible, facts):
+        return "ineligible"
+    # Without a salt of the experiment: it holds the same units out of all that have the same kind of unit.
+    if experiment.holdout > 0 and _uniform(_hash(b"holdout", "", unit.id)) < experiment.holdout:
+        return "holdout"
+    if experiment.layer is not None and experiment.slots is not None:
+        slot = int.from_bytes(_hash(b"layer", experiment.layer, unit.id)) % LAYER_SLOTS
+        if not experiment.slots[0] <= slot < experiment.slots[1]:
+            return "layer"
+    if version is None:
+        return "before"
+    return "share" if version.enrolment < 1 and _uniform(drawn) >= version.enrolment else None
+
+
+def _is_eligible(eligible: Mapping[str, tuple[str, ...]], facts: RequestFacts) -> bool:
+    for dimension, values in eligible.items():
+        match dimension:
+            case "key":
+                value = facts.caller.prefix
+            case "team":
+                value = facts.caller.team
+            case _:
+                value = facts.tags.get(dimension.removeprefix("tag:"))
+        if value not in values:
+            return False
+    return True
+
+
+def _left_out(experiment: Experiment, version: ExperimentVersion | None, arm: str, reason: NotEnrolled, drawn: bytes) -> Assignment:
+    shown = experiment.versions[0] if version is None else version
+    return Assignment(experiment.name, shown.number, arm, 0.0, reason, drawn.hex() or None)
+
+
+def _hash(purpose: bytes, salt: str, unit: bytes) -> bytes:
+    salted = salt.encode()
+    fields = (purpose, len(salted).to_bytes(4, "big"), salted, len(unit).to_bytes(4, "big"), unit)
+    return hashlib.blake2b(b"\0".join(fields), digest_size=8).digest()
+
+
+def _uniform(drawn: bytes) -> float:
+    """Between 0 and 1, and neither of them. Exact in a float: all 64 bits divided by 2**64 would round up to 1."""
+    return ((int.from_bytes(drawn) >> 12) + 0.5) * 2**-52

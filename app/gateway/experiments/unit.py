@@ -1,0 +1,44 @@
+"""Units: what an experiment randomises, as bytes to hash, and the time by which its version is chosen."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from app.domain import Caller
+from app.gateway.episodes.episode_id import Episode
+
+
+class Unit(Struct, frozen=True):
+    """`id`: with the team, as no two teams share a unit. `at_ms`: its birth, in Unix time, else the time of the request.
+
+    `has_birth` False: it may have been seen before at any time, so weights that change would move it.
+    """
+
+    id: bytes
+    at_ms: int
+    has_birth: bool
+
+
+class RequestFacts(Struct):
+    """What assignments are made by. `now_ms`: when the request came, in Unix time by Postgres's clock as far as it is known."""
+
+    caller: Caller
+    episode: Episode
+    end_user: str | None
+    tags: Mapping[str, str]
+    now_ms: int
+
+
+def unit_of(kind: str, facts: RequestFacts) -> Unit | None:
+    """`kind`: as in ExperimentConfig.unit. None: the request lacks the user or the tag."""
+    team_id = facts.caller.team_id
+    if kind == "episode":
+        episode = facts.episode
+        id = b"%b\0%b" % (team_id.encode(), bytes.fromhex(episode.id.replace("-", "")))
+        born_ms = episode.born_ms
+        return Unit(id, facts.now_ms if born_ms is None else born_ms, born_ms is not None)
+    if kind == "team":
+        return Unit(team_id.encode(), facts.now_ms, has_birth=False)
+    value = facts.end_user if kind == "user" else facts.tags.get(kind.removeprefix("tag:"))
+    # surrogatepass: JSON may hold half a surrogate pair.
+    return None if value is None else Unit(f"{team_id}\0{value}".encode("utf-8", "surrogatepass"), facts.now_ms, has_birth=False)
