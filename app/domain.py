@@ -489,6 +489,8 @@ class Plan(Struct, frozen=True):
     """What is tried for one request, in order: the targets of the model, then those of its fallbacks.
 
     `model` is the name that the caller sent, `name` the configured model that it means, `names[i]` the model of `targets[i]`.
+    `function`: the one that the caller named instead; None: it named a model. Then `variant` is the one that was chosen, `name` that
+    variant's model, and `variants[i]` the variant whose prompt `targets[i]` gets; without a function `variants` is empty.
     """
 
     model: str
@@ -496,6 +498,9 @@ class Plan(Struct, frozen=True):
     targets: tuple[Target, ...]
     names: tuple[str, ...]
     snapshot: Snapshot
+    function: str | None = None
+    variant: str | None = None
+    variants: tuple[str, ...] = ()
 
 
 class Candidate(Struct, frozen=True):

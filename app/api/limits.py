@@ -13,7 +13,7 @@ from app.gateway.charges import estimate_usage
 from app.gateway.limits.limits import RuleState
 from app.gateway.permissions import may_use
 from app.gateway.plan import plan
-from app.gateway.request_headers import request_tags, resolve_episode
+from app.gateway.request_headers import pinned_variant, request_tags, resolve_episode
 from app.gateway.serve import Gateway
 from providers.canonical.errors import UnknownModel
 from providers.catalogue import DIALECTS
@@ -42,7 +42,7 @@ def routes(gateway: Gateway) -> Router:
         inbound = await gateway.large_requests.of_team(caller.team_id).parse(DIALECTS["openai_chat"], raw)
         headers = dict(request.scope["headers"])
         episode = resolve_episode(inbound, headers, gateway.episode_ids, caller.team_id, time.time_ns() // 1000)
-        planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, episode)
+        planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, episode, pinned_variant=pinned_variant(headers))
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
         result = await gateway.limits.preview(caller, planned.name, request_tags(inbound, headers), need)

@@ -2,10 +2,10 @@
 
 import asyncio
 import itertools
-import operator
 import random
 import time
 from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
 
 import httpx
 from msgspec.structs import replace
@@ -194,16 +194,17 @@ class Attempts:
         priority = priority_of(translator.headers, planned.admitted.caller)
         serving = _Serving(translators, meta, context, attempted, failures, priority)
         if len(plan.targets) == 1 and plan.targets[0].max_concurrency is None and plan.names[0] in reserved:  # as nearly always
-            run, remaining = self._run(plan, plan.targets[0], plan.names[0]), []
+            run, remaining = self._run(plan, plan.targets[0], plan.names[0], plan.variant), []
             response = await self._serve_target(serving, plan.names[0], run, (run,))
             if response is None and failures.refusal is None:
                 response = await self._serve_model(serving, plan.names[0], (run,), is_first_round=False)
             if response is not None:
                 return response
         else:
-            remaining = _by_model(self._rank(translators, attempted))
+            remaining = _group_targets(plan, self._rank(translators, attempted))
         while (at := _find_next(remaining, plan, failures)) is not None:
-            model_name, targets = remaining.pop(at)
+            group = remaining.pop(at)
+            model_name = group.model
             if model_name not in reserved:
                 try:
                     await self._reserve_fallback(planned, model_name, context)
@@ -211,7 +212,8 @@ class Attempts:
                     failures.add(Rank.LIMITED, refusal)
                     continue
                 reserved.add(model_name)
-            response = await self._serve_model(serving, model_name, [self._run(plan, target, model_name) for target in targets])
+            runs = [self._run(plan, target, model_name, group.variant) for target in group.targets]
+            response = await self._serve_model(serving, model_name, runs)
             if response is not None:
                 return response
         error = failures.most_useful(translator.request.model)
@@ -223,23 +225,28 @@ class Attempts:
             raise await name_other_models(error, translator, planned)
         raise error
 
-    def _rank(self, translators: ProviderTranslators, attempted: Attempted) -> Sequence[tuple[Target, str]]:
-        """The targets in the order in which to try them, with the model each belongs to."""
+    def _rank(self, translators: ProviderTranslators, attempted: Attempted) -> Sequence[int]:
+        """The positions of the plan's targets in the order in which to try them."""
         table, plan = attempted.planned.endpoint_table, attempted.planned.plan
         ranked = table.rank_targets(plan)
         if translators.marked_state is not None:
-            ranked = translators.marked_state.sort_targets(ranked, plan.name)
+            ranked = translators.marked_state.sort_targets(ranked, plan)
         broken = attempted.broken_endpoint
         if broken is not None:  # whoever has other endpoints comes first
-            ranked = sorted(ranked, key=lambda each: all(endpoint is broken for endpoint in table.endpoints_of(each[0])))
+            ranked = sorted(ranked, key=lambda at: all(endpoint is broken for endpoint in table.endpoints_of(plan.targets[at])))
         return ranked
 
-    def _run(self, plan: Plan, target: Target, model_name: str) -> _TargetRun:
+    def _run(self, plan: Plan, target: Target, model_name: str, variant_name: str | None) -> _TargetRun:
+        """`variant_name`: whose prompt the target gets; None: the plan is of no function."""
         model = plan.snapshot.models[model_name]
         retries = target.retries if target.retries is not None else model.retries
-        return _TargetRun(
-            target, self._settings.retries if retries is None else retries, self._timeouts.of(model, target), model.hedge is not None
-        )
+        if variant_name is None or plan.function is None:
+            timeouts = self._timeouts.of(model, target)
+        else:
+            variant = plan.snapshot.functions[plan.function].variants[variant_name]
+            retries = retries if variant.retries is None else variant.retries
+            timeouts = self._timeouts.of(model, target, variant)
+        return _TargetRun(target, self._settings.retries if retries is None else retries, timeouts, model.hedge is not None)
 
     async def _serve_model(
         self, serving: "_Serving", model_name: str, runs: Sequence[_TargetRun], *, is_first_round: bool = True
@@ -472,11 +479,23 @@ class Attempts:
         )
 
 
-def _by_model(ranked: Sequence[tuple[Target, str]]) -> list[tuple[str, list[Target]]]:
-    """The targets of each model, in the same order."""
+class _TargetGroup(NamedTuple):
+    """Targets of one model, tried one after the other. `variant`: whose prompt they get; None: the plan is of no function."""
+
+    model: str
+    variant: str | None
+    targets: Sequence[Target]
+
+
+def _group_targets(plan: Plan, ranked: Sequence[int]) -> list[_TargetGroup]:
+    """The targets of each model, and of each variant, in the same order. `ranked`: positions in the plan."""
     if len(ranked) == 1:
-        return [(ranked[0][1], [ranked[0][0]])]
-    return [(name, [target for target, _ in each]) for name, each in itertools.groupby(ranked, key=operator.itemgetter(1))]
+        return [_TargetGroup(plan.names[ranked[0]], plan.variants[ranked[0]] if plan.variants else None, [plan.targets[ranked[0]]])]
+
+    def group(at: int) -> tuple[str, str | None]:
+        return plan.names[at], plan.variants[at] if plan.variants else None
+
+    return [_TargetGroup(*key, [plan.targets[at] for at in each]) for key, each in itertools.groupby(ranked, key=group)]
 
 
 def _note_translation(attempted: Attempted, translated: TranslatedRequest, left_out: Sequence[str]) -> None:
@@ -501,23 +520,32 @@ def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> N
     attempted.discard(attempted.attempts[-1], charge)
 
 
-def _find_next(remaining: Sequence[tuple[str, Sequence[Target]]], plan: Plan, failures: Failures) -> int | None:
+def _find_next(remaining: Sequence[_TargetGroup], plan: Plan, failures: Failures) -> int | None:
     """The first model that may serve after what has failed; None: none may.
 
-    A fallback may come first, if its reasons include failures: the targets of the plan's own model are all in cooldown.
+    A fallback may come first, if its reasons include failures: the targets of the plan's own model are all in cooldown. Another variant is
+    a fallback for the usual reasons.
     """
-    if not remaining:
-        return None
-    fallback_on = plan.snapshot.models[plan.name].fallback_on
-    for at, (model_name, _) in enumerate(remaining):
-        if model_name == plan.name:
+    for at, group in enumerate(remaining):
+        base = _model_of(plan, group.variant)
+        if group.model != base:
+            on = plan.snapshot.models[base].fallback_on.get(group.model, USUAL_REASONS)
+        elif group.variant == plan.variant:
             if failures.refusal is None:
                 return at
             continue
-        on = fallback_on.get(model_name, USUAL_REASONS)
+        else:
+            on = USUAL_REASONS
         if failures.refusal in on if failures.refusal is not None else not (failures.reasons or {"failure"}).isdisjoint(on):
             return at
     return None
+
+
+def _model_of(plan: Plan, variant: str | None) -> str:
+    """The model that the plan, or one of its variants, is for; what else serves it are that model's fallbacks."""
+    if variant is None or variant == plan.variant or plan.function is None:
+        return plan.name
+    return plan.snapshot.functions[plan.function].variants[variant].model
 
 
 def _cannot_continue(endpoint: Endpoint) -> Unsupported:

@@ -91,6 +91,8 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         dropped=() if attempted is None else tuple(attempted.dropped),
         tags=admitted.tags,
         end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],
+        function=planned.plan.function,
+        variant=planned.plan.variant,
         charged_input=input_tokens,
         charged_output=output_tokens,
         cost_microusd=cost,

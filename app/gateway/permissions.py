@@ -1,6 +1,6 @@
 """Permissions of a key: models, routes and networks. None = unrestricted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
@@ -11,17 +11,26 @@ Network = IPv4Network | IPv6Network
 
 
 def may_use(caller: Caller, model: str) -> bool:
-    """`model`: the configured name. Fallbacks are not checked: the platform chose them."""
+    """`model`: the configured name, or a function's. Fallbacks are not checked: the platform chose them."""
     return caller.models is None or matches(caller.models, model)
 
 
 def usable_models(snapshot: Snapshot, caller: Caller) -> Iterable[str]:
     """The configured models that the key may use; without a look at each where the key names the few."""
+    return _usable(snapshot.models, caller)
+
+
+def usable_functions(snapshot: Snapshot, caller: Caller) -> Iterable[str]:
+    """The configured functions that the key may use. What they use themselves needs no permission."""
+    return _usable(snapshot.functions, caller)
+
+
+def _usable(configured: Collection[str], caller: Caller) -> Iterable[str]:
     if caller.models is None:
-        return snapshot.models
+        return configured
     if any(pattern.endswith("*") for pattern in caller.models):
-        return [name for name in snapshot.models if may_use(caller, name)]
-    return [name for name in dict.fromkeys(caller.models) if name in snapshot.models]
+        return [name for name in configured if may_use(caller, name)]
+    return [name for name in dict.fromkeys(caller.models) if name in configured]
 
 
 def may_use_route(caller: Caller, path: str) -> bool:

@@ -2,40 +2,102 @@
 
 from collections.abc import Iterator, Mapping
 
-from app.domain import MODEL_PREFIXES, Caller, Plan, Snapshot, Target
+from app.domain import FUNCTION_PREFIXES, MODEL_PREFIXES, Caller, FunctionConfig, Plan, Snapshot, Target
 from app.gateway.episodes.episode_id import Episode
-from app.gateway.permissions import may_use, usable_models
+from app.gateway.permissions import may_use, usable_functions, usable_models
 from app.gateway.weighted_rendezvous import order_arms
-from providers.canonical.errors import NotAllowed, UnknownModel
+from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 
 _NO_TAGS: Mapping[str, str] = {}
 
 
-def plan(snapshot: Snapshot, caller: Caller, name: str, episode: Episode, *, tags: Mapping[str, str] = _NO_TAGS) -> Plan:
+def plan(
+    snapshot: Snapshot,
+    caller: Caller,
+    name: str,
+    episode: Episode,
+    *,
+    tags: Mapping[str, str] = _NO_TAGS,
+    pinned_variant: str | None = None,
+) -> Plan:
     """The targets of a model, then those of its fallbacks. Weighted targets are drawn by the caller's team and the episode.
 
+    Of a function: those of the chosen variant's model, of the models that falls back to, and then of each fallback variant's model.
     `name`: as the caller sent it. `tags` are reserved for experiments (DESIGN.md part 6). Today no model has arms.
 
-    Raises UnknownModel or NotAllowed, naming the models that the key may use. A fallback needs no permission: the platform configured it.
+    Raises UnknownModel or NotAllowed, naming the models that the key may use, and InvalidRequest for a variant that does not exist. What
+    models fall back to, and what a function uses, needs no permission: the platform configured it.
     """
     model = name
     for prefix in MODEL_PREFIXES:
         model = model.removeprefix(prefix)
-    if caller.models is not None and not may_use(caller, model):  # checked first: a key learns nothing about models that it may not use
-        raise NotAllowed(f"This key may not use the model {name!r:.100}{_usable_models_hint(snapshot, caller)}", param="model")
-    if model not in snapshot.models:
-        raise UnknownModel(_unknown_message(snapshot, caller, name), param="model")
-    config = snapshot.models[model]
+    config = snapshot.models.get(model)
+    if config is None:
+        return _plan_function(snapshot, caller, name, model, episode, pinned_variant)
+    if caller.models is not None and not may_use(caller, model):
+        raise _not_allowed(snapshot, caller, name)
     if len(config.targets) == 1 and not config.fallbacks:
         return Plan(name, model, config.targets, (model,), snapshot)
-    # Fallbacks of fallbacks are not followed, so that a model's own entry says everything that may serve it.
+    candidates = _targets_of(snapshot, model, f"{caller.team_id}/{episode.id}".encode())
+    return Plan(name, model, tuple([target for target, _ in candidates]), tuple([each for _, each in candidates]), snapshot)
+
+
+def _plan_function(snapshot: Snapshot, caller: Caller, name: str, model: str, episode: Episode, pinned_variant: str | None) -> Plan:
+    """`model`: the name without a prefix of models. Raises as plan() does, also for a name that is neither a function nor a model."""
+    function_name = model
+    for prefix in FUNCTION_PREFIXES:
+        function_name = function_name.removeprefix(prefix)
+    if caller.models is not None and not may_use(caller, function_name):  # first: a key learns nothing of what it may not use
+        raise _not_allowed(snapshot, caller, name)
+    function = snapshot.functions.get(function_name) if model == name else None
+    if function is None:
+        raise UnknownModel(_unknown_message(snapshot, caller, name), param="model")
+    chosen = choose_variant(function_name, function, pinned_variant)
+    model = function.variants[chosen].model
+    config = snapshot.models[model]
+    if len(config.targets) == 1 and not config.fallbacks and not function.fallbacks:
+        return Plan(name, model, config.targets, (model,), snapshot, function_name, chosen, (chosen,))
     unit = f"{caller.team_id}/{episode.id}".encode()
-    candidates = [
-        (target, model_name)
-        for model_name in (model, *config.fallbacks)
-        for target in order_targets(snapshot.models[model_name].targets, model_name, unit)
-    ]
-    return Plan(name, model, tuple(target for target, _ in candidates), tuple(each for _, each in candidates), snapshot)
+    targets: list[Target] = []
+    names: list[str] = []
+    variants: list[str] = []
+    for variant in (chosen, *function.fallbacks):
+        if variant == chosen and variants:
+            continue
+        for target, model_name in _targets_of(snapshot, function.variants[variant].model, unit):
+            targets.append(target)
+            names.append(model_name)
+            variants.append(variant)
+    return Plan(name, model, tuple(targets), tuple(names), snapshot, function_name, chosen, tuple(variants))
+
+
+def choose_variant(name: str, function: FunctionConfig, pinned: str | None) -> str:
+    """The variant that is tried first. `pinned`: the one that the caller demands. Raises InvalidRequest if that does not exist."""
+    if pinned is not None:
+        if pinned not in function.variants:
+            raise InvalidRequest(
+                f"The function {name!r} has no variant {pinned!r:.100}. It has: {', '.join(sorted(function.variants)[:50])}.",
+                param="x-narthex-variant",
+            )
+        return pinned
+    if function.default is not None:
+        return function.default
+    experiment = function.experiment
+    if experiment is not None:
+        return experiment.control or min(experiment.arms)
+    return next(iter(function.variants))
+
+
+def _targets_of(snapshot: Snapshot, model: str, unit: bytes) -> list[tuple[Target, str]]:
+    """Of a model and of its fallbacks, each with the model that it belongs to.
+
+    Fallbacks of fallbacks are not followed, so that a model's own entry says everything that may serve it.
+    """
+    config = snapshot.models[model]
+    candidates = [(target, model) for target in order_targets(config.targets, model, unit)]
+    for fallback in config.fallbacks:
+        candidates += [(target, fallback) for target in order_targets(snapshot.models[fallback].targets, fallback, unit)]
+    return candidates
 
 
 def order_targets(targets: tuple[Target, ...], model: str, unit: bytes) -> tuple[Target, ...]:
@@ -58,14 +120,18 @@ def _names(targets: tuple[Target, ...]) -> Iterator[bytes]:
         yield f"{name}/{number}".encode()
 
 
+def _not_allowed(snapshot: Snapshot, caller: Caller, name: str) -> NotAllowed:
+    return NotAllowed(f"This key may not use the model {name!r:.100}{_usable_models_hint(snapshot, caller)}", param="model")
+
+
 def _unknown_message(snapshot: Snapshot, caller: Caller, name: str) -> str:
-    if name.startswith(("tensorzero::function_name::", "narthex::function_name::")):
-        return f"There is no function {name.partition('::function_name::')[2]!r:.100}: no functions are configured."
+    if name.startswith(FUNCTION_PREFIXES):
+        return f"There is no function {name.partition('::function_name::')[2]!r:.100}{_usable_models_hint(snapshot, caller)}"
     return f"There is no model {name!r:.100}{_usable_models_hint(snapshot, caller)}"
 
 
 def _usable_models_hint(snapshot: Snapshot, caller: Caller) -> str:
-    usable = sorted(usable_models(snapshot, caller))
+    usable = sorted([*usable_models(snapshot, caller), *usable_functions(snapshot, caller)])
     if not usable:
         return ": none is configured yet." if not snapshot.models else ". This key may use none of the configured models."
     more = f" and {len(usable) - 50} more (GET /v1/models lists all)" if len(usable) > 50 else ""

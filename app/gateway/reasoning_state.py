@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.domain import Plan, Target
+from app.domain import Plan
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.canonical.carrier import find_carrier
 from providers.canonical.errors import UpstreamError, UpstreamRejected
@@ -66,10 +66,15 @@ class MarkedState:
     def has_marks(self) -> bool:
         return bool(self._marks)
 
-    def sort_targets(self, targets: Sequence[tuple[Target, str]], model: str) -> list[tuple[Target, str]]:
-        """The model's own targets whose providers made the newest state come first."""
+    def sort_targets(self, ranked: Sequence[int], plan: Plan) -> list[int]:
+        """The positions with the targets first whose providers made the newest state: of the plan's own model and chosen variant."""
         newest = {mark: number for number, mark in enumerate(self._marks, 1)}
-        return sorted(targets, key=lambda each: -newest.get(mark_of(each[0].provider).decode(), 0) if each[1] == model else 1)
+
+        def age(at: int) -> int:
+            is_chosen = plan.names[at] == plan.name and (not plan.variants or plan.variants[at] == plan.variant)
+            return -newest.get(mark_of(plan.targets[at].provider).decode(), 0) if is_chosen else 1
+
+        return sorted(ranked, key=age)
 
     def body_for(self, provider: str) -> tuple[Body, list[str]]:
         """The body with the state that this provider made, unmarked; and the paths of what is left out, because another made it."""

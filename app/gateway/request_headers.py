@@ -97,6 +97,12 @@ def refuses_unvalidated(headers: Mapping[bytes, bytes]) -> bool:
     return header_value == b"refuse"
 
 
+def pinned_variant(headers: Mapping[bytes, bytes]) -> str | None:
+    """The variant of a function that the caller demands: `x-narthex-variant`. None: it leaves the choice to the gateway."""
+    header_value = headers.get(b"x-narthex-variant")
+    return None if header_value is None else header_value.decode("latin-1")
+
+
 def session_of(headers: Mapping[bytes, bytes]) -> str | None:
     """The session that the caller names in `x-narthex-session`: its requests prefer the same endpoint. None: it names none."""
     header_value = headers.get(b"x-narthex-session")

@@ -49,6 +49,7 @@ from app.gateway.request_headers import (
     droppable_fields,
     max_repairs,
     overrides_operator_drops,
+    pinned_variant,
     refuses_unvalidated,
     request_tags,
     resolve_episode,
@@ -69,7 +70,7 @@ from app.settings import Settings
 from app.store.idempotent_responses import StoredResponse
 from app.store.snapshot_cache import SnapshotCache
 from app.telemetry import Telemetry
-from providers.canonical.errors import Unavailable, UpstreamError
+from providers.canonical.errors import OperationNotSupported, Unavailable, UpstreamError
 from providers.canonical.raw_json import Body
 from providers.canonical.stream_usage import add_to_last_usage
 from providers.canonical.token_estimate import text_tokens
@@ -210,7 +211,7 @@ async def serve(
     if reserved:
         admitted.reserved_fields = reported_names(reserved)
     shows_cost = request.stream and wants_cost(headers)
-    planned, constraint = await _plan(gateway, raw, context, admitted)
+    planned, constraint = await _plan(gateway, raw, context, admitted, pinned_variant(headers))
     may_drop = droppable_fields(headers)
     operator_drops = planned.endpoint_table.operator_drops
     if operator_drops is not None or authenticated.caller.drop:
@@ -279,7 +280,9 @@ def _claim_bytes(gateway: Gateway, context: RequestContext, caller: Caller, size
     _body_claim(gateway, context, caller).add(size_bytes)
 
 
-async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted: Admitted) -> tuple[Planned, Constraint | None]:
+async def _plan(
+    gateway: Gateway, raw: bytes, context: RequestContext, admitted: Admitted, pinned: str | None
+) -> tuple[Planned, Constraint | None]:
     """The targets, the reservation and the record in the spool; and the constraint on the response, None without one."""
     try:
         gateway.spool.check_space()
@@ -288,7 +291,9 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
     request, caller = admitted.request, admitted.caller
     # All of one configuration: nothing is awaited between these lines, and the request keeps to them when another is swapped in.
     endpoint_table, matcher = gateway.fleet.table, gateway.limits.matcher
-    targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, admitted.episode, tags=admitted.tags)
+    targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, admitted.episode, tags=admitted.tags, pinned_variant=pinned)
+    if targets.function is not None:
+        raise OperationNotSupported(f"{request.model!r:.100} is a function, and this version of the gateway cannot render one yet.")
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
     opened, claim = gateway.spool.open(context.id, caller.content, caller.mask), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)

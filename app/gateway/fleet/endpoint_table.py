@@ -60,13 +60,13 @@ class EndpointTable:
             return LoneEndpoint(pool, target, request)
         return EndpointChoice(pool, target, request, team_id, self.prefix_index, session)
 
-    def rank_targets(self, plan: Plan) -> Sequence[tuple[Target, str]]:
-        """The plan's targets with the model each belongs to, in the plan's order; those whose endpoints are all in cooldown come last."""
+    def rank_targets(self, plan: Plan) -> Sequence[int]:
+        """The positions of the plan's targets, in its order; those whose endpoints are all in cooldown come last."""
         if len(plan.targets) == 1:
-            return ((plan.targets[0], plan.names[0]),)
+            return (0,)
         now = time.monotonic()
 
         def in_cooldown(target: Target) -> bool:
             return all(endpoint.in_cooldown(now, target.model) for endpoint in self.endpoints_of(target))
 
-        return sorted(zip(plan.targets, plan.names, strict=True), key=lambda each: in_cooldown(each[0]))
+        return sorted(range(len(plan.targets)), key=lambda at: in_cooldown(plan.targets[at]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app.domain import ModelConfig, Target, TimeoutConfig
+from app.domain import ModelConfig, Target, TimeoutConfig, VariantConfig
 from app.settings import Settings
 
 
@@ -41,7 +41,10 @@ class Timeouts:
         self._settings = settings
         self._default = read_timeouts(settings)
 
-    def of(self, model: ModelConfig, target: Target) -> AttemptTimeouts:
+    def of(self, model: ModelConfig, target: Target, variant: VariantConfig | None = None) -> AttemptTimeouts:
+        """`variant`: of a function, whose own come first."""
+        if variant is not None and variant.timeouts is not None:
+            return read_timeouts(self._settings, variant.timeouts, target.timeouts, model.timeouts)
         if model.timeouts is None and target.timeouts is None:  # as nearly always
             return self._default
         return read_timeouts(self._settings, target.timeouts, model.timeouts)

@@ -199,7 +199,7 @@ def test_host_error_is_masked_of_the_credential_it_was_sent():
 
 def planned_providers(fleet: Fleet, snapshot: Snapshot, *providers: str) -> list[str]:
     plan = Plan("m", "m", tuple(Target(each, "m") for each in providers), ("m",) * len(providers), snapshot)
-    return [target.provider for target, _ in fleet.table.rank_targets(plan)]
+    return [plan.targets[at].provider for at in fleet.table.rank_targets(plan)]
 
 
 def test_targets_whose_credentials_are_all_cooling_down_are_tried_last():

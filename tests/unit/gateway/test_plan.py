@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Caller, ModelConfig, Snapshot, Target
+from app.domain import Caller, FunctionConfig, ModelConfig, Snapshot, Target, VariantConfig
 from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.plan import order_targets, plan
-from providers.canonical.errors import NotAllowed, UnknownModel
+from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 from tests.support.chat_strategies import bounded
 
 weights = st.none() | st.floats(0.01, 100) | st.just(0.0) | st.integers(0, 5).map(float)
@@ -119,3 +119,61 @@ def test_restricted_key_sees_only_its_models_and_fallbacks_need_no_permission() 
         plan(models, small, "other", EPISODE)
     with pytest.raises(NotAllowed, match="may use none"):
         plan(models, msgspec.structs.replace(UNRESTRICTED_CALLER, models=("none-*",)), "x", EPISODE)
+
+
+def function_of(fallbacks: tuple[str, ...] = (), default: str | None = None, **models: str) -> FunctionConfig:
+    return FunctionConfig({variant: VariantConfig(model) for variant, model in models.items()}, default=default, fallbacks=fallbacks)
+
+
+def with_functions(snapshot: Snapshot, **functions: FunctionConfig) -> Snapshot:
+    return msgspec.structs.replace(snapshot, functions=functions)
+
+
+MODELS_OF_FUNCTIONS = snapshot_of(
+    small=ModelConfig((Target("p", "s1"), Target("p", "s2")), fallbacks=("spare",)),
+    large=ModelConfig((Target("p", "l"),)),
+    spare=ModelConfig((Target("p", "x"),)),
+)
+
+
+@pytest.mark.parametrize("name", ["f", "narthex::function_name::f", "tensorzero::function_name::f"])
+def test_function_is_found_by_its_name_with_or_without_a_prefix(name: str) -> None:
+    planned = plan(with_functions(MODELS_OF_FUNCTIONS, f=function_of(only="large")), UNRESTRICTED_CALLER, name, EPISODE)
+    assert (planned.model, planned.name, planned.function, planned.variant) == (name, "large", "f", "only")
+    assert (planned.targets, planned.names, planned.variants) == ((Target("p", "l"),), ("large",), ("only",))
+
+
+def test_chosen_variant_comes_first_then_its_models_fallbacks_then_other_variants() -> None:
+    snapshot = with_functions(
+        MODELS_OF_FUNCTIONS, f=function_of(("terse", "wordy", "odd"), "wordy", terse="small", wordy="large", odd="small", unused="spare")
+    )
+    planned = plan(snapshot, UNRESTRICTED_CALLER, "f", EPISODE)
+    assert list(zip([target.model for target in planned.targets], planned.names, planned.variants, strict=True)) == [
+        ("l", "large", "wordy"),
+        *[("s1", "small", "terse"), ("s2", "small", "terse"), ("x", "spare", "terse")],
+        *[("s1", "small", "odd"), ("s2", "small", "odd"), ("x", "spare", "odd")],
+    ]
+    assert (planned.name, planned.variant) == ("large", "wordy")
+    pinned = plan(snapshot, UNRESTRICTED_CALLER, "f", EPISODE, pinned_variant="odd")
+    assert (pinned.variant, pinned.name, pinned.variants) == ("odd", "small", ("odd",) * 3 + ("terse",) * 3 + ("wordy",))
+    with pytest.raises(InvalidRequest, match=r"has no variant 'none'\. It has: odd, terse, unused, wordy\."):
+        plan(snapshot, UNRESTRICTED_CALLER, "f", EPISODE, pinned_variant="none")
+
+
+def test_restricted_key_may_use_a_function_without_its_models() -> None:
+    snapshot = with_functions(MODELS_OF_FUNCTIONS, f=function_of(only="large"), secret=function_of(only="large"))
+    caller = msgspec.structs.replace(UNRESTRICTED_CALLER, models=("f",))
+    assert plan(snapshot, caller, "tensorzero::function_name::f", EPISODE).function == "f"
+    for name in ("large", "secret", "narthex::function_name::secret", "nowhere"):
+        with pytest.raises(NotAllowed, match=r"This key may use: f\.") as refused:
+            plan(snapshot, caller, name, EPISODE)
+        assert "secret" not in refused.value.message.replace(name, "")
+    with pytest.raises(UnknownModel, match=r"There is no function 'nowhere'\. This key may use: f, large, secret, small, spare\."):
+        plan(snapshot, UNRESTRICTED_CALLER, "narthex::function_name::nowhere", EPISODE)
+
+
+def test_prefix_of_models_names_no_function_and_the_other_way_round() -> None:
+    snapshot = with_functions(MODELS_OF_FUNCTIONS, f=function_of(only="large"))
+    for name in ("narthex::model_name::f", "narthex::function_name::large"):
+        with pytest.raises(UnknownModel):
+            plan(snapshot, UNRESTRICTED_CALLER, name, EPISODE)
