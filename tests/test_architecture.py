@@ -20,7 +20,7 @@ TOP_PACKAGES = ("app", "providers", "migrations")
 
 # Each layer may import those below it, and itself.
 LAYERS = (
-    {"app.main", "app.cli", "app.supervisor", "app.doctor", "app.sandbox"},
+    {"app.main", "app.cli", "app.supervisor", "app.doctor", "app.imports", "app.sandbox"},
     {"app.api"},
     {"app.webhooks"},
     {"app.gateway"},

@@ -10,6 +10,7 @@ _SECTIONS = {
     "Configuration": {
         "apply": "configuration",
         "export": "configuration",
+        "import": "import_files",
         "history": "configuration",
         "rollback": "configuration",
         "models": "models",

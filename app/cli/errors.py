@@ -1,6 +1,7 @@
 """How every command ends: errors as a sentence on standard error (as JSON with --json), and an exit status for scripts."""
 
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,7 +59,8 @@ class RootGroup(OrderedGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for commands in self._sections.values():
             if cmd_name in commands:
-                return getattr(importlib.import_module(f"app.cli.{commands[cmd_name]}"), cmd_name.replace("-", "_"))
+                name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
+                return getattr(importlib.import_module(f"app.cli.{commands[cmd_name]}"), name)
         return None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

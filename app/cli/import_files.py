@@ -1,0 +1,75 @@
+"""narthex import: another gateway's configuration as a file for `narthex apply`."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from app.cli.output import json_option, pluralize, print_json, printable
+from app.imports.draft import Imported
+from app.imports.litellm.read_config import import_litellm
+from app.imports.report import NoteKind, paths_by_message
+from app.imports.source_files import read_source
+from app.supervisor.errors import OperatorError
+
+_MAX_PATHS_SHOWN = 8
+_TITLES: Sequence[tuple[NoteKind, str]] = (
+    ("left_out", "Not imported:"),
+    ("changed", "Imported, with a difference:"),
+    ("to_do", "To do before it works:"),
+)
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the configuration to FILE, not to the output.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@json_option
+def import_(source: Path, output: Path | None, force: bool, as_json: bool) -> None:
+    """Make a configuration from that of another gateway.
+
+    SOURCE is the config.yaml of LiteLLM's proxy. Prints a file for `narthex apply`, which accepts it as it is; on standard error
+    everything in the source that could not be brought, or behaves differently, with its path there and what to do instead. Nothing is
+    applied. Secrets are neither written nor reported: a key in the source becomes a reference, and the report says which command stores it.
+    docs/migrating.md says what is brought.
+
+    \b
+    Examples:
+      narthex import config.yaml --output narthex.toml
+      narthex import config.yaml | narthex apply --dry-run -
+
+    With --json: {"configuration": text, "counts": {section: number}, "notes": [{"kind", "path", "message"}]}. "kind": left_out, changed
+    or to_do.
+    """
+    if output is not None and not force and os.path.lexists(output):
+        raise OperatorError(f"{str(output)!r} exists already; --force replaces it.")
+    if output is not None and output.exists() and source.exists() and output.samefile(source):
+        raise OperatorError("The output would replace the source.")
+    imported = import_litellm(read_source(source), os.environ)
+    if output is not None:
+        output.write_text(imported.text, encoding="utf-8")
+    if as_json:
+        print_json({"configuration": imported.text, "counts": imported.counts, "notes": imported.notes})
+        return
+    if output is None:
+        click.echo(imported.text, nl=False)
+    _print_report(imported, source, output)
+
+
+def _print_report(imported: Imported, source: Path, output: Path | None) -> None:
+    for kind, title in _TITLES:
+        paths = paths_by_message(imported.notes, kind)
+        if paths:
+            click.echo(f"{title}", err=True)
+        for message, of_it in paths.items():
+            shown = ", ".join(of_it[:_MAX_PATHS_SHOWN])
+            more = f" and {len(of_it) - _MAX_PATHS_SHOWN} more (--json lists all)" if len(of_it) > _MAX_PATHS_SHOWN else ""
+            click.echo(printable(f"  {shown}{more}\n      {message}"), err=True)
+        if paths:
+            click.echo(err=True)
+    counted = ", ".join(pluralize(number, section.removesuffix("s")) for section, number in imported.counts.items() if number)
+    where = "" if output is None else f" to {output}"
+    click.echo(printable(f"{counted or 'Nothing'} imported from {source}{where}."), err=True)
+    if output is not None:
+        click.echo(printable(f"Read it, then: narthex apply {output}"), err=True)

@@ -1,0 +1,1 @@
+"""Other gateways' configurations as ours: what `narthex import` writes and reports."""

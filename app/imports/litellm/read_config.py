@@ -1,0 +1,139 @@
+"""LiteLLM's config.yaml as a configuration of ours."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from app.domain import Limit
+from app.imports.draft import Draft, Imported
+from app.imports.litellm.attempts import read_attempt_settings, with_defaults
+from app.imports.litellm.entries import Entry, EntryReader
+from app.imports.litellm.environment import Environment
+from app.imports.litellm.fallbacks import Fallbacks
+from app.imports.litellm.models import add_aliases, add_cost_limit, add_entry_limits, add_models
+from app.imports.litellm.parameters import NamedCredentials
+from app.imports.litellm.providers import ProviderReader
+from app.imports.litellm.settings_advice import GENERAL_SETTINGS, LITELLM_SETTINGS, ROUTER_SETTINGS, SECTIONS
+from app.imports.litellm.yaml_text import parse_yaml
+from app.imports.report import Report
+from app.imports.source_table import SourceTable
+from app.store.errors import BadConfiguration
+
+_HEADER = "# Imported from LiteLLM by `narthex import`. Read it, then: narthex apply FILE\n\n"
+# The strategies in which LiteLLM refuses by `rpm` and `tpm`; in the others they only weigh.
+_STRATEGIES_WITH_LIMITS = ("usage-based-routing", "usage-based-routing-v2")
+_WEIGHTED_STRATEGY = "simple-shuffle"
+_KEY_LIMITS: Mapping[str, Limit] = {
+    "rpm_limit": Limit("requests per minute of a key", {"key": "each"}, "requests", 0, "minute"),
+    "tpm_limit": Limit("tokens per minute of a key", {"key": "each"}, "tokens", 0, "minute"),
+    "max_parallel_requests": Limit("requests in progress of a key", {"key": "each"}, "concurrency", 0),
+}
+
+
+def import_litellm(text: str, variables: Mapping[str, str]) -> Imported:
+    """`variables`: the environment, from which addresses and the like are read where the file names a variable; secrets never are.
+
+    Raises BadConfiguration for a file that is no such configuration.
+    """
+    report = Report()
+    document = parse_yaml(text, lambda path: report.changed(path, "It is in the file twice: the last one counts, as in LiteLLM."))
+    if not isinstance(document, dict) or not isinstance(cast("dict[str, Any]", document).get("model_list"), list):
+        raise BadConfiguration("The file is no configuration of LiteLLM's proxy: it has no list `model_list`.")
+    config = SourceTable(cast("dict[str, Any]", document), "", report)
+    draft = Draft(report)
+    _read(config, draft, variables)
+    config.report_unread()
+    return draft.finish(_HEADER)
+
+
+def _read(config: SourceTable, draft: Draft, variables: Mapping[str, str]) -> None:
+    litellm, router, general = (config.table(name) for name in ("litellm_settings", "router_settings", "general_settings"))
+    environment = Environment(variables, _read_variables(config))
+    named_credentials = NamedCredentials(config)
+    # router_settings count before litellm_settings.
+    attempts = with_defaults(
+        read_attempt_settings(router, ("num_retries", "max_retries"), ("timeout",)),
+        read_attempt_settings(litellm, ("num_retries",), ("request_timeout",)),
+    )
+    providers = ProviderReader(draft, environment)
+    entries = EntryReader(draft, providers, named_credentials, attempts, router.whole("default_max_parallel_requests")).read_all(config)
+    named_credentials.report_unused()
+    add_models(draft, entries, attempts, litellm)
+    aliases = _read_aliases(router)
+    add_aliases(draft, entries, aliases)
+    Fallbacks((router, litellm), _ids(entries)).apply(draft, {alias: name for alias, (name, _) in aliases.items()})
+    add_entry_limits(draft, entries, enforced=_refuses_by_rates(router))
+    _add_general_limits(draft, litellm, general)
+    for table, advice in ((litellm, LITELLM_SETTINGS), (general, GENERAL_SETTINGS), (router, ROUTER_SETTINGS), (config, SECTIONS)):
+        table.leave_all_out(advice)
+    config.leave_out("include", "Files that are included are not read: put all into one file, and import that.")
+
+
+def _read_variables(config: SourceTable) -> Mapping[str, str]:
+    table = config.table("environment_variables")
+    values: dict[str, str] = {}
+    for name in table.keys:
+        value = table.read(name)
+        if value is not None:
+            config.report.to_do(table.path_of(name), "Set this variable in the gateway's environment, if a credential `env:` names it.")
+            values[name] = str(value)
+    return values
+
+
+def _read_aliases(router: SourceTable) -> Mapping[str, tuple[str, str]]:
+    """`model_group_alias`: the models, and the paths of the aliases, by alias."""
+    table = router.table("model_group_alias")
+    aliases: dict[str, tuple[str, str]] = {}
+    for alias in table.keys:
+        path = table.path_of(alias)
+        if isinstance(table.read(alias), dict):
+            item = table.table(alias)
+            name = item.text("model")
+            item.leave_out("hidden", "All models are listed to the keys that may use them.")
+        else:
+            name = table.text(alias)
+        if name is not None:
+            aliases[alias] = name, path
+    return aliases
+
+
+def _ids(entries: Mapping[str, Sequence[Entry]]) -> Mapping[str, str]:
+    return {entry.info.id: name for name, of_name in entries.items() for entry in of_name if entry.info.id is not None}
+
+
+def _refuses_by_rates(router: SourceTable) -> bool:
+    strategy = router.text("routing_strategy") or _WEIGHTED_STRATEGY
+    if strategy != _WEIGHTED_STRATEGY:
+        router.report.changed(
+            router.path_of("routing_strategy"),
+            "Targets are drawn by weight; among several `endpoints` of one target the load and the prompt's prefix decide (docs/fleet.md).",
+        )
+    checks = router.read("optional_pre_call_checks")
+    return strategy in _STRATEGIES_WITH_LIMITS or (isinstance(checks, list) and "enforce_model_rate_limits" in checks)
+
+
+def _add_general_limits(draft: Draft, litellm: SourceTable, general: SourceTable) -> None:
+    """Limits on everything, and on each key."""
+    in_all = general.whole("global_max_parallel_requests")
+    if in_all is not None:
+        limit = Limit("requests in progress", {"all": "each"}, "concurrency", in_all)
+        draft.add_limit(limit, general.path_of("global_max_parallel_requests"))
+    _add_budget(draft, litellm, "cost", {"all": "each"})
+    keys = litellm.table("default_key_generate_params")
+    for name, limit in _KEY_LIMITS.items():
+        amount = keys.whole(name)
+        if amount is not None:
+            draft.add_limit(replace(limit, amount=amount), keys.path_of(name))
+            draft.report.changed(keys.path_of(name), "It holds for every key; a `scope` can name one (docs/configuration.md#limits).")
+    _add_budget(draft, keys, "cost of a key", {"key": "each"})
+    advice = "Given when a key is made: `narthex keys create`."
+    keys.leave_all_out(dict.fromkeys(("duration", "models", "metadata", "team_id", "budget_id", "permissions", "aliases"), advice))
+
+
+def _add_budget(draft: Draft, table: SourceTable, name: str, scope: Mapping[str, str]) -> None:
+    amount, duration = table.number("max_budget"), table.text("budget_duration")
+    if amount is not None and duration is not None:
+        add_cost_limit(draft, Limit(name, scope, "cost_usd", amount), duration, table.path_of("max_budget"))
+    elif amount is not None:
+        draft.report.leave_out(table.path_of("max_budget"), "A limit needs a period: add a budget_duration, and import again.")
