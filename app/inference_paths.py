@@ -12,5 +12,9 @@ INFERENCE_PATHS: Mapping[str, str] = {
     "/v1/messages": "anthropic_messages",
     "/v1/messages/count_tokens": "anthropic_count_tokens",
     "/inference/v1/generate": "vllm_generate",
+    # TensorZero's native API, and its paths of OpenAI's.
+    "/inference": "tensorzero_inference",
+    "/openai/v1/chat/completions": "openai_chat",
+    "/openai/v1/embeddings": "openai_embeddings",
     **ROUTE_BY_PATH,
 }

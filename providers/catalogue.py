@@ -9,8 +9,8 @@ from typing import Any
 from providers.adapters.probe import EngineProbe
 from providers.adapters.provider import InvalidOption, Provider
 from providers.canonical.errors import OperationNotSupported
-from providers.dialect import Dialect
-from providers.dialects.catalogue import CALLER_DIALECTS
+from providers.dialect import CallerDialect
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, CALLER_DIALECTS
 from providers.engine_routes.catalogue import build_routes
 from providers.engine_routes.openai_compatible import OPENAI_COMPATIBLE_ROUTES
 from providers.engine_routes.route import Route
@@ -157,7 +157,7 @@ ROUTES: Mapping[str, Route] = build_routes(
 )
 
 # The wire formats in which callers send requests, by the name that a record and a rule know: dialects and engine routes.
-DIALECTS: Mapping[str, Dialect] = {**CALLER_DIALECTS, **ROUTES}
+DIALECTS: Mapping[str, CallerDialect] = {**CALLER_DIALECTS, **CALLER_CHAT_DIALECTS, **ROUTES}
 
 
 def build_provider(adapter: str, configured_as: str, options: Mapping[str, Any], base_url: str | None = None) -> Provider:

@@ -1,7 +1,8 @@
 """What each wire format has to implement. No I/O: bytes and canonical chats in, bytes and canonical chats out.
 
-A dialect has two sides: callers speak it to the gateway (Dialect), and the gateway speaks it to engines (EngineDialect). A wire format
-for chats may have both (ChatDialect), and then its callers also reach engines that speak another one. A request takes one of two ways:
+A dialect has two sides: callers speak it to the gateway (CallerDialect, or Dialect if engines speak it as well), and the gateway speaks it
+to engines (EngineDialect). Callers of a wire format for chats (CallerChatDialect) also reach engines that speak another one; a ChatDialect
+has both sides. A request takes one of two ways:
 
     same dialect      parse_request  ->  prepare_upstream_body  ->  edit_response or stream_editor
     another dialect   parse_request, read_request  ->  (the engine's) write_request, prepare_upstream_body
@@ -138,14 +139,26 @@ class StreamWriter(Protocol):
     def finish(self) -> bytes: ...
 
 
-class Dialect(Protocol):
-    """A wire format that callers speak, and engines of the same format with them."""
+class CallerDialect(Protocol):
+    """A wire format that callers speak."""
 
     name: ClassVar[str]
 
     def parse_request(self, raw: bytes) -> InboundRequest:
         """Checks a caller's body. Raises InvalidRequest, with the path of the invalid field in `param`."""
         ...
+
+    def write_error(self, error: NarthexError) -> bytes:
+        """The error as the body of a response, in this dialect's envelope."""
+        ...
+
+    def write_error_frame(self, error: NarthexError) -> bytes:
+        """The error as the last frame of a stream that has begun and cannot continue."""
+        ...
+
+
+class Dialect(CallerDialect, Protocol):
+    """A wire format that callers speak, and engines of the same format with them."""
 
     def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         """An engine's non-streaming response for a caller of the same dialect: the gateway's keys are replaced, the rest is untouched.
@@ -163,14 +176,6 @@ class Dialect(Protocol):
 
         `include_usage`: a stream has to report usage; this sets the field that requests it, in a dialect that has one.
         """
-        ...
-
-    def write_error(self, error: NarthexError) -> bytes:
-        """The error as the body of a response, in this dialect's envelope."""
-        ...
-
-    def write_error_frame(self, error: NarthexError) -> bytes:
-        """The error as the last frame of a stream that has begun and cannot continue."""
         ...
 
 
@@ -201,8 +206,11 @@ class EngineDialect(Protocol):
         ...
 
 
-class ChatDialect(Dialect, EngineDialect, Protocol):
-    """A wire format for chats that callers speak and engines too, so that its callers reach engines of any dialect."""
+class CallerChatDialect(CallerDialect, Protocol):
+    """A wire format for chats that callers speak, so that they reach engines of any dialect.
+
+    It reads what it has written too, as responses are recorded so.
+    """
 
     # ChatRequest's field names -> this dialect's, where they differ.
     field_names: ClassVar[Mapping[str, str]]
@@ -228,3 +236,15 @@ class ChatDialect(Dialect, EngineDialect, Protocol):
     def stream_writer(self, meta: ResponseMeta) -> StreamWriter:
         """A new writer for one caller's stream."""
         ...
+
+    def read_response(self, raw: bytes) -> ChatResponse:
+        """Raises InvalidUpstreamResponse for anything but a response."""
+        ...
+
+    def stream_reader(self) -> StreamReader:
+        """A new reader for one stream."""
+        ...
+
+
+class ChatDialect(Dialect, CallerChatDialect, EngineDialect, Protocol):
+    """A wire format for chats that callers speak and engines too."""

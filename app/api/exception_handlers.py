@@ -1,6 +1,6 @@
 """Errors outside the inference routes: unknown routes, wrong methods, admin requests, bugs of the gateway.
 
-The response has OpenAI's envelope, or Anthropic's for clients of Anthropic's API.
+The response has OpenAI's envelope, or Anthropic's or TensorZero's for clients of these APIs.
 """
 
 import logging
@@ -20,6 +20,8 @@ from providers.catalogue import DIALECTS
 
 log = logging.getLogger(__name__)
 
+_TENSORZERO_PATHS = frozenset({"/inference", "/batch_inference", "/feedback"})
+
 
 def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistyped: bool = False) -> Response[bytes]:
     """`is_mistyped`: there is a path like the one that was requested."""
@@ -27,13 +29,23 @@ def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistype
     if refused_requests is not None:
         refused_requests.add(request.scope, error, is_mistyped=is_mistyped)
     headers = {**to_litestar_headers(error_headers(error)), **new_request_headers()}
-    dialect_name = "anthropic_messages" if is_anthropic_client(request) else "openai_chat"
+    dialect_name = "openai_chat"
+    if is_anthropic_client(request):
+        dialect_name = "anthropic_messages"
+    elif is_tensorzero_client(request):
+        dialect_name = "tensorzero_inference"
     return Response(DIALECTS[dialect_name].write_error(error), status_code=error.status, media_type="application/json", headers=headers)
 
 
 def is_anthropic_client(request: Request[Any, Any, Any]) -> bool:
     """Whether the request comes from a client of Anthropic's API: these send its version."""
     return "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
+
+
+def is_tensorzero_client(request: Request[Any, Any, Any]) -> bool:
+    """Whether the request comes from TensorZero's client, which also calls routes that are not here, to its native API."""
+    is_client = request.headers.get("user-agent", "").startswith("TensorZero/")
+    return request.url.path in _TENSORZERO_PATHS or (is_client and not request.url.path.startswith("/openai/"))
 
 
 def _handle_narthex_error(request: Request[Any, Any, Any], error: NarthexError) -> Response[bytes]:

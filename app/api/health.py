@@ -1,5 +1,9 @@
-"""GET /health/live and /health/ready: whether this process lives, and whether it takes requests."""
+"""GET /health/live and /health/ready: whether this process lives, and whether it takes requests.
 
+/status and /health are those of TensorZero.
+"""
+
+import importlib.metadata
 from typing import Any
 
 from litestar import HttpMethod, Response, Router, route
@@ -10,6 +14,7 @@ from app.home_id import identify_home
 
 def routes(gateway: Gateway) -> Router:
     home_id = identify_home(gateway.settings.home)
+    version = importlib.metadata.version("narthex")
 
     # Some load balancers send HEAD.
     @route("/health/live", http_method=[HttpMethod.GET, HttpMethod.HEAD])
@@ -32,4 +37,18 @@ def routes(gateway: Gateway) -> Router:
         }
         return Response(body, status_code=503 if gateway.draining else 200)
 
-    return Router("/", route_handlers=[alive, ready])
+    @route("/status", http_method=[HttpMethod.GET, HttpMethod.HEAD])
+    async def status() -> dict[str, str]:
+        return {"status": "ok", "version": version, "config_hash": gateway.snapshot_cache.snapshot.hash}
+
+    # TensorZero answers 503 while a store is away. This gateway serves without Postgres and Redis, and must stay in service then.
+    @route("/health", http_method=[HttpMethod.GET, HttpMethod.HEAD])
+    async def health() -> Response[dict[str, str]]:
+        body = {
+            "gateway": "draining" if gateway.draining else "ok",
+            "postgres": "ok" if gateway.snapshot_cache.connected else "error",
+            "valkey": "ok" if gateway.limits.is_redis_up else "error",
+        }
+        return Response(body, status_code=503 if gateway.draining else 200)
+
+    return Router("/", route_handlers=[alive, ready, status, health])

@@ -23,7 +23,7 @@ from app.gateway.stages import Authenticated, claim_of
 from app.logs import RequestIds, current_request
 from app.otel.trace_context import Tracing
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, MethodNotAllowed, NarthexError, RequestError, Unavailable
-from providers.dialect import Dialect
+from providers.dialect import CallerDialect
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class InferenceRoute:
     """One route, in one dialect. `access_log`: None: there is none."""
 
-    def __init__(self, gateway: Gateway, dialect: Dialect, access_log: AccessLog | None = None) -> None:
+    def __init__(self, gateway: Gateway, dialect: CallerDialect, access_log: AccessLog | None = None) -> None:
         self._gateway = gateway
         self._dialect = dialect
         self._access_log = access_log

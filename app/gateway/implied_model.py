@@ -6,7 +6,7 @@ from app.gateway.permissions import usable_models
 from providers.adapters.provider import Provider
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
-from providers.dialect import Dialect
+from providers.dialect import CallerDialect
 from providers.engine_routes.route import UNCERTAIN_ADAPTERS, Route
 
 _MAX_LISTED = 50
@@ -14,7 +14,7 @@ _MAX_LISTED = 50
 _MAX_MODELS = 500
 
 
-def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect: Dialect, body: Body) -> str:
+def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect: CallerDialect, body: Body) -> str:
     """A server that is not identified counts only where no engine is known to have the route.
 
     Raises InvalidRequest if none of the models that the key may use serves the route, or several do: it lists them, and no others.
@@ -42,7 +42,7 @@ def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect
     )
 
 
-def _serving_providers(fleet: Fleet, target: Target, dialect: Dialect, body: Body) -> list[Provider]:
+def _serving_providers(fleet: Fleet, target: Target, dialect: CallerDialect, body: Body) -> list[Provider]:
     """Of a target that is pinned to a dialect: those that speak it, if that is the dialect of the request."""
     if target.dialect not in (None, dialect.name):
         return []

@@ -74,8 +74,8 @@ from providers.canonical.errors import OperationNotSupported, Unavailable, Upstr
 from providers.canonical.raw_json import Body
 from providers.canonical.stream_usage import add_to_last_usage
 from providers.canonical.token_estimate import text_tokens
-from providers.dialect import Dialect, InboundRequest, OutboundResponse, ResponseMeta
-from providers.dialects.catalogue import CHAT_DIALECTS, RAW_PROMPT_DIALECTS
+from providers.dialect import CallerDialect, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, RAW_PROMPT_DIALECTS
 from providers.structured_output import Constraint
 from providers.transport.transport import Transport
 
@@ -165,7 +165,7 @@ class Gateway:
 
 async def serve(
     gateway: Gateway,
-    dialect: Dialect,
+    dialect: CallerDialect,
     raw: bytes,
     headers: Mapping[bytes, bytes],
     context: RequestContext,
@@ -259,11 +259,11 @@ async def serve(
         await _send_response(gateway, response, raw, context, attempted, sink)
 
 
-def _resumable_stream(dialect: Dialect, request: InboundRequest, headers: Mapping[bytes, bytes]) -> ResumableStream | None:
+def _resumable_stream(dialect: CallerDialect, request: InboundRequest, headers: Mapping[bytes, bytes]) -> ResumableStream | None:
     """None: the response is no stream of a chat, or need not be resumed. Raises InvalidRequest."""
     if not wants_resumption(headers) or not request.stream:
         return None
-    chat_dialect = CHAT_DIALECTS.get(dialect.name)
+    chat_dialect = CALLER_CHAT_DIALECTS.get(dialect.name)
     if chat_dialect is None:
         return None
     return ResumableStream(chat_dialect, continues_prompt=request.raw_prompt or chat_dialect.name in RAW_PROMPT_DIALECTS)
@@ -330,7 +330,7 @@ async def _send_response(
 
 async def _relay_stream(
     gateway: Gateway,
-    dialect: Dialect,
+    dialect: CallerDialect,
     response: OutboundStream,
     raw: bytes,
     context: RequestContext,

@@ -78,6 +78,7 @@ OPERATIONS: Mapping[str, str] = {
     "openai_chat": "chat",
     "openai_responses": "chat",
     "anthropic_messages": "chat",
+    "tensorzero_inference": "chat",
     "openai_completions": "text_completion",
     "vllm_generate": "text_completion",
     "generate": "text_completion",

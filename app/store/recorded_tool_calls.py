@@ -13,8 +13,8 @@ from app.thread_steps import in_steps, run_in_steps
 from providers.canonical.chat import ChatResponse, ToolCall
 from providers.canonical.errors import NarthexError
 from providers.canonical.events import ResponseAssembler
-from providers.dialect import ChatDialect
-from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.dialect import CallerChatDialect
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
 
 MAX_CALLS = 100  # of a response
 MAX_ARGUMENT_CHARS = 500
@@ -41,7 +41,7 @@ class RecordedStream(Struct, frozen=True):
 
 async def read_tool_calls(connection: AsyncConnection, responses: Sequence[RecordedStream]) -> dict[str, list[CalledTool]]:
     """By id; without those whose response is not kept, too long, or of no chat, and those that no longer fit into memory."""
-    chats = {each.id: each for each in responses if each.route in CHAT_DIALECTS}
+    chats = {each.id: each for each in responses if each.route in CALLER_CHAT_DIALECTS}
     if not chats:
         return {}
     content = inference_content.c
@@ -65,16 +65,16 @@ def _read_all(chats: dict[str, RecordedStream], packed: dict[str, bytes]) -> Ite
     for id, response in in_steps(packed.items()):
         raw = unpack_within(response, _MAX_RESPONSE_BYTES)
         if raw is not None:
-            yield id, called_tools(CHAT_DIALECTS[chats[id].route], raw, streamed=chats[id].streamed)
+            yield id, called_tools(CALLER_CHAT_DIALECTS[chats[id].route], raw, streamed=chats[id].streamed)
 
 
-def called_tools(dialect: ChatDialect, raw: bytes, *, streamed: bool) -> list[CalledTool]:
+def called_tools(dialect: CallerChatDialect, raw: bytes, *, streamed: bool) -> list[CalledTool]:
     """Of a response as its caller got it; of a broken one, what came before."""
     calls = [part for choice in _read(dialect, raw, streamed).choices for part in choice.parts if isinstance(part, ToolCall)]
     return [CalledTool(each.id, each.name, each.arguments[:MAX_ARGUMENT_CHARS]) for each in calls[:MAX_CALLS]]
 
 
-def _read(dialect: ChatDialect, raw: bytes, streamed: bool) -> ChatResponse:
+def _read(dialect: CallerChatDialect, raw: bytes, streamed: bool) -> ChatResponse:
     assembler = ResponseAssembler()
     with contextlib.suppress(NarthexError):  # an error, a response that was cut off, or one that is redacted beyond recognition
         if not streamed:

@@ -21,6 +21,7 @@ CONSTRAINT_FIELDS_BY_DIALECT: Mapping[str, frozenset[str]] = {
     "openai_responses": _ENGINE_FIELDS | {"text"},
     "anthropic_messages": _ENGINE_FIELDS | {"output_config", "output_format"},
     "vllm_generate": frozenset({"sampling_params"}),
+    "tensorzero_inference": frozenset({"output_schema", "json_mode"}),
 }
 """The top-level fields that may hold an output format in each dialect: its own, and those of engines, which all callers may send."""
 
@@ -86,6 +87,11 @@ def _locate_dialect_format(dialect: str, body: Body) -> LocatedFormat | None:
             if body.has_value("output_format"):
                 raise _conflict("output_config.format", "output_format")
             return _read_flat_format(config["format"], "output_config.format")
+        case "tensorzero_inference":
+            if body.has_value("output_schema"):
+                strict = True if body.value("json_mode") == "strict" else None
+                return LocatedFormat(JsonSchema(as_raw(body["output_schema"]), "output", strict=strict), "output_schema")
+            return LocatedFormat(JsonObject(), "json_mode") if body.value("json_mode") == "on" else None
         case _:
             if not body.has_value("response_format"):
                 return None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.api.nodes import NodeBody
 from app.api.openapi.schemas import Schema
@@ -17,6 +18,7 @@ from providers.dialects.openai_chat import request_schema as openai_chat
 from providers.dialects.openai_completions import request_schema as openai_completions
 from providers.dialects.openai_embeddings import request_schema as openai_embeddings
 from providers.dialects.openai_responses import request_schema as openai_responses
+from providers.dialects.tensorzero_inference import request_schema as tensorzero_inference
 from providers.dialects.vllm_generate import request_schema as vllm_generate
 from providers.engine_routes.catalogue import ROUTE_BY_PATH
 from providers.engine_routes.route import Route
@@ -176,6 +178,29 @@ _INFERENCES = [
         response=_object(request_id=_TEXT, choices=_ITEMS),
         streams=True,
         errors=_INFERENCE_ERRORS,
+    ),
+]
+
+_TENSORZERO = [
+    CallerRoute(
+        method="POST",
+        path="/inference",
+        id="tensorzero_inference",
+        tag="TensorZero",
+        summary="Infer, in TensorZero's native API",
+        description="For every model, whichever API its engine has. The response has `content`; with `output_schema`, `output`.",
+        prefix="TensorZero",
+        body=[tensorzero_inference.Request],
+        example={"model_name": "sandbox", "input": {"messages": [{"role": "user", "content": "Hello!"}]}},
+        response=_object(inference_id=_TEXT, episode_id=_TEXT, variant_name=_TEXT, usage=_OBJECT),
+        streams=True,
+        errors=_INFERENCE_ERRORS,
+        error_schema="TensorZeroError",
+    ),
+    *(
+        replace(each, path=f"/openai{each.path}", id=f"tensorzero_{each.id}", tag="TensorZero", description=f"The same as {each.path}.")
+        for each in _INFERENCES
+        if each.path in ("/v1/chat/completions", "/v1/embeddings")
     ),
 ]
 
@@ -400,6 +425,25 @@ _OPERATIONS = [
     ),
     CallerRoute(
         method="GET",
+        path="/health",
+        id="tensorzero_health",
+        tag="TensorZero",
+        summary="Whether this process takes requests, and what it is connected to, in TensorZero's shape",
+        access="public",
+        response=_object(gateway=_TEXT, postgres=_TEXT, valkey=_TEXT),
+        also={503: "It is draining: the same, with `gateway` as `draining`."},
+    ),
+    CallerRoute(
+        method="GET",
+        path="/status",
+        id="tensorzero_status",
+        tag="TensorZero",
+        summary="That this process lives, its version and its configuration, in TensorZero's shape",
+        access="public",
+        response=_object(status=_TEXT, version=_TEXT, config_hash=_TEXT),
+    ),
+    CallerRoute(
+        method="GET",
         path="/metrics",
         id="get_metrics",
         tag="Operation",
@@ -501,4 +545,4 @@ _SIGN_IN = [
     ),
 ]
 
-CALLER_ROUTES: Sequence[CallerRoute] = (*_INFERENCES, *_engine_routes(), *_CALLERS, *_NODES, *_OPERATIONS, *_SIGN_IN)
+CALLER_ROUTES: Sequence[CallerRoute] = (*_INFERENCES, *_TENSORZERO, *_engine_routes(), *_CALLERS, *_NODES, *_OPERATIONS, *_SIGN_IN)

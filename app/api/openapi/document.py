@@ -47,13 +47,24 @@ _NODE_ERROR: Schema = {
     "properties": {"detail": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object", "additionalProperties": True}}]}},
     "required": ["detail"],
 }
+_TENSORZERO_ERROR: Schema = {
+    "type": "object",
+    "description": "An error, in TensorZero's shape. `error_json` has what programs read of it.",
+    "properties": {"error": {"type": "string"}, "error_json": {"type": "object", "additionalProperties": True}},
+    "required": ["error", "error_json"],
+}
 
 
 def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
     """Without `servers`, which depend on the address that a request was sent to."""
     admin, admin_schemas = admin_paths(operations)
     callers, caller_schemas = caller_paths(CALLER_ROUTES)
-    shared = {"Error": ERROR_SCHEMA, "AnthropicError": ANTHROPIC_ERROR_SCHEMA, "NodeError": _NODE_ERROR}
+    shared = {
+        "Error": ERROR_SCHEMA,
+        "AnthropicError": ANTHROPIC_ERROR_SCHEMA,
+        "NodeError": _NODE_ERROR,
+        "TensorZeroError": _TENSORZERO_ERROR,
+    }
     paths = {**callers, **admin}
     tags = dict.fromkeys(operation["tags"][0] for methods in paths.values() for operation in methods.values())
     return {

@@ -10,11 +10,17 @@ from app.gateway.emulation.emulated_tools import EmulatedTools
 from providers.canonical.chat import ChatRequest, Tool
 
 # How callers of each dialect name stop sequences, and the wish for one tool call at a time.
-STOP_FIELDS: Mapping[str, str] = {"openai_chat": "stop", "openai_completions": "stop", "anthropic_messages": "stop_sequences"}
+STOP_FIELDS: Mapping[str, str] = {
+    "openai_chat": "stop",
+    "openai_completions": "stop",
+    "anthropic_messages": "stop_sequences",
+    "tensorzero_inference": "stop_sequences",
+}
 SINGLE_CALL_FIELDS: Mapping[str, str] = {
     "openai_chat": "parallel_tool_calls",
     "openai_responses": "parallel_tool_calls",
     "anthropic_messages": "tool_choice.disable_parallel_tool_use",
+    "tensorzero_inference": "parallel_tool_calls",
 }
 _STRICT_TOOL = re.compile(r"tools\[(\d+)\](?:\.function)?\.strict")
 

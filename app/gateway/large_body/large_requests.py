@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from app.gateway.large_body.request_size import RequestCaps
 from app.settings import Settings
 from app.switch_interval import short_switch_interval
-from providers.dialect import Dialect, InboundRequest
+from providers.dialect import CallerDialect, InboundRequest
 from providers.transport.loop_turns import LoopTurns
 
 P = ParamSpec("P")
@@ -63,7 +63,7 @@ class LargeRequests:
         running.add_done_callback(lambda _: _call_soon(loop, self._start_next))
         return await asyncio.wrap_future(running)
 
-    def check_and_parse(self, dialect: Dialect, raw: bytes) -> InboundRequest:
+    def check_and_parse(self, dialect: CallerDialect, raw: bytes) -> InboundRequest:
         """Raises InvalidRequest."""
         if len(raw) > _UNCOUNTED_BYTES:
             self._caps.check(raw)
@@ -104,7 +104,7 @@ class TeamLargeRequests:
         self._large_requests = large_requests
         self._team_id = team_id
 
-    async def parse(self, dialect: Dialect, raw: bytes) -> InboundRequest:
+    async def parse(self, dialect: CallerDialect, raw: bytes) -> InboundRequest:
         """Raises InvalidRequest."""
         return await self.run(self._large_requests.check_and_parse, dialect, raw) if is_large(raw) else dialect.parse_request(raw)
 

@@ -11,7 +11,7 @@ from providers.canonical.carrier import find_carrier
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
-from providers.dialect import ChatDialect, InboundRequest
+from providers.dialect import CallerChatDialect, InboundRequest
 
 _MAX_DROPPED_PATHS = 32
 _INDEX = re.compile(r"\[\d+\]")
@@ -19,7 +19,7 @@ _INDEX = re.compile(r"\[\d+\]")
 OLDER_TOOL_FIELDS: Mapping[str, str] = {"functions": "tools", "function_call": "tool_choice"}
 
 
-def caller_field_names(caller_dialect: ChatDialect, body: Body) -> Mapping[str, str]:
+def caller_field_names(caller_dialect: CallerChatDialect, body: Body) -> Mapping[str, str]:
     """Canonical field -> the caller's name for it: the dialect's names, except where this body uses another of several names.
 
     `output` maps to the constraint field that was sent, tools to OpenAI's legacy fields if only those were sent.

@@ -4,7 +4,7 @@ import asyncio
 import copy
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -40,8 +40,8 @@ from providers.canonical.field_names import field_name_translator, rename_field_
 from providers.canonical.instructions import add_instruction, describe_output
 from providers.canonical.output_format import JsonObject, JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
-from providers.dialect import ChatDialect, Dialect, EngineDialect, InboundRequest
-from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
+from providers.dialect import CallerChatDialect, CallerDialect, Dialect, EngineDialect, InboundRequest
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
 from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
 from providers.host_operation import HostOperation
@@ -90,7 +90,7 @@ class RequestTranslator:
         self,
         request: InboundRequest,
         raw: bytes,
-        dialect: Dialect,
+        dialect: CallerDialect,
         media_fetcher: MediaFetcher,
         may_drop: Callable[[str], bool],
         betas: bytes = b"",
@@ -118,7 +118,7 @@ class RequestTranslator:
         self._raw = raw
         self._may_name_media: bool | None = None
         self._inlined_for: frozenset[str] | None = None
-        self._chat_dialect = CHAT_DIALECTS.get(dialect.name)
+        self._chat_dialect = CALLER_CHAT_DIALECTS.get(dialect.name)
         self.constraint = constraint
         self.max_repairs = max_repairs
         self.team_id = team_id
@@ -286,7 +286,7 @@ class RequestTranslator:
 
     async def _read_chat_in_turn(self) -> ChatRequest:
         """The canonical chat; a large one is read in a thread."""
-        caller_dialect = CHAT_DIALECTS[self.caller_dialect.name]
+        caller_dialect = CALLER_CHAT_DIALECTS[self.caller_dialect.name]
         if self._large_requests is None:
             return self._read_chat(caller_dialect)
         return await self._large_requests.run(self._read_chat, caller_dialect)
@@ -311,7 +311,7 @@ class RequestTranslator:
             or caller_dialect_name == "openai_completions"
             or self._is_best_enforced_in(caller_dialect_name, provider, dialect_names)
         ):
-            return (self.caller_dialect,)
+            return (self._shared_dialect,)
         elif self._chat_dialect is None:
             dialect_names = ()
         elif caller_dialect_name == "openai_completions":
@@ -334,6 +334,11 @@ class RequestTranslator:
         return provider.constrained_dialects.isdisjoint(dialect_names) or (
             caller_dialect_name in provider.constrained_dialects and not self._has_engine_constraint_fields
         )
+
+    @property
+    def _shared_dialect(self) -> Dialect:
+        """The caller's dialect, where the target speaks it too."""
+        return cast("Dialect", self.caller_dialect)
 
     @property
     def may_name_media(self) -> bool:
@@ -380,7 +385,7 @@ class RequestTranslator:
         if may_hold_media and (kinds := provider.inline_media_kinds_in(self.caller_dialect.name)) and self._has_media_urls(kinds):
             return None
         try:
-            edited = self._finish_request(self.caller_dialect, Body(self.request.body), provider, target, [], self.constraint, None)
+            edited = self._finish_request(self._shared_dialect, Body(self.request.body), provider, target, [], self.constraint, None)
         except Unsupported as reason:
             if self._has_older_tools:
                 return None  # translate_chat() writes them, and calls in the history, as tools
@@ -395,7 +400,7 @@ class RequestTranslator:
         if not any(b"url" in bytes(value) for value in self.request.body.values() if isinstance(value, msgspec.Raw)):
             return False
         try:
-            return bool(media.media_urls(CHAT_DIALECTS[self.caller_dialect.name].read_request(self.request.body), kinds))
+            return bool(media.media_urls(CALLER_CHAT_DIALECTS[self.caller_dialect.name].read_request(self.request.body), kinds))
         except InvalidRequest:
             return False
 
@@ -486,14 +491,14 @@ class RequestTranslator:
             translated = replace(translated, emulation=rewrite_response(translated.emulation))
         return replace(translated, emulation=add_field(translated.emulation, "prompt")) if is_sent_as_chat else translated
 
-    def _read_chat(self, caller_dialect: ChatDialect) -> ChatRequest:
+    def _read_chat(self, caller_dialect: CallerChatDialect) -> ChatRequest:
         if self._chat is None:
             self._chat = apply_constraint_fields(caller_dialect.read_request(self.request.body))
             self._field_names = caller_field_names(caller_dialect, self.request.body)
         return self._chat
 
     async def _inline_media(
-        self, caller_dialect: ChatDialect, provider: Provider, dialect_name: str, dialect_kinds: frozenset[media.MediaKind]
+        self, caller_dialect: CallerChatDialect, provider: Provider, dialect_name: str, dialect_kinds: frozenset[media.MediaKind]
     ) -> ChatRequest:
         """The chat with the bytes of all media that the target does not accept by URL, fetched once for all targets."""
         kinds = provider.inline_media_kinds_in(dialect_name) | dialect_kinds
@@ -506,7 +511,7 @@ class RequestTranslator:
         return chat
 
     def _read_chat_and_urls(
-        self, caller_dialect: ChatDialect, provider: Provider, dialect_name: str, kinds: frozenset[media.MediaKind]
+        self, caller_dialect: CallerChatDialect, provider: Provider, dialect_name: str, kinds: frozenset[media.MediaKind]
     ) -> tuple[ChatRequest, set[str]]:
         """The chat, and the URLs of the media whose bytes the target needs."""
         chat = self._read_chat(caller_dialect)
@@ -603,7 +608,7 @@ class RequestTranslator:
         if not fields:
             return None
         dropped[:] = [field for field in dropped if field not in fields]
-        emulation = make_emulation(self._read_chat(CHAT_DIALECTS[self.caller_dialect.name]), fields)
+        emulation = make_emulation(self._read_chat(CALLER_CHAT_DIALECTS[self.caller_dialect.name]), fields)
         if self.constraint is not None and self.constraint.caller_paths:
             emulation.fields = tuple(map(self.constraint.caller_path, emulation.fields))
         return emulation

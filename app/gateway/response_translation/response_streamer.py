@@ -10,14 +10,14 @@ from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.token_estimate import CHARACTERS_PER_WRITTEN_TOKEN
 from providers.canonical.upstream_errors import add_upstream_message
-from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
+from providers.dialect import CallerChatDialect, EngineDialect, ResponseMeta
 
 
 class ResponseStreamer:
     """A providers.dialect.StreamEditor whose one block is the engine's response. `emulation`: by which it is trimmed."""
 
     def __init__(
-        self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, emulation: Emulation | None = None
+        self, caller_dialect: CallerChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, emulation: Emulation | None = None
     ) -> None:
         self.model: str | None = None
         self.usage: Usage | None = None

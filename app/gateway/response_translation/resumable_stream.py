@@ -10,7 +10,7 @@ from providers.canonical.errors import StreamTruncated, UpstreamError
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
-from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
+from providers.dialect import CallerChatDialect, EngineDialect, ResponseMeta
 
 # What is kept of the text, so that another engine can go on after it. A longer response breaks off like any other.
 _MAX_CHARACTERS = 200_000
@@ -24,7 +24,7 @@ class ResumableStream:
     prompt, which goes on with exactly the text.
     """
 
-    def __init__(self, caller_dialect: ChatDialect, *, continues_prompt: bool) -> None:
+    def __init__(self, caller_dialect: CallerChatDialect, *, continues_prompt: bool) -> None:
         self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None

@@ -5,7 +5,7 @@ from app.gateway.response_translation.write_response import write_response
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import ChatResponse
 from providers.canonical.events import ResponseAssembler
-from providers.dialect import ChatDialect, EngineDialect, OutboundResponse, ResponseMeta
+from providers.dialect import CallerChatDialect, EngineDialect, OutboundResponse, ResponseMeta
 
 
 class StreamAssembler:
@@ -15,7 +15,7 @@ class StreamAssembler:
     """
 
     def __init__(
-        self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, trimmer: ResponseTrimmer | None = None
+        self, caller_dialect: CallerChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, trimmer: ResponseTrimmer | None = None
     ) -> None:
         self._caller_dialect = caller_dialect
         self._meta = meta

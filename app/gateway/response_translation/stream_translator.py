@@ -7,7 +7,7 @@ from providers.canonical.errors import UpstreamError
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, ResponseStarted, UsageReported
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
-from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
+from providers.dialect import CallerChatDialect, EngineDialect, ResponseMeta
 
 
 class StreamTranslator:
@@ -17,7 +17,7 @@ class StreamTranslator:
     """
 
     def __init__(
-        self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, trimmer: ResponseTrimmer | None = None
+        self, caller_dialect: CallerChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, trimmer: ResponseTrimmer | None = None
     ) -> None:
         self.model: str | None = None
         self.usage: Usage | None = None

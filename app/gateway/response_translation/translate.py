@@ -3,6 +3,8 @@
 Each side may stream or not, independently of the other.
 """
 
+from typing import cast
+
 import httpx
 from msgspec.structs import replace
 
@@ -16,7 +18,7 @@ from app.gateway.response_translation.write_response import check_finished, writ
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.upstream_errors import add_upstream_message
-from providers.dialect import Dialect, OutboundResponse, ResponseMeta, StreamEditor
+from providers.dialect import CallerDialect, Dialect, OutboundResponse, ResponseMeta, StreamEditor
 from providers.engine_routes.route import Route
 from providers.engine_routes.route_binding import RouteBinding
 from providers.host_operation import HostOperation
@@ -25,7 +27,7 @@ _NO_HEADERS = httpx.Headers()
 
 
 def make_stream_editor(
-    caller_dialect: Dialect,
+    caller_dialect: CallerDialect,
     target_dialect: TargetDialect,
     meta: ResponseMeta,
     *,
@@ -38,7 +40,7 @@ def make_stream_editor(
     `emulation`: by which the response is trimmed, in the same dialect too. `choices`: how many it will have.
     """
     if streamed and emulation is None and (caller_dialect is target_dialect or isinstance(target_dialect, RouteBinding)):
-        return caller_dialect.stream_editor(meta)
+        return cast("Dialect", caller_dialect).stream_editor(meta)  # as the target speaks it
     chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
     if streamed:
         return StreamTranslator(chat_dialect, engine_dialect, meta, None if emulation is None else ResponseTrimmer(emulation, choices))
@@ -46,7 +48,12 @@ def make_stream_editor(
 
 
 def make_assembler(
-    caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, *, emulation: Emulation | None = None, choices: int = 1
+    caller_dialect: CallerDialect,
+    target_dialect: TargetDialect,
+    meta: ResponseMeta,
+    *,
+    emulation: Emulation | None = None,
+    choices: int = 1,
 ) -> StreamAssembler:
     """Turns the engine's stream into the caller's non-streaming response. `emulation`, `choices`: see make_stream_editor()."""
     chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
@@ -55,7 +62,7 @@ def make_assembler(
 
 def translate_response(
     raw: bytes,
-    caller_dialect: Dialect,
+    caller_dialect: CallerDialect,
     target_dialect: TargetDialect,
     meta: ResponseMeta,
     headers: httpx.Headers = _NO_HEADERS,
@@ -69,9 +76,9 @@ def translate_response(
     """
     try:
         if caller_dialect is target_dialect and emulation is None:
-            return caller_dialect.edit_response(raw, meta)
+            return cast("Dialect", caller_dialect).edit_response(raw, meta)
         if isinstance(target_dialect, HostOperation):
-            response = caller_dialect.edit_response(target_dialect.read_response(raw, headers, meta), meta)
+            response = cast("Dialect", caller_dialect).edit_response(target_dialect.read_response(raw, headers, meta), meta)
             billed = target_dialect.read_billed_input(raw) if target_dialect.read_billed_input is not None else None
             return response if billed is None else replace(response, usage=replace(response.usage or Usage(), billed_input=billed))
         if isinstance(target_dialect, RouteBinding) and isinstance(caller_dialect, Route):

@@ -7,10 +7,10 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.token_estimate import CHARACTERS_PER_WRITTEN_TOKEN
-from providers.dialect import ChatDialect, OutboundResponse, ResponseMeta
+from providers.dialect import CallerChatDialect, OutboundResponse, ResponseMeta
 
 
-def write_response(response: ChatResponse, caller_dialect: ChatDialect, meta: ResponseMeta) -> OutboundResponse:
+def write_response(response: ChatResponse, caller_dialect: CallerChatDialect, meta: ResponseMeta) -> OutboundResponse:
     first_choice = response.choices[0] if response.choices else None
     counted = response if response.usage is not None else replace(response, usage=meta.estimate_usage(count_written_tokens(response)))
     return OutboundResponse(

@@ -35,7 +35,7 @@ from providers.canonical.model_names import read_model_name
 from providers.canonical.upstream_errors import MAX_ERROR_BYTES
 from providers.credentials import CredentialError
 from providers.dialect import EngineDialect, OutboundResponse, ResponseMeta, StreamEditor
-from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
 from providers.engine_routes.route_binding import RouteBinding
 
 P = ParamSpec("P")
@@ -254,7 +254,7 @@ class UpstreamClient:
         concurrency = max(1, min(_MAX_PARTS_AT_ONCE, _PART_BYTES_AT_ONCE // (len(translated.raw) + 1)))
         call.part_count = len(translated.parts)
         meta = replace(meta, estimated_input=sum(part.input_tokens for part in translated.parts))
-        if translator.caller_dialect.name not in CHAT_DIALECTS:
+        if translator.caller_dialect.name not in CALLER_CHAT_DIALECTS:
             return await self._send_embedding_parts(call, translated, translator, meta, concurrency)
         caller_dialect, engine_dialect = chat_dialects(translator.caller_dialect, translated.dialect)
         received = _ReceivedBytes(self._max_bytes)

@@ -17,7 +17,7 @@ from providers.canonical.events import ChoiceFinished, Event, ResponseStarted, U
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS
-from providers.dialect import ChatDialect, OutboundResponse, ResponseMeta
+from providers.dialect import CallerChatDialect, OutboundResponse, ResponseMeta
 
 # Events that wait for a slow caller.
 _MAX_WAITING_EVENTS = 64
@@ -83,7 +83,7 @@ class MergedEvents:
 class MergedStream:
     """A providers.dialect.StreamEditor for merged events: blocks() are the caller's bytes already, which feed() passes on."""
 
-    def __init__(self, caller_dialect: ChatDialect, meta: ResponseMeta, trimmer: ResponseTrimmer | None) -> None:
+    def __init__(self, caller_dialect: CallerChatDialect, meta: ResponseMeta, trimmer: ResponseTrimmer | None) -> None:
         self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None

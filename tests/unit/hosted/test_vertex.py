@@ -28,7 +28,7 @@ from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError, CredentialReader
 from providers.dialect import ResponseMeta
-from providers.dialects.catalogue import ENGINE_DIALECTS
+from providers.dialects.catalogue import CALLER_DIALECTS, ENGINE_DIALECTS
 from providers.hosted.vertex.adapter import Vertex
 from providers.profiles.claude import request_body
 from providers.structured_output import read_constraint
@@ -313,7 +313,7 @@ def test_embeddings_field_can_be_dropped_and_claude_offers_no_embeddings() -> No
 )
 def test_embeddings_response_is_translated_to_the_openai_shape(response: dict[str, Any], tokens: int | None) -> None:
     translated_body = vertex().host_operations["openai_embeddings"].read_response(json.dumps(response).encode(), httpx.Headers(), META)
-    edited = DIALECTS["openai_embeddings"].edit_response(translated_body, META)
+    edited = CALLER_DIALECTS["openai_embeddings"].edit_response(translated_body, META)
     assert json.loads(edited.raw)["data"] == [{"object": "embedding", "index": 0, "embedding": [0.5, 1]}]
     assert edited.usage is not None and edited.usage.input == tokens
 

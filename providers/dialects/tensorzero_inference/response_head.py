@@ -1,0 +1,20 @@
+"""What every response and every chunk begins with, and whether the response is JSON instead of content blocks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from providers.dialect import ResponseMeta
+
+_PREFIXES = ("tensorzero::model_name::", "tensorzero::function_name::")
+
+
+def response_head(meta: ResponseMeta) -> dict[str, Any]:
+    """`variant_name`: of a model that is called directly TensorZero gives its name there."""
+    name = meta.model
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
+    return {"inference_id": meta.id, "episode_id": meta.episode_id, "variant_name": name}
+
+
+def is_json_response(request_body: Mapping[str, Any]) -> bool:
+    return "output_schema" in request_body

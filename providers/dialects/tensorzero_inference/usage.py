@@ -1,0 +1,29 @@
+"""Token counts of TensorZero's responses."""
+
+from msgspec import Struct
+
+from providers.canonical.chat import Usage
+
+
+class WireUsage(Struct, omit_defaults=True):
+    """Tokens read from a provider's cache are part of the input. None: not reported."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    provider_cache_read_input_tokens: int | None = None
+    provider_cache_write_input_tokens: int | None = None
+
+
+def write_usage(usage: Usage) -> WireUsage:
+    return WireUsage(usage.input, usage.output, usage.cached, usage.cache_written)
+
+
+def read_usage(usage: WireUsage | None) -> Usage | None:
+    if usage is None:
+        return None
+    return Usage(
+        usage.input_tokens,
+        usage.output_tokens,
+        cached=usage.provider_cache_read_input_tokens,
+        cache_written=usage.provider_cache_write_input_tokens,
+    )
