@@ -465,7 +465,7 @@ class Snapshot(Struct, frozen=True):
     `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
     what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model was first
     configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that are running, by the
-    function or model that has them; not in the hash.
+    function or model that has them; not in the hash. `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known.
     """
 
     version: int
@@ -483,6 +483,7 @@ class Snapshot(Struct, frozen=True):
     functions: Mapping[str, FunctionConfig] = {}
     metrics: Mapping[str, MetricConfig] = {}
     experiments: Mapping[str, Experiment] = {}
+    read_ms: int = 0
 
 
 class Plan(Struct, frozen=True):

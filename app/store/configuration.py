@@ -35,6 +35,8 @@ from app.store.configuration_rows import (
 )
 from app.store.database import Database, create_database_engine, transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
+from app.store.experiment_changes import ExperimentChange, find_experiment_changes
+from app.store.experiments import store_experiment_changes
 from app.store.key_rows import lock_changes
 from app.store.key_validation import check_priority, check_team
 from app.store.limit_validation import KnownNames
@@ -81,13 +83,13 @@ async def change_configuration(
     await lock_configuration(connection)
     current = await read_state(connection)
 
-    def compute() -> tuple[State, list[EntryChange]]:
+    def compute() -> tuple[State, list[EntryChange], list[ExperimentChange]]:
         wanted = edit(current)
         _check_teams({name: team for name, team in wanted.teams.items() if current.teams.get(name) != team})
         validate(wanted.snapshot)
-        return wanted, list(find_changes(current, wanted))
+        return wanted, list(find_changes(current, wanted)), find_experiment_changes(current.snapshot, wanted.snapshot)
 
-    wanted, changes = await run_in_steps(compute)
+    wanted, changes, experiment_changes = await run_in_steps(compute)
     known = await _read_known_names(connection, wanted, output_tokens)
 
     warnings = await run_in_steps(lambda: find_new_warnings(current.snapshot, wanted.snapshot, known))
@@ -101,6 +103,7 @@ async def change_configuration(
     await store_table(connection, tables.models, current.snapshot.models, wanted.snapshot.models)
     await store_table(connection, tables.functions, current.snapshot.functions, wanted.snapshot.functions)
     await store_table(connection, tables.metrics, current.snapshot.metrics, wanted.snapshot.metrics)
+    await store_experiment_changes(connection, author, experiment_changes)
     positions: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
     if current.snapshot.limits != wanted.snapshot.limits:
         positions = await store_limits(connection, current.snapshot.limits, wanted.snapshot.limits)
@@ -131,6 +134,7 @@ def edited(
         old.credentials,
         functions=dict(sorted((old.functions if functions is None else functions).items())),
         metrics=dict(sorted((old.metrics if metrics is None else metrics).items())),
+        experiments=old.experiments,
     )
     return State(snapshot, state.teams if teams is None else dict(sorted(teams.items())))
 

@@ -61,6 +61,7 @@ class SnapshotCache:
         self._change_watch = ChangeWatch(settings.database_url, (snapshots.CHANNEL, key_rows.CHANNEL), self._on_change)
         self._revalidated_connections = 0
         self._clock_offset_s = 0.0
+        self._confirmed_ms = 0  # when Postgres had the version of the snapshot as its newest
         self._last_read_version: int | None = None  # of the configuration last read, whether or not it could be served
         self._must_reread = False  # at the next regular poll, although its version is the same
         self._keys_current_s = time.monotonic()
@@ -94,6 +95,11 @@ class SnapshotCache:
         still be served here.
         """
         return time.monotonic() - self._keys_current_s
+
+    @property
+    def current_ms(self) -> int:
+        """When the snapshot was last known to be the newest, in Unix time by Postgres's clock."""
+        return max(self.snapshot.read_ms, self._confirmed_ms)
 
     def now_s(self) -> float:
         """Unix time by Postgres's clock, as far as it is known: machines' clocks differ, and a key must expire on all at once."""
@@ -157,6 +163,8 @@ class SnapshotCache:
         self._keys_current_s = started_s
         if versions.snapshot != self._last_read_version:
             self._refresh_requested.set()
+        elif versions.snapshot == self.snapshot.version:
+            self._confirmed_ms = int(versions.now_s * 1000)
         self.connected = True
 
     async def _keep_revalidating(self) -> None:

@@ -13,8 +13,9 @@ from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import FunctionConfig, Limit, LimitOverride, MetricConfig, ModelConfig, Node, Price, ProviderConfig, Snapshot
+from app.domain import Experiment, FunctionConfig, Limit, LimitOverride, MetricConfig, ModelConfig, Node, Price, ProviderConfig, Snapshot
 from app.store import tables
+from app.store.experiment_versions import versions_in_force
 from app.thread_steps import in_steps
 
 T = TypeVar("T")
@@ -27,6 +28,7 @@ _NO_CREDENTIALS: Mapping[str, str] = {}
 _NO_TIMES: Mapping[str, int] = {}
 _NO_FUNCTIONS: Mapping[str, FunctionConfig] = {}
 _NO_METRICS: Mapping[str, MetricConfig] = {}
+_NO_EXPERIMENTS: Mapping[str, Experiment] = {}
 _RECORDS_AT_ONCE = 100
 
 # A table as one text, a line for each row: JSON as Postgres writes it has no line break. Rows one by one cost the event loop ten times as
@@ -48,7 +50,15 @@ _STORED_LINES = text("""
                                                  floor(extract(epoch FROM ends_at) * 1000)::bigint)::text, E'\\n' ORDER BY id)
                 FROM limit_overrides WHERE ended_at IS NULL AND ends_at > now()) AS overrides,
            (SELECT string_agg(jsonb_build_array(name, config)::text, E'\\n' ORDER BY name) FROM functions) AS functions,
-           (SELECT string_agg(jsonb_build_array(name, config)::text, E'\\n' ORDER BY name) FROM metrics) AS metrics
+           (SELECT string_agg(jsonb_build_array(name, config)::text, E'\\n' ORDER BY name) FROM metrics) AS metrics,
+           (SELECT string_agg(jsonb_build_array(owner, definition - 'arms' || jsonb_build_object(
+                                  'name', name, 'salt', salt, 'versions', (
+                                      SELECT jsonb_agg(jsonb_build_object(
+                                                 'number', number, 'arms', arms, 'enrolment', enrolment,
+                                                 'effective_ms', ceil(extract(epoch FROM effective_at) * 1000)::bigint) ORDER BY number)
+                                          FROM experiment_versions WHERE experiment_id = experiments.id)))::text, E'\\n' ORDER BY owner)
+                FROM experiments WHERE started_at IS NOT NULL AND ended_at IS NULL) AS experiments,
+           floor(extract(epoch FROM transaction_timestamp()) * 1000)::bigint AS read_ms
 """)
 
 
@@ -67,6 +77,8 @@ class StoredConfiguration(Struct, frozen=True):
     overrides: str = ""
     functions: str = ""
     metrics: str = ""
+    experiments: str = ""
+    read_ms: int = 0
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -83,7 +95,8 @@ async def read_stored(connection: AsyncConnection) -> StoredConfiguration:
     """The current configuration, not decoded. The connection must be in a REPEATABLE READ transaction for its parts to be consistent."""
     version = await read_version(connection)
     row = (await connection.execute(_STORED_LINES)).one()
-    return StoredConfiguration(version, *(lines or "" for lines in row))
+    *sections, read_ms = row
+    return StoredConfiguration(version, *(lines or "" for lines in sections), read_ms=read_ms)
 
 
 def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
@@ -114,12 +127,20 @@ def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
         tuple(_decode_lines(stored.overrides, LimitOverride)),
         _decode_named(stored.functions, FunctionConfig, previous.functions),
         _decode_named(stored.metrics, MetricConfig, previous.metrics),
+        _decode_experiments(stored.experiments, previous.experiments),
+        stored.read_ms,
     )
 
 
 def _decode_named(lines: str, kind: type[T], before: Mapping[str, T]) -> dict[str, T]:
     pairs = cast("Iterator[tuple[str, T]]", _decode_lines(lines, cast(Any, tuple[str, kind])))
     return {name: _same_or_new(before.get(name), record) for name, record in pairs}
+
+
+def _decode_experiments(lines: str, before: Mapping[str, Experiment]) -> dict[str, Experiment]:
+    pairs = cast("Iterator[tuple[str, Experiment]]", _decode_lines(lines, cast(Any, tuple[str, Experiment])))
+    in_force = ((owner, msgspec.structs.replace(each, versions=versions_in_force(each.versions))) for owner, each in pairs)
+    return {owner: _same_or_new(before.get(owner), each) for owner, each in in_force}
 
 
 def _decode_lines(lines: str, kind: type[T]) -> Iterator[T]:
@@ -151,11 +172,13 @@ def build_snapshot(
     overrides: tuple[LimitOverride, ...] = (),
     functions: Mapping[str, FunctionConfig] = _NO_FUNCTIONS,
     metrics: Mapping[str, MetricConfig] = _NO_METRICS,
+    experiments: Mapping[str, Experiment] = _NO_EXPERIMENTS,
+    read_ms: int = 0,
 ) -> Snapshot:
     sorted_prices = tuple(sorted(prices, key=price_key))
     operations = (nodes, drained, models_created, overrides)
     of_file = (providers, models, tuple(limits), sorted_prices)
-    unhashed = Snapshot(version, "", *of_file, credentials, limits_since, *operations, functions, metrics)
+    unhashed = Snapshot(version, "", *of_file, credentials, limits_since, *operations, functions, metrics, experiments, read_ms)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 
 
@@ -166,6 +189,9 @@ def price_key(price: Price) -> tuple[str, str, str]:
 
 def _hashed_content(snapshot: Snapshot) -> bytes:
     """The content that the hash covers: everything but stored credentials, which change no response, the age of limits, and operations.
+
+    Of experiments it has what the configuration says. Their versions, which come of it, have tables of their own that keep all, and every
+    inference names its version: in the hash they would store each version again in the document of every later one.
 
     Sections that came with later versions are included only if they are not empty, so that earlier hashes stay true.
     """

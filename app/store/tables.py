@@ -119,6 +119,38 @@ metrics = Table(
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
+# Of each (name, salt) one that has started, and of each name at most one that has not ended. A draft has no salt unless it is given.
+experiments = Table(
+    "experiments",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("section", Text, nullable=False),  # models | functions
+    Column("owner", Text, nullable=False),  # the model or function that has it
+    Column("salt", Text),
+    Column("definition", JSONB, nullable=False),  # what the start freezes: arms, unit, control, eligible, holdout, layer, slots
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("started_at", DateTime(timezone=True)),  # null: a draft
+    Column("ended_at", DateTime(timezone=True)),
+    Column("winner", Text),  # the arm that serves since it has ended; null: the control
+    Index("experiments_once", "name", unique=True, postgresql_where=text("ended_at IS NULL")),
+    Index("experiments_salts", "name", "salt", unique=True, postgresql_where=text("started_at IS NOT NULL")),
+)
+
+# In force at a time is the version with the highest number of those that are effective by then. A trigger that runs as the transaction is
+# committed moves `effective_at` on if it would be less than the lead away.
+experiment_versions = Table(
+    "experiment_versions",
+    metadata,
+    Column("experiment_id", UUID(as_uuid=False), ForeignKey("experiments.id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # one by one for all experiments of a name
+    Column("arms", JSONB, nullable=False),
+    Column("enrolment", Double, nullable=False),
+    Column("effective_at", DateTime(timezone=True), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("author", Text, nullable=False),
+)
+
 limits = Table(
     "limits",
     metadata,
