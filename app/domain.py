@@ -613,3 +613,4 @@ class Exchange(Struct, frozen=True, array_like=True):
     served_us: int | None = None  # how long the attempt that served took, until the end of the response; None: no engine served
     # Empty: `cost_microusd` is that of `usage`, at one attempt. Else all that is charged.
     charges: tuple[ChargedAttempt, ...] = ()
+    episode_name: str | None = None  # the text that the caller names its episode by; None: a UUID, or none

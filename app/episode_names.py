@@ -10,6 +10,9 @@ Episodes that are recorded hang on these functions: they must never return anyth
 
 import hashlib
 import re
+from typing import NamedTuple
+
+from app.uuid7 import is_uuid7
 
 MAX_NAME_CHARACTERS = 128
 
@@ -17,6 +20,18 @@ _UUID8 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 _CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _HASHED_BYTES = 12
 _HASH_PURPOSE, _CHECK_PURPOSE = b"episode name", b"episode check"
+
+
+class RecordedEpisode(NamedTuple):
+    """An episode as records have it. `name`: the text that the caller names it by; None: none."""
+
+    id: str
+    name: str | None
+
+
+def episode_id_of(team_id: str, named: str) -> str:
+    """The id of the episode that a team names by a UUIDv7, by a text, or by the UUID that stands for its text."""
+    return named.lower() if is_uuid7(named) or is_named_episode_id(team_id, named) else named_episode_id(team_id, named)
 
 
 def named_episode_id(team_id: str, name: str) -> str:
@@ -30,10 +45,14 @@ def named_episode_id(team_id: str, name: str) -> str:
 
 def is_named_episode_id(team_id: str, id: str) -> bool:
     """Whether named_episode_id() returned it for a name of this team."""
-    if _UUID8.fullmatch(id) is None:
+    if not is_uuid8(id):
         return False
     all_bytes = bytes.fromhex(id.replace("-", ""))
     return all_bytes[_HASHED_BYTES:] == _checksum(team_id, all_bytes[:_HASHED_BYTES])
+
+
+def is_uuid8(text: str) -> bool:
+    return _UUID8.fullmatch(text) is not None
 
 
 def name_problem(name: str) -> str | None:

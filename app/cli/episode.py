@@ -1,6 +1,7 @@
 """narthex episode: an episode as a timeline."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -11,7 +12,9 @@ from app.cli.store_query import query_store
 from app.store import inference_queries
 from app.store.admin_transactions import admin_transaction
 from app.store.database import create_database_engine
+from app.store.episode_lookup import check_episode
 from app.store.episode_timeline import EpisodeTimeline, TimelineAttempt, TimelineInference, read_timeline
+from app.store.errors import InvalidKeyField
 
 _STATEMENT_TIMEOUT_S = 30.0
 _MAX_SHOWN = 1000
@@ -20,41 +23,43 @@ _TARGET_WIDTH = 36
 
 
 @click.command()
-@click.argument("id")
+@click.argument("named", metavar="ID")
 @click.option("--team", help="The team, where several have an episode with this id.")
 @click.option("--limit", type=click.IntRange(1, _MAX_SHOWN), default=100, show_default=True, help="Most requests to show.")
 @click.option("--after", metavar="ID", help="Go on after this request.")
 @json_option
-def episode(id: str, team: str | None, limit: int, after: str | None, as_json: bool) -> None:
+def episode(named: str, team: str | None, limit: int, after: str | None, as_json: bool) -> None:
     """Show an episode as a timeline: requests, attempts and tool calls.
 
-    Each request has its attempts below it, each with a bar for when it ran, and the tools that the model called, if the response is
-    kept.
+    ID is its UUID, or the text that its caller names it by. Each request has its attempts below it, each with a bar for when it ran, and
+    the tools that the model called, if the response is kept.
 
     \b
-    Example:
+    Examples:
       narthex episode 019a2c3d-0000-7000-8000-000000000000
+      narthex episode ticket-4711 --team support
 
     With --json: what GET /admin/v1/episodes/{id}/timeline returns.
     """
-    for value, hint in ((id, "ID"), (after, "--after")):
-        if value is not None and not uuid7.is_uuid7(value):
-            raise click.BadParameter("it is not a UUIDv7", param_hint=hint)
+    try:
+        check_episode(named)
+    except InvalidKeyField as fault:
+        raise click.BadParameter(str(fault), param_hint="ID") from None
+    if after is not None and not uuid7.is_uuid7(after):
+        raise click.BadParameter("it is not a UUIDv7", param_hint="--after")
 
     async def read(url: str) -> EpisodeTimeline:
         engine = create_database_engine(url)
         try:
             async with admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True) as connection:
-                names = {
-                    await inference_queries.find_team_name(connection, each) or each: each
-                    for each in await inference_queries.list_episode_teams(connection, id.lower())
-                }
-                team_id = _choose_team(id, team, names)
-                timeline = await read_timeline(connection, team_id, id.lower(), after=after and after.lower(), limit=limit)
+                found = await inference_queries.find_episodes(connection, named, **_of_team(team))
+                names = {await inference_queries.find_team_name(connection, each) or each: each for each in found}
+                team_id = _only_team(named, names)
+                timeline = await read_timeline(connection, team_id, found[team_id], after=after and after.lower(), limit=limit)
         finally:
             await engine.dispose()
         if timeline is None:
-            raise _no_episode(id)
+            raise _no_episode(named)
         return timeline
 
     timeline = query_store(read)
@@ -67,25 +72,32 @@ def episode(id: str, team: str | None, limit: int, after: str | None, as_json: b
         click.echo(f"There are more: --after {timeline.next} shows them.", err=True)
 
 
-def _choose_team(id: str, team: str | None, names: dict[str, str]) -> str:
+def _of_team(team: str | None) -> dict[str, Any]:
+    """`team`: its name, or its id if it was removed."""
+    if team is None:
+        return {}
+    return {"team_id": team.lower()} if uuid7.is_uuid7(team) else {"only_teams": [team]}
+
+
+def _only_team(named: str, names: dict[str, str]) -> str:
     """The id of the team. `names`: of those that have the episode."""
-    if team is not None:
-        names = {name: each for name, each in names.items() if name == team}
     if not names:
-        raise _no_episode(id)
+        raise _no_episode(named)
     if len(names) > 1:
-        raise CommandError(f"Several teams have an episode {id}: name one by --team: {', '.join(sorted(names))}.")
+        raise CommandError(f"Several teams have an episode {named}: name one by --team: {', '.join(sorted(names))}.")
     return next(iter(names.values()))
 
 
-def _no_episode(id: str) -> CommandError:
-    return CommandError(f"There is no request of an episode {id}. A new one is recorded a moment after its response.")
+def _no_episode(named: str) -> CommandError:
+    return CommandError(f"There is no request of an episode {named}. A new one is recorded a moment after its response.")
 
 
 def _draw(timeline: EpisodeTimeline) -> Iterator[str]:
     totals = timeline.totals
     cost = f"${totals.cost_microusd / 1_000_000:.6f}" + (f" and {totals.unpriced} of unknown cost" if totals.unpriced else "")
-    yield f"Episode {timeline.id} of {timeline.team or timeline.team_id}, from {_time(timeline.began_at)} to {_time(timeline.ended_at)}"
+    name = "" if timeline.name is None else f" ({timeline.name})"
+    whose = f"{name} of {timeline.team or timeline.team_id}"
+    yield f"Episode {timeline.id}{whose}, from {_time(timeline.began_at)} to {_time(timeline.ended_at)}"
     yield (
         f"{pluralize(totals.inferences, 'request')} ({totals.failed} not answered), {pluralize(totals.attempts, 'attempt')},"
         f" {totals.input_tokens:,} tokens in, {totals.output_tokens:,} out, {cost}"

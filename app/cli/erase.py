@@ -32,7 +32,9 @@ T = TypeVar("T")
 
 user_option = click.option("--user", "end_user", metavar="USER", help="This end user.")
 tag_option = click.option("--tag", metavar="NAME=VALUE", help="Everything with this tag.")
-episode_option = click.option("--episode", "episode_id", metavar="ID", help="This episode.")
+episode_option = click.option(
+    "--episode", "episode_id", metavar="ID", help="This episode: its UUID, or with its team the text its caller named it."
+)
 
 
 @click.group(cls=OrderedGroup)

@@ -9,7 +9,6 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from app import uuid7
 from app.cli.errors import CommandError
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
@@ -18,6 +17,8 @@ from app.domain import Outcome
 from app.settings import Settings
 from app.store.admin_transactions import admin_transaction
 from app.store.database import create_database_engine
+from app.store.episode_lookup import check_episode
+from app.store.errors import InvalidKeyField
 from app.store.inference_filter import InferenceFilter, matches
 from app.store.inference_queries import InferencePage, page_inferences, walk_inferences
 from app.store.inference_tail import current_position, read_stored
@@ -38,7 +39,7 @@ _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 @click.option("--model", help="Only of requests for this model.")
 @click.option("--user", "end_user", help="Only of this end user.")
 @click.option("--tag", metavar="NAME=VALUE", help="Only with this tag.")
-@click.option("--episode", help="Only of this episode.")
+@click.option("--episode", help="Only of this episode: its UUID, or the text its caller named it.")
 @click.option("--provider", help="Only served by this provider.")
 @click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only with this outcome.")
 @click.option("--status", type=click.IntRange(100, 599), help="Only with this status.")
@@ -140,15 +141,18 @@ def _parse_filters(
     name, separator, value = (tag or "").partition("=")
     if tag is not None and not (name and separator):
         raise click.BadParameter("it must be NAME=VALUE", param_hint="--tag")
-    if episode is not None and not uuid7.is_uuid7(episode):
-        raise click.BadParameter("it is not the id of an episode, a UUIDv7", param_hint="--episode")
+    if episode is not None:
+        try:
+            check_episode(episode)
+        except InvalidKeyField as fault:
+            raise click.BadParameter(str(fault), param_hint="--episode") from None
     if trace_id is not None and _TRACE_ID.fullmatch(trace_id) is None:
         raise click.BadParameter("it is not the id of a trace, 32 hexadecimal digits", param_hint="--trace")
     return InferenceFilter(
         key=prefix,
         trace_id=None if trace_id is None else trace_id.lower(),
         tag=None if tag is None else (name, value),
-        episode_id=None if episode is None else episode.lower(),
+        episode=episode,
         min_cost_microusd=None if min_cost_usd is None else round(min_cost_usd * 1_000_000),
         min_duration_us=None if min_duration_s is None else round(min_duration_s * 1_000_000),
         since_ms=None if since is None else int(since.timestamp() * 1000),

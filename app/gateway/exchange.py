@@ -108,6 +108,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         host_cost_microusd=host_cost,
         served_us=None if served is None else duration_us - served.started_us,
         charges=recorded_charges,
+        episode_name=admitted.episode.name,
     )
 
 

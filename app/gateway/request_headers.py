@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from app.domain import Caller
+from app.episode_names import RecordedEpisode
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.store.key_validation import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
@@ -14,11 +15,21 @@ from providers.dialect import InboundRequest
 
 
 def resolve_episode(
-    request: InboundRequest, headers: Mapping[bytes, bytes], episode_ids: EpisodeIds, team_id: str, received_us: int
+    request: InboundRequest,
+    headers: Mapping[bytes, bytes],
+    episode_ids: EpisodeIds,
+    team_id: str,
+    received_us: int,
+    continued: RecordedEpisode | None = None,
 ) -> Episode:
-    """The episode that the body or the header names, else a new one. Raises InvalidRequest if they name two."""
+    """The episode that the body or the header names, else that of the response that the request continues, else a new one.
+
+    Raises InvalidRequest if body and header name two.
+    """
     header_value = headers.get(b"x-narthex-episode-id")
     if header_value is None and request.episode_id is None:
+        if continued is not None:
+            return episode_ids.recorded(continued.id, team_id, continued.name)
         return episode_ids.mint(team_id, received_us)
     now_ms = time.time() * 1000
     of_header = None if header_value is None else episode_ids.read(_header_text(header_value), team_id, now_ms)

@@ -29,10 +29,11 @@ from msgspec.structs import replace
 from app.background_tasks import BackgroundTask, finish_despite_cancellation
 from app.billing.cost import format_usd
 from app.domain import Caller, Outcome
+from app.episode_names import RecordedEpisode
 from app.gateway.attempts import Attempts
 from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
-from app.gateway.episodes.episode_id import EpisodeIds
+from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import extend_may_drop
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
@@ -201,12 +202,14 @@ async def serve(
     if reserved:
         request, raw = remove_fields(request, reserved)
     sent_body = request.body
+    continued_episode: RecordedEpisode | None = None
     if request.previous_response_id is not None or request.references_items:
         sent_body = Body(request.body)
         history_claim = _body_claim(gateway, context, authenticated.caller)
-        await gateway.conversations.expand_request(request, authenticated.caller, history_claim)
+        continued_episode = await gateway.conversations.expand_request(request, authenticated.caller, history_claim)
         is_work_large = is_work_large or history_claim.size_bytes > LARGE_BYTES
-    episode = resolve_episode(request, headers, gateway.episode_ids, authenticated.caller.team_id, context.received_us)
+    team_id = authenticated.caller.team_id
+    episode = resolve_episode(request, headers, gateway.episode_ids, team_id, context.received_us, continued_episode)
     admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers))
     if reserved:
         admitted.reserved_fields = reported_names(reserved)
@@ -257,6 +260,10 @@ async def serve(
         if mark is not None:
             response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
         await _send_response(gateway, response, raw, context, attempted, sink)
+
+
+def _recorded(episode: Episode) -> RecordedEpisode:
+    return RecordedEpisode(episode.id, episode.name)
 
 
 def _resumable_stream(dialect: CallerDialect, request: InboundRequest, headers: Mapping[bytes, bytes]) -> ResumableStream | None:
@@ -324,7 +331,7 @@ async def _send_response(
     await _record_response(gateway, attempted.planned, response.raw)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
-        await gateway.conversations.store_response(context.id, admitted.caller, raw, response.raw)
+        await gateway.conversations.store_response(context.id, admitted.caller, _recorded(admitted.episode), raw, response.raw)
     await sink.send_response(response.raw)
 
 
@@ -379,7 +386,7 @@ async def _relay_stream(
     await _record_response(gateway, attempted.planned, last)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
-        await gateway.conversations.store_response(context.id, admitted.caller, raw, last)
+        await gateway.conversations.store_response(context.id, admitted.caller, _recorded(admitted.episode), raw, last)
     await sink.end_stream(last)
     if relayed is not None:
         # The caller has the complete response: an error frame after it would be taken for a part of the next one.

@@ -16,7 +16,7 @@ from app.store.erased_copies import CopyStore
 from app.store.erased_inferences import find_erased, find_left_content, find_left_inferences, find_left_texts, list_days
 from app.store.erased_subjects import count_left_sums
 from app.store.erasure_hashes import Selector, SqlHash, hash_of, read_key
-from app.store.erasures import Order, read_order
+from app.store.erasures import Order, read_order, resolve_selector
 from app.store.partitions import DAY_MS, Connection
 
 _MAX_EXAMPLES = 20
@@ -89,7 +89,7 @@ async def check_erasure(
 ) -> Checked | None:
     """Search Redis, and then day after day, the newest first, until `budget_s` is over; with `from_day` only days from then back.
 
-    None: there is no such order. Raises CopiesUnavailable.
+    None: there is no such order. Raises CopiesUnavailable, and InvalidKeyField for an episode by a text if the order is of all teams.
     """
     deadline = time.monotonic() + budget_s
     async with _driver(open_transaction) as connection:
@@ -97,6 +97,7 @@ async def check_erasure(
         if order is None or key is None:
             return None
         days = await _days(connection, order)
+    matches = None if selector is None else hash_of(key, resolve_selector(selector, order.team_id)) == order.hash
     sql_hash, left, examples = SqlHash.of(key, order.kind, order.tag), Counter[str](), list[str]()
     if from_day is None:
         async with CopyStore(settings.redis_url) as copies, _driver(open_transaction) as connection:
@@ -118,7 +119,7 @@ async def check_erasure(
         order.hash.hex(),
         {store: left[store] for store in stores},
         examples,
-        None if selector is None else hash_of(key, selector) == order.hash,
+        matches,
         searched,
         remaining[searched] if searched < len(remaining) else None,
     )

@@ -78,12 +78,14 @@ class EpisodeTotals(Struct, frozen=True, kw_only=True):
 
 
 class EpisodeTimeline(Struct, frozen=True, kw_only=True):
-    """`began_at`, `ended_at`: of the first request and the last response. `next`: give it as `after` for the next page; null: the last.
+    """`name`: the text that its caller names it by; null: none. `began_at`, `ended_at`: of the first request and the last response.
 
-    `content_hidden`: your roles do not show what was written, and so no `tool_calls`.
+    `next`: give it as `after` for the next page; null: the last. `content_hidden`: your roles do not show what was written, and so no
+    `tool_calls`.
     """
 
     id: str
+    name: str | None
     team_id: str
     team: str | None
     began_at: str
@@ -116,6 +118,7 @@ async def read_timeline(
     sums = {name: int(getattr(totals, name) or 0) for name in EpisodeTotals.__struct_fields__}
     return EpisodeTimeline(
         id=episode_id,
+        name=totals.name,
         team_id=team_id,
         team=await find_team_name(connection, team_id),
         began_at=totals.began_at.isoformat(),
@@ -132,6 +135,7 @@ def _totals(team_id: str, episode_id: str) -> Any:
     served_at_once = case((columns.served_provider.is_(None), 0), else_=1)
     return select(
         func.min(columns.received_at).label("began_at"),
+        func.max(columns.episode_name).label("name"),
         func.max(columns.received_at + columns.duration_us * datetime.timedelta(microseconds=1)).label("ended_at"),
         func.count().label("inferences"),
         func.count().filter(columns.outcome != "answered").label("failed"),

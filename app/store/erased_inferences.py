@@ -18,9 +18,11 @@ _CHANGED = {
     "trace_id": "text",
     "parent_span_id": "text",
     "request_id": "text",
+    "episode_name": "text",
     "erased_at": "timestamptz",
 }
 _POSITIONS = [INFERENCE_COLUMNS.index(name) for name in _CHANGED]
+_IS_NAME_LEFT = "(erased_at IS NOT NULL AND episode_name IS NOT NULL)"
 _VALUES = {"end_user": "end_user", "tag": "tags ->> {tag}", "episode": "episode_id::text"}
 
 
@@ -91,10 +93,12 @@ async def find_erased(connection: Connection, ids: Collection[str]) -> set[str]:
 
 
 async def find_left_inferences(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> list[str]:
-    """Inferences of a day that the order is about, by its hash."""
+    """Inferences of a day that the order is about, by its hash; and those of whichever order that a writer of an older version erased
+    without the name of their episode, which it did not know.
+    """
     first, end = id_range(order, day * DAY_MS, (day + 1) * DAY_MS)
     condition, values = hash_condition(order, sql_hash, 3)
-    query = f"SELECT id::text FROM inferences WHERE id >= $1::uuid AND id < $2::uuid AND {condition}"  # noqa: S608
+    query = f"SELECT id::text FROM inferences WHERE id >= $1::uuid AND id < $2::uuid AND ({condition} OR {_IS_NAME_LEFT})"  # noqa: S608
     rows = await connection.fetch(query, first, end, *values)
     return [row["id"] for row in rows]
 

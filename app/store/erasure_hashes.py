@@ -20,7 +20,9 @@ _BLOCK_BYTES = 64  # of SHA-256
 
 
 class Selector(Struct, frozen=True):
-    """Whose records: of an end user, with a tag of this value (`tag`: its name), or of an episode (by its id, in lower case)."""
+    """Whose records: of an end user, with a tag of this value (`tag`: its name), or of an episode (by its UUID, or by the text that its
+    caller names it by; an order has the UUID, in lower case).
+    """
 
     kind: SelectorKind
     tag: str | None

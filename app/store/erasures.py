@@ -6,12 +6,15 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import Row, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
+from app.episode_names import episode_id_of, is_uuid8
 from app.store import tables
 from app.store.audit_log import AuditEvent, Author, record
+from app.store.episode_lookup import check_episode
 from app.store.erasure_hashes import Selector, SelectorKind, hash_of, make_key
 from app.store.errors import InvalidKeyField
 from app.store.paging import Page, read_cursor, write_cursor
@@ -104,9 +107,7 @@ def parse_selector(end_user: str | None, tag: str | None, episode_id: str | None
             raise InvalidKeyField("tag", "`tag` must be NAME=VALUE.")
         return Selector("tag", name, value)
     if episode_id is not None:
-        if not uuid7.is_uuid7(episode_id):
-            raise InvalidKeyField("episode_id", f"`episode_id` must be a UUIDv7, not {episode_id!r:.60}.")
-        return Selector("episode", None, episode_id.lower())
+        return Selector("episode", None, check_episode(episode_id))
     return None
 
 
@@ -115,7 +116,7 @@ async def give_order(connection: AsyncConnection, author: Author, new: NewErasur
     if new.selector.tag in new.keep_tags:
         raise InvalidKeyField("keep_tags", f"The tag {new.selector.tag!r:.100} is the one to erase: it cannot stay.")
     team_id = await _team_id(connection, new.team)
-    selector, id = new.selector, uuid7.mint()
+    selector, id = resolve_selector(new.selector, team_id), uuid7.mint()
     hash = hash_of(await make_key(connection), selector)
     await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ORDERS_LOCK})
     values: dict[str, Any] = {
@@ -133,9 +134,21 @@ async def give_order(connection: AsyncConnection, author: Author, new: NewErasur
     return id
 
 
+def resolve_selector(selector: Selector, team_id: str | None) -> Selector:
+    """With the id of its episode, as inferences have it. Raises InvalidKeyField for a text without a team, which names one in each."""
+    if selector.kind != "episode":
+        return selector
+    if team_id is not None:
+        return replace(selector, value=episode_id_of(team_id, selector.value))
+    if uuid7.is_uuid7(selector.value) or is_uuid8(selector.value):
+        return replace(selector, value=selector.value.lower())
+    raise InvalidKeyField("team", "Name the team, too: a text names another episode in each, and `episode_id` is not a UUIDv7.")
+
+
 async def count_expected_of(connection: AsyncConnection, selector: Selector, team: str | None) -> int:
     """As count_expected(). `team`: its name. Raises InvalidKeyField for an unknown one."""
-    return await count_expected(connection, selector, await _team_id(connection, team))
+    team_id = await _team_id(connection, team)
+    return await count_expected(connection, resolve_selector(selector, team_id), team_id)
 
 
 async def _team_id(connection: AsyncConnection, team: str | None) -> str | None:
@@ -149,7 +162,10 @@ async def _team_id(connection: AsyncConnection, team: str | None) -> str | None:
 
 
 async def count_expected(connection: AsyncConnection, selector: Selector, team_id: str | None) -> int:
-    """About how many inferences there are, by what is quick to read. Users beyond those that sums tell apart are not counted."""
+    """About how many inferences there are, by what is quick to read. Users beyond those that sums tell apart are not counted.
+
+    `selector`: as resolve_selector() returns it.
+    """
     of_team = "" if team_id is None else "AND team_id = CAST(:team_id AS uuid)"
     if selector.kind == "episode":
         query = f"SELECT count(*) FROM inferences WHERE episode_id = CAST(:value AS uuid) {of_team}"  # noqa: S608

@@ -7,12 +7,14 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, or_, select
 
 from app import uuid7
+from app.episode_names import episode_id_of
 from app.store import tables
 from app.store.configuration_rows import one_of
 from app.store.usage import caller_names
 
 # A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
+_LOWEST_ID = uuid7.lowest_at(0)
 
 
 class InferenceFilter(Struct, frozen=True):
@@ -20,7 +22,8 @@ class InferenceFilter(Struct, frozen=True):
 
     `only_teams`: of teams with these names. `key`: its public part, without nx-. `status_class`: the first digit of the status.
     `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that. `request_id`: the caller's own, or the gateway's id
-    of a request whose caller gave none. `text`: a search, as read_search() makes it, of teams with full-text search.
+    of a request whose caller gave none. `episode`: its UUID, or the text that its caller names it by; `episode_ids`: the ids that it may
+    have, which conditions() needs. `text`: a search, as read_search() makes it, of teams with full-text search.
     """
 
     model: str | None = None
@@ -31,7 +34,7 @@ class InferenceFilter(Struct, frozen=True):
     team: str | None = None
     only_teams: Collection[str] | None = None
     key: str | None = None
-    episode_id: str | None = None
+    episode: str | None = None
     end_user: str | None = None
     tag: tuple[str, str] | None = None
     provider: str | None = None
@@ -45,6 +48,7 @@ class InferenceFilter(Struct, frozen=True):
     trace_id: str | None = None
     request_id: str | None = None
     text: str | None = None
+    episode_ids: Collection[str] | None = None
 
 
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
@@ -60,9 +64,10 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
         yield of_teams(filters.only_teams)
     if filters.key is not None:
         yield columns.key_id == select(tables.keys.c.id).where(tables.keys.c.prefix == filters.key).scalar_subquery()
-    if filters.episode_id is not None:
-        yield columns.episode_id == filters.episode_id
-        yield columns.id >= earliest_id(filters.episode_id)
+    if filters.episode is not None:
+        assert filters.episode_ids is not None, "they were looked for before"
+        yield columns.episode_id.in_(filters.episode_ids)
+        yield columns.id >= min(map(earliest_id, filters.episode_ids), default=_LOWEST_ID)
     if filters.request_id is not None:
         has_it = columns.request_id == filters.request_id
         yield or_(has_it, columns.id == filters.request_id.lower()) if uuid7.is_uuid7(filters.request_id) else has_it
@@ -82,11 +87,12 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         *((filters.team_id, row["team_id"]), (filters.outcome, row["outcome"]), (filters.end_user, row["end_user"])),
         *((filters.served_model, row["served_model"]), (filters.route, row["route"]), (filters.status, row["status"])),
         *((filters.error, row["error"]), (filters.trace_id, row["trace_id"]), (filters.provider, row["served_provider"])),
-        *((filters.team, row["team"]), (filters.key, row["key"]), (filters.episode_id, row["episode_id"])),
+        *((filters.team, row["team"]), (filters.key, row["key"])),
     )
     received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
     return (
         all(value is None or value == found for value, found in wanted)
+        and (filters.episode is None or row["episode_id"] == episode_id_of(row["team_id"], filters.episode))
         and (filters.request_id is None or filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"])
         and (filters.model is None or row["model"] in caller_names(filters.model))
         and (filters.only_teams is None or row["team"] in filters.only_teams)
@@ -111,5 +117,7 @@ def of_teams(names: Collection[str]) -> ColumnElement[bool]:
 
 
 def earliest_id(episode_id: str) -> str:
-    """No inference of the episode has a lower id."""
+    """No inference of the episode has a lower id. Nothing says when an episode began that is named by a text."""
+    if not uuid7.is_uuid7(episode_id):
+        return _LOWEST_ID
     return uuid7.lowest_at(uuid7.created_ms(episode_id) - _EPISODE_TOLERANCE_MS)

@@ -14,6 +14,7 @@ from app import uuid7
 from app.store import matching_hours, tables, text_search
 from app.store.audit_queries import OpenTransaction
 from app.store.content_packing import unpack_beside_loop
+from app.store.episode_lookup import find_episode_ids
 from app.store.inference_filter import InferenceFilter, conditions, earliest_id, of_teams
 
 _EXPORT_PAGE_ROWS = 500
@@ -44,10 +45,12 @@ class InferencePage(Struct, frozen=True):
 async def page_inferences(
     connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
 ) -> InferencePage:
-    """As list_inferences(), and with `text`. Raises InvalidKeyField if no team that may be searched has full-text search."""
-    if filters.text is None:
+    """As list_inferences(), and with `text`. Raises InvalidKeyField, also if no team that may be searched has full-text search."""
+    search = filters.text
+    if search is None:
         found = await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=limit + 1)
         return InferencePage(found[:limit], found[limit - 1]["id"] if len(found) > limit else None)
+    filters = await _with_episode_ids(connection, filters)
     teams = await text_search.find_searched_teams(connection, team=filters.team, team_id=filters.team_id, only_teams=filters.only_teams)
     oldest_ms = await text_search.oldest_text_ms(connection)
     if oldest_ms is None:
@@ -57,7 +60,7 @@ async def page_inferences(
     matches = await text_search.find_matches(
         connection,
         _select(filters),
-        filters.text,
+        search,
         teams,
         _ranges(connection, within, keep_hours_days, before),
         before=before,
@@ -79,9 +82,9 @@ async def list_inferences(
     """A page of inferences, newest first, within a transaction. `before`: the last id of the previous page. Without `text`.
 
     Where rollups can tell, only hours that hold a match are read: a filter that matches little, or nothing, is answered as soon.
-    `keep_hours_days`: for how long they are kept; 0: for ever.
+    `keep_hours_days`: for how long they are kept; 0: for ever. Raises InvalidKeyField for an episode that may be of too many teams.
     """
-    columns = tables.inferences.c
+    columns, filters = tables.inferences.c, await _with_episode_ids(connection, filters)
     query = _select(filters).order_by(columns.id.desc())
     if before is not None:
         query = query.where(columns.id < before)
@@ -91,7 +94,7 @@ async def list_inferences(
         await connection.execute(select(func.set_config("enable_seqscan", "off", True)))
         by_index = query.order_by(None).order_by(cast(columns.id, Text).desc())
         return [row_to_dict(row) for row in await connection.execute(by_index.limit(limit))]
-    if filters.episode_id is not None or not matching_hours.can_narrow(filters):
+    if filters.episode is not None or not matching_hours.can_narrow(filters):
         return [row_to_dict(row) for row in await connection.execute(query.limit(limit))]
     found: list[dict[str, Any]] = []
     async for begin_ms, end_ms in _ranges(connection, filters, keep_hours_days, before):
@@ -100,6 +103,13 @@ async def list_inferences(
         if len(found) >= limit:
             break
     return found
+
+
+async def _with_episode_ids(connection: AsyncConnection, filters: InferenceFilter) -> InferenceFilter:
+    if filters.episode is None:
+        return filters
+    found = await find_episode_ids(connection, filters.episode, team=filters.team, team_id=filters.team_id, only_teams=filters.only_teams)
+    return structs.replace(filters, episode_ids=found)
 
 
 def _select(filters: InferenceFilter) -> Select[Any]:
@@ -148,13 +158,23 @@ async def read_content(connection: AsyncConnection, id: str) -> dict[str, Any] |
     return {"policy": row.policy, "request": await _unpack_text(row.request), "response": await _unpack_text(row.response)}
 
 
-async def list_episode_teams(connection: AsyncConnection, episode_id: str, *, only_teams: Collection[str] | None = None) -> list[str]:
-    """The teams (their ids) that have an episode with this id: each its own. At most a hundred. `only_teams`: names; None: all."""
+async def find_episodes(
+    connection: AsyncConnection, named: str, *, team_id: str | None = None, only_teams: Collection[str] | None = None
+) -> dict[str, str]:
+    """The id of the episode that is so named, by UUID or text, in each team that has one (by the team's id). At most a hundred.
+
+    `only_teams`: names; None: all. Raises InvalidKeyField as find_episode_ids() does.
+    """
     columns = tables.inferences.c
-    query = select(columns.team_id).where(columns.episode_id == episode_id, columns.id >= earliest_id(episode_id))
+    ids = await find_episode_ids(connection, named, team_id=team_id, only_teams=only_teams)
+    query = select(columns.team_id, columns.episode_id).where(columns.episode_id.in_(ids))
+    query = query.where(columns.id >= min(map(earliest_id, ids), default=uuid7.lowest_at(0)))
+    if team_id is not None:
+        query = query.where(columns.team_id == team_id)
     if only_teams is not None:
         query = query.where(of_teams(only_teams))
-    return list((await connection.execute(query.distinct().order_by(columns.team_id).limit(100))).scalars())
+    rows = await connection.execute(query.distinct().order_by(columns.team_id).limit(100))
+    return {row.team_id: row.episode_id for row in rows}
 
 
 async def find_team_name(connection: AsyncConnection, team_id: str) -> str | None:

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
+from app.episode_names import RecordedEpisode
 from app.store.content_packing import UNCOMPRESSED_PREFIX, unpack_within
 from app.store.db_errors import RecordsUnavailable
 from app.store.partitions import DAY_MS
@@ -23,10 +24,11 @@ _LATE_DROP_DAYS = 7  # an expired partition that was in use is dropped later
 class RecordedResponse(Struct, frozen=True):
     """`is_visible`: it is the team's, of the route, and complete. `policy` None: its content is not kept any more.
 
-    `request` and `response` as they were sent; None: see `policy`, or they are longer than was wanted.
+    `episode`: of the inference. `request` and `response` as they were sent; None: see `policy`, or they are longer than was wanted.
     """
 
     is_visible: bool
+    episode: RecordedEpisode
     is_deleted: bool = False
     policy: str | None = None
     request: bytes | None = None
@@ -49,6 +51,8 @@ def _find_response() -> Select[*tuple[Any, ...]]:
     is_readable = is_visible & deleted.id.is_(None) & (content.policy == "full") & fits
     columns = (
         is_visible.label("is_visible"),
+        inference.episode_id,
+        inference.episode_name,
         deleted.id.isnot(None).label("is_deleted"),
         content.policy,
         case((is_readable, content.request)).label("request"),  # unwanted content is not even loaded
@@ -85,4 +89,5 @@ async def _timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnec
 def _to_recorded_response(row: Row[*tuple[Any, ...]], max_bytes: int) -> RecordedResponse:
     request = None if row.request is None else unpack_within(row.request, max_bytes)
     response = None if row.response is None else unpack_within(row.response, max_bytes)
-    return RecordedResponse(bool(row.is_visible), row.is_deleted, row.policy, request, response)
+    episode = RecordedEpisode(row.episode_id, row.episode_name)
+    return RecordedResponse(bool(row.is_visible), episode, row.is_deleted, row.policy, request, response)

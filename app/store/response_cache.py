@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from redis.exceptions import RedisError
 
+from app.episode_names import RecordedEpisode
 from app.store.content_packing import pack_beside_loop, unpack_beside_loop
 from app.store.redis_client import create_redis
 
@@ -31,11 +32,15 @@ class ResponseCacheUnavailable(Exception):
 
 
 class CachedResponse(Struct, frozen=True, array_like=True):
-    """A request as it came, and its Response object. Fields are only ever appended, with defaults."""
+    """A request as it came, and its Response object. Fields are only ever appended, with defaults.
+
+    `episode` None: stored by an older version.
+    """
 
     team_id: str
     request: bytes
     response: bytes
+    episode: RecordedEpisode | None = None
 
 
 class ResponseCache:

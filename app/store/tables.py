@@ -367,6 +367,7 @@ inferences = Table(
     Column("served_us", BigInteger),  # how long the attempt that served took, until the end of the response
     Column("charges", JSONB),  # what each attempt is charged; None: the cost is that of the tokens above, at one attempt
     Column("erased_at", DateTime(timezone=True)),  # when an erasure took from it what says whose it was; None: it was not erased
+    Column("episode_name", Text),  # the text that the caller names its episode by; null: it named none, or by a UUID
     # The transaction that stored it, set by Postgres; null: stored before that was recorded. Not a part of the record.
     Column("stored_in", BigInteger, server_default=text("((pg_current_xact_id())::text)::bigint")),
     Index(None, "episode_id"),

@@ -52,7 +52,14 @@ ROWS: list[tuple[str, datetime.datetime, dict[str, Any]]] = [
         "search",
         AN_HOUR_AGO,
         {
-            **{"episode_id": EPISODE, "model": "gpt-5-mini", "end_user": "ann", "tags": {"tenant": "acme"}, "cost_microusd": 42},
+            **{
+                "episode_id": EPISODE,
+                "episode_name": "chat 7",
+                "model": "gpt-5-mini",
+                "end_user": "ann",
+                "tags": {"tenant": "acme"},
+                "cost_microusd": 42,
+            },
             **{"usage": Usage(input=70, output=30, cached=20), "attempts": RETRIED, "served_provider": "openai", "served_us": 1_500_000},
             **{"duration_us": 1_760_000, "dropped": ("logit_bias",), "charge_basis": "received", "trace_id": "4b" * 16, "streamed": True},
         },
@@ -168,7 +175,7 @@ QUESTIONS: dict[str, Callable[[Rows], bool]] = {
         AN_HOUR_AGO.astimezone(ZoneInfo("Europe/Berlin")).hour in {int(row["local_hour"]) for row in rows}
     ),
     "Which conversations cost most?": lambda rows: (
-        (str(rows[0]["id"]), rows[0]["inferences"], rows[0]["models"], rows[0]["cost_usd"])
+        (str(rows[0]["episode_id"]), rows[0]["inferences"], rows[0]["models"], rows[0]["cost_usd"])
         == (EPISODE, 2, ["gpt-5-mini"], Decimal("0.000042"))
     ),
     "Which fields do teams send that their engines do not take?": lambda rows: (
@@ -212,6 +219,8 @@ async def test_views_hold_what_was_recorded(analyst: Connection):
     row = await analyst.fetchrow("SELECT * FROM narthex_views.inferences WHERE end_user = 'ann'")
     assert row is not None
     assert (row["team"], row["cost_usd"], row["duration_s"], row["served_s"]) == ("search", Decimal("0.000042"), 1.76, 1.5)
+    assert (str(row["episode_id"]), row["episode_name"]) == (EPISODE, "chat 7")
+    assert (await analyst.fetchval("SELECT name FROM narthex_views.episodes WHERE id = $1", EPISODE)) == "chat 7"
     assert (json.loads(row["tags"]), row["attempts"], row["cost_is_estimated"], row["trace_id"]) == ({"tenant": "acme"}, 2, True, "4b" * 16)
     attempts = await analyst.fetch("SELECT * FROM narthex_views.attempts WHERE inference_id = $1 ORDER BY number", row["id"])
     assert [(each["provider"], each["status"], each["error"], each["started_s"], each["duration_s"]) for each in attempts] == [

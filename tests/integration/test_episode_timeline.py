@@ -86,7 +86,7 @@ async def test_timeline_has_attempts_tool_calls_and_sums(
         assert text in drawn.stdout, drawn.stdout
     assert json.loads(service.run("episode", episode, "--json").stdout) == shown
     assert f"--after {ids[0]}" in service.run("episode", episode, "--limit", "1").stderr
-    assert service.run("episode", uuid7.mint()).returncode == 1 and service.run("episode", "x").returncode == 2
+    assert service.run("episode", uuid7.mint()).returncode == 1 and service.run("episode", "x" * 129).returncode == 2
 
     # What the caller deleted is nobody's, and what is too long is not read.
     connection = await connect(database_url(service))

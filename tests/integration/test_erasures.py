@@ -14,6 +14,7 @@ import pytest
 
 from app import uuid7
 from app.domain import Attempt
+from app.episode_names import named_episode_id
 from app.recording import erasure_runner
 from app.recording.erasure_check import Checked, check_erasure
 from app.recording.spool import Spool
@@ -24,6 +25,7 @@ from app.store.audit_log import SYSTEM
 from app.store.database import create_database_engine, transaction
 from app.store.erasure_hashes import Selector
 from app.store.erasures import ERASED, Erasure, NewErasure
+from app.store.errors import InvalidKeyField
 from app.store.idempotent_responses import ClaimRequest, IdempotencyStore, StoredResponse, claim_key
 from app.store.response_cache import CachedResponse, ResponseCache
 from tests.integration.test_rollups import TEAMS, random_exchanges
@@ -196,6 +198,53 @@ async def test_an_episode_is_erased_and_no_longer_exists(settings: Settings):
     assert [str(row["episode_id"]) == id for row, id in zip(rows, ids, strict=True)] == [True, True, True, False]
     assert [row["end_user"] for row in rows] == [ERASED, ERASED, ERASED, "ann"]
     assert not any((await check(settings, done.id)).left.values())
+
+
+async def test_an_episode_named_by_a_text_is_erased_by_that_text_and_its_team(settings: Settings):
+    await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, 'sales')", TEAMS[0])
+    name = "chat of ann@example.com"
+    named = {"episode_id": named_episode_id(TEAMS[0], name), "episode_name": name}
+    theirs = {"team_id": TEAMS[1], "episode_id": named_episode_id(TEAMS[1], name), "episode_name": name}
+    # One of them was named by its UUID.
+    ids = await record(settings, received(1, **named), received(0, **{**named, "episode_name": None}), {**received(0), **theirs})
+    selector = Selector("episode", None, name)
+    with pytest.raises(InvalidKeyField, match="Name the team"):
+        await give(settings, selector)
+    done = await carry_out(settings, selector, team="sales")
+    rows = [await inference(settings, id) for id in ids]
+    assert [(str(row["episode_id"]) == id, row["episode_name"]) for row, id in zip(rows, ids, strict=True)] == [
+        (True, None),
+        (True, None),
+        (False, name),
+    ]
+    checked = await check(settings, done.id, selector=selector)
+    assert not any(checked.left.values()) and checked.matches is True
+    assert (await check(settings, done.id, selector=Selector("episode", None, named["episode_id"]))).matches is True
+    assert (await check(settings, done.id, selector=Selector("episode", None, "another"))).matches is False
+    (late,) = await record(settings, received(2, **named))
+    row = await inference(settings, late)
+    assert (str(row["episode_id"]), row["episode_name"], row["policy"]) == (late, None, "erased")
+
+
+async def test_an_erased_user_leaves_no_name_of_an_episode_and_no_id_that_follows_from_it(settings: Settings):
+    name = "chat of ann"
+    named = {"episode_id": named_episode_id(TEAMS[0], name), "episode_name": name}
+    ids = await record(settings, of_ann(1, **named), of_ann(0, **named), received(0, end_user="bob", **named))
+    done = await carry_out(settings, ANN, keep_tags=("tenant",))
+    (late,) = await record(settings, of_ann(2, **named))
+    for id in (*ids[:2], late):
+        row = await inference(settings, id)
+        assert (str(row["episode_id"]), row["episode_name"]) == (id, None)
+    assert (await inference(settings, ids[2]))["episode_name"] == name, "it is Bob's, too"
+    assert not any((await check(settings, done.id)).left.values())
+
+
+async def test_a_name_that_an_older_writer_left_is_found_by_the_proof(settings: Settings):
+    (id,) = await record(settings, of_ann(1, episode_id=named_episode_id(TEAMS[0], "x"), episode_name="x"))
+    done = await carry_out(settings, ANN)
+    await fetch(settings.database_url, "UPDATE inferences SET episode_name = 'x' WHERE id = $1", id)
+    checked = await check(settings, done.id)
+    assert (checked.left["inferences"], list(checked.inferences)) == (1, [id])
 
 
 async def test_late_records_are_erased_as_they_are_stored(settings: Settings):

@@ -14,12 +14,14 @@ from sqlalchemy import text
 
 from app import uuid7
 from app.domain import Caller
+from app.episode_names import named_episode_id
 from app.recording import rollup_sums
 from app.recording.spool import Spool
 from app.settings import Settings
-from app.store import inference_queries, keys
+from app.store import episode_lookup, inference_queries, keys
 from app.store.callers import find_callers
 from app.store.database import connect, create_database_engine
+from app.store.errors import InvalidKeyField
 from app.store.inference_filter import InferenceFilter, matches
 from app.store.inference_queries import list_inferences
 from app.store.inference_tail import current_position, read_stored
@@ -82,6 +84,8 @@ async def records(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) 
                 **({"status": 502, "outcome": "failed", "error": "UpstreamFailed"} if failed else {"status": 200, "outcome": "answered"}),
             }
         )
+    for row in rows[::7]:
+        row |= {"episode_id": named_episode_id(row["team_id"], "chat 1"), "episode_name": "chat 1"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollup_sums, "MAX_SUBJECTS", 8)
         spool = Spool(home / "spool", settings)
@@ -107,6 +111,7 @@ CASES: list[tuple[Fields, Callable[[Fields], bool]]] = [
     ({}, lambda row: True),
     ({"model": "a"}, lambda row: row["model"].endswith("a")),
     ({"outcome": "failed"}, lambda row: row["outcome"] == "failed"),
+    ({"episode": "chat 1"}, lambda row: "episode_name" in row),
     ({"status": 502, "model": "b"}, lambda row: row["status"] == 502 and row["model"] == "b"),
     ({"status_class": 5}, lambda row: row["status"] == 502),
     ({"error": "UpstreamFailed", "provider": "gpu"}, lambda row: "error" in row and row["served_provider"] == "gpu"),
@@ -173,7 +178,28 @@ async def test_filters_by_key_team_and_episode(records: Records):
         assert row["id"] in await records.ids(InferenceFilter(request_id=row["request_id"] or row["id"].upper()))
     episode_id = records.rows[0]["episode_id"]
     expected = [row["id"] for row in records.rows if row["episode_id"] == episode_id]
-    assert await records.ids(InferenceFilter(episode_id=episode_id), page=5) == expected
+    assert await records.ids(InferenceFilter(episode=episode_id), page=5) == expected
+
+
+async def test_filter_by_the_name_of_an_episode(records: Records):
+    for caller in (None, *records.callers):
+        filters = InferenceFilter(episode="chat 1", team=caller and caller.team)
+        expected = [row for row in records.rows if row.get("episode_name") and caller in (None, caller_of(records, row))]
+        assert await records.ids(filters, page=50) == [row["id"] for row in expected] != []
+        assert await records.ids(InferenceFilter(episode="chat 1", only_teams=[caller.team] if caller else None)) == await records.ids(
+            filters
+        )
+        of_uuid = InferenceFilter(episode=expected[0]["episode_id"].upper(), team=caller and caller.team)
+        assert await records.ids(of_uuid) == [row["id"] for row in expected if row["team_id"] == expected[0]["team_id"]]
+    assert await records.ids(InferenceFilter(episode="chat 2")) == []
+    async with records.database.begin() as connection:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(InvalidKeyField, match="name the team, too"):
+            patch.setattr(episode_lookup, "MAX_TEAMS", 1)
+            await list_inferences(connection, InferenceFilter(episode="chat 1"), keep_hours_days=400, before=None, limit=1)
+
+
+def caller_of(records: Records, row: Fields) -> Caller:
+    return next(caller for caller in records.callers if caller.key_id == row["key_id"])
 
 
 async def test_what_matches_nothing_reads_no_partition_of_inferences(records: Records):
@@ -243,7 +269,7 @@ async def test_search_over_http(service: Service):
         assert [json.loads(line)["id"] for line in lines] == [sent.headers["x-narthex-inference-id"]]
         table = list(csv.DictReader((await admin.get(f"{PATH}/export", params={**parameters, "format": "csv"})).text.splitlines()))
         assert (table[0]["end_user"], json.loads(table[0]["tags"])) == ("ann", {"run": tag})
-        wrong_values = {"tag": "run", "key": "sk-1", "status": "6xx", "episode_id": "x", "min_cost_microusd": "-1", "trace_id": "abc"}
+        wrong_values = {"tag": "run", "key": "sk-1", "status": "6xx", "episode_id": "\t", "min_cost_microusd": "-1", "trace_id": "abc"}
         for name, value in wrong_values.items():
             wrong = await admin.get(PATH, params={name: value})
             assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, name)

@@ -16,6 +16,7 @@ import redis.asyncio
 from sqlalchemy import QueuePool
 
 from app.domain import Caller
+from app.episode_names import RecordedEpisode
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.responses_state import conversations
@@ -25,6 +26,7 @@ from app.recording.spool import Spool
 from app.settings import Settings
 from app.store.database import create_database_engine as database_engine
 from app.store.migrate import migrate
+from app.store.response_cache import CachedResponse
 from app.uuid7 import mint
 from providers.canonical.errors import Unavailable, UnknownResponse
 from providers.transport.loop_turns import LoopTurns
@@ -34,6 +36,7 @@ from tests.support.spooled_exchanges import KEY, TEAM, spool_exchange
 from tests.support.wait_until import GENEROUS_S
 from tests.support.writer_process import drain, fetch
 
+EPISODE = RecordedEpisode(mint(), "ticket-4711")
 ADA = Caller(KEY, TEAM, "blue", "full")
 EVE = Caller(KEY, "00000000-0000-0000-0000-0000000000ee", "red", "full")
 
@@ -54,7 +57,7 @@ class ResponsesState:
     async def keep(self, request: Any, id: str | None = None, caller: Caller = ADA) -> str:
         """Stores a response as the request pipeline does, without a record; returns its id."""
         id = id or mint()
-        await self.store.store_response(id, caller, json.dumps(request).encode(), json.dumps(response(id)).encode())
+        await self.store.store_response(id, caller, EPISODE, json.dumps(request).encode(), json.dumps(response(id)).encode())
         return f"resp_{id}"
 
     async def finds(self, id: str, caller: Caller = ADA) -> bool:
@@ -153,6 +156,19 @@ async def test_recorded_response_is_found_without_redis_and_after_redis_lost_it(
             assert not await each.finds(id, EVE)
 
 
+async def test_response_has_its_episode_from_redis_and_from_the_record(state: ResponsesState):
+    kept = await state.keep(REQUEST)
+    assert (await state.store.find_response(kept, ADA)).episode == EPISODE
+    id = state.record(REQUEST, response(mint()), episode_id=EPISODE.id, episode_name=EPISODE.name)
+    await drain(state.settings)
+    assert (await state.store.find_response(f"resp_{id}", ADA)).episode == EPISODE
+
+
+def test_response_that_an_older_version_cached_has_no_known_episode():
+    older = msgspec.msgpack.encode([TEAM, b"{}", b"{}"])
+    assert msgspec.msgpack.decode(older, type=CachedResponse) == CachedResponse(TEAM, b"{}", b"{}", None)
+
+
 async def test_lookup_waits_for_a_response_that_is_not_yet_recorded(settings: Settings, patient_lookup: None):
     async with open_state(without_redis(settings)) as state:
         id = f"resp_{state.record(REQUEST, response(mint()))}"
@@ -197,7 +213,7 @@ async def test_failed_unstored_or_other_inference_is_an_unknown_response(state: 
 async def test_response_of_a_team_without_stored_content_says_so(state: ResponsesState):
     quiet = msgspec.structs.replace(ADA, content="redacted")
     id = state.record(REQUEST, response(mint()), content="redacted")
-    await state.store.store_response(id, quiet, b"{}", b"{}")
+    await state.store.store_response(id, quiet, EPISODE, b"{}", b"{}")
     await drain(state.settings)
     with pytest.raises(UnknownResponse, match="recorded without their content"):
         await state.store.find_response(f"resp_{id}", quiet)

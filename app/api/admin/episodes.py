@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from app.api.admin.inferences import TIMEOUT_S, Inference, TeamId, page_of, parse_id
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.store import inference_queries
+from app.store.episode_lookup import check_episode
 from app.store.episode_timeline import EpisodeTimeline, read_timeline
 from app.store.paging import Limit
 from providers.canonical.errors import InvalidRequest, UnknownRecord
@@ -37,13 +38,13 @@ class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
-    id, after, team_id = await _find_team(call)
+    id, after, team_id = await _find_episode(call)
     rows = await inference_queries.list_episode(call.connection, team_id, id, after=after, limit=call.query.limit + 1)
     return Answer(Episode(id, team_id, *page_of(call, rows, call.query.limit)))
 
 
 async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
-    id, after, team_id = await _find_team(call)
+    id, after, team_id = await _find_episode(call)
     team = await inference_queries.find_team_name(call.connection, team_id)
     # As of inferences: what hosts say, and where they are, is of the configuration that teams share.
     hidden = () if call.principal.may("config:read") else ("endpoint", "code")
@@ -61,30 +62,29 @@ async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
     return Answer(timeline)
 
 
-async def _find_team(call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody]) -> tuple[str, str | None, str]:
-    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest."""
-    id, query = parse_id(call.path["id"], "id"), call.query
+async def _find_episode(call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody]) -> tuple[str, str | None, str]:
+    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest, InvalidKeyField."""
+    named, query = check_episode(call.path["id"], "id"), call.query
     after = query.after and parse_id(query.after, "after")
-    team_ids = await inference_queries.list_episode_teams(call.connection, id, only_teams=call.visible_teams())
-    team_id = _only_team(id, team_ids) if query.team_id is None else parse_id(query.team_id, "team_id")
-    if team_id not in team_ids:
-        raise _no_episode(id)
-    return id, after, team_id
+    team_id = query.team_id and parse_id(query.team_id, "team_id")
+    found = await inference_queries.find_episodes(call.connection, named, team_id=team_id, only_teams=call.visible_teams())
+    team_id = _only_team(named, list(found))
+    return found[team_id], after, team_id
 
 
-def _only_team(episode_id: str, team_ids: list[str]) -> str:
-    """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id has an episode of its own."""
+def _only_team(named: str, team_ids: list[str]) -> str:
+    """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id or name has an episode of its own."""
     if not team_ids:
-        raise _no_episode(episode_id)
+        raise _no_episode(named)
     if len(team_ids) > 1:
         raise InvalidRequest(
-            f"{len(team_ids)} teams have an episode {episode_id}: name one in `team_id`: {', '.join(team_ids)}.", param="team_id"
+            f"{len(team_ids)} teams have an episode {named}: name one in `team_id`: {', '.join(team_ids)}.", param="team_id"
         )
     return team_ids[0]
 
 
-def _no_episode(id: str) -> UnknownRecord:
-    return UnknownRecord(f"There is no inference of an episode {id}.")
+def _no_episode(named: str) -> UnknownRecord:
+    return UnknownRecord(f"There is no inference of an episode {named}.")
 
 
 def operations() -> list[Operation[Any, Any]]:

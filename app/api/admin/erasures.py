@@ -22,7 +22,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 _EndUser = Annotated[str, Meta(max_length=512, description="The end user, as the records of their requests have it.")]
 _Tag = Annotated[str, Meta(max_length=2048, description="NAME=VALUE: everything with this tag.")]
-_EpisodeId = Annotated[str, Meta(description="The id of an episode.")]
+_EpisodeId = Annotated[str, Meta(description="An episode: its UUID, or with its team the text that its caller names it by.")]
 _TagName = Annotated[str, Meta(min_length=1, max_length=512)]
 
 

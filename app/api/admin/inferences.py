@@ -16,6 +16,7 @@ from app.settings import Settings
 from app.store import inference_queries
 from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
 from app.store.csv_lines import csv_cell, csv_lines
+from app.store.episode_lookup import check_episode
 from app.store.inference_filter import InferenceFilter
 from app.store.key_validation import parse_prefix
 from app.store.paging import Limit
@@ -80,6 +81,7 @@ class Inference(Struct, frozen=True, kw_only=True):
     served_us: int | None
     charges: Sequence[dict[str, Any]] | None
     erased_at: str | None
+    episode_name: str | None
 
 
 class Content(Struct, frozen=True):
@@ -118,7 +120,7 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     since: TimeText | None = None
     until: TimeText | None = None
     key: Annotated[str, Meta(description="Only of the key with this public part.")] | None = None
-    episode_id: Annotated[str, Meta(description="Only of this episode.")] | None = None
+    episode_id: Annotated[str, Meta(description="Only of this episode: its UUID, or the text that its caller names it by.")] | None = None
     end_user: Annotated[str, Meta(max_length=1024, description="Only of this end user.")] | None = None
     tag: Annotated[str, Meta(max_length=2048, description="NAME=VALUE: only with this tag.")] | None = None
     provider: Annotated[str, Meta(max_length=512, description="Only served by this provider.")] | None = None
@@ -176,7 +178,7 @@ def read_filters(call: Call[Any, Any]) -> InferenceFilter:
         team=query.team,
         only_teams=call.visible_teams() if search is None else call.visible_teams("records:content"),
         key=key,
-        episode_id=query.episode_id and parse_id(query.episode_id, "episode_id"),
+        episode=None if query.episode_id is None else check_episode(query.episode_id),
         end_user=query.end_user,
         tag=(tag[0], tag[2]) if tag else None,
         provider=query.provider,

@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
 from app.domain import Caller
+from app.episode_names import RecordedEpisode
 from app.gateway.large_body.large_requests import LargeRequests, TeamLargeRequests
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.responses_state.history import (
@@ -95,7 +96,7 @@ class ConversationStore:
         if self._responses is not None:
             await self._responses.close()
 
-    async def store_response(self, id: str, caller: Caller, request_body: bytes, response_body: bytes) -> None:
+    async def store_response(self, id: str, caller: Caller, episode: RecordedEpisode, request_body: bytes, response_body: bytes) -> None:
         """Stores a response in Redis, once it is recorded. Never fails: without Redis it is read from the record.
 
         `id`: the inference's. `response_body`: a non-streaming body, or the last frames of a stream.
@@ -106,12 +107,13 @@ class ConversationStore:
         response, engine_item_ids = await large_requests.run_if_large(len(response_body), _response_and_engine_items, id, response_body)
         if response is not None:
             with contextlib.suppress(ResponseCacheUnavailable):
-                await self._responses.put(id, CachedResponse(caller.team_id, request_body, response), engine_item_ids)
+                await self._responses.put(id, CachedResponse(caller.team_id, request_body, response, episode), engine_item_ids)
 
-    async def expand_request(self, request: InboundRequest, caller: Caller, body_claim: BodyClaim) -> None:
+    async def expand_request(self, request: InboundRequest, caller: Caller, body_claim: BodyClaim) -> RecordedEpisode | None:
         """Adds the history before the input of a request that continues a response, and replaces item references.
 
-        Instructions of earlier requests are not carried over. `body_claim`: takes the memory for what is read.
+        Returns the episode of that response; None: it continues none, or its episode is not known. Instructions of earlier requests are
+        not carried over. `body_claim`: takes the memory for what is read.
         Raises InvalidRequest if the response cannot be continued or is too large, BodyMemoryExceeded if there is no memory for it, and
         Unavailable if it is not known at the moment.
         """
@@ -119,6 +121,7 @@ class ConversationStore:
         large_requests = self._large_requests.of_team(caller.team_id)
         find = BoundedFind(functools.partial(self.find_response, caller=caller), self._max_history_bytes, body_claim, param)
         earlier: list[Raw] = []
+        episode: RecordedEpisode | None = None
         if request.previous_response_id is not None:
             try:
                 history = await load_history(request.previous_response_id, find, self._max_bytes, large_requests)
@@ -127,7 +130,7 @@ class ConversationStore:
                 error = InvalidRequest(f"Previous response with id '{fault.id}' not found.{why}", param="previous_response_id")
                 error.code = "previous_response_not_found"
                 raise error from None
-            earlier = history.items
+            earlier, episode = history.items, history.episode
             request.input_tokens += history.tokens
         items = prepend_items(request.body, earlier)
         unresolved_ids = await _unresolved_references(items, large_requests)
@@ -135,6 +138,7 @@ class ConversationStore:
             await self._resolve_references(items, unresolved_ids, find, caller)
             # References in the history are counted already, in the usage that the engine reported.
             request.input_tokens += text_tokens(sum(len(memoryview(items[index])) for index in unresolved_ids if index >= len(earlier)))
+        return episode
 
     async def _resolve_references(self, items: list[Raw], unresolved_ids: dict[int, str], find: FindTurn, caller: Caller) -> None:
         item_index = functools.partial(self._responses_with_items, caller)
@@ -166,7 +170,7 @@ class ConversationStore:
                     raise UnknownResponse(id)
                 if kept is not None:
                     size_bytes = len(kept.request) + len(kept.response)
-                    return await large_requests.run_if_large(size_bytes, _stored_turn, id, kept.request, kept.response)
+                    return await large_requests.run_if_large(size_bytes, _stored_turn, id, kept.request, kept.response, kept.episode)
         row = await self._find_recorded(inference_id, caller)
         if row is not None:
             return await large_requests.run_if_large(len(row.request or b"") + len(row.response or b""), _read_recorded, id, row)
@@ -254,7 +258,7 @@ def _read_recorded(id: str, row: RecordedResponse) -> ConversationTurn:
     response = _response_object(row.response)
     if response is None:
         raise UnknownResponse(id)
-    return _stored_turn(id, row.request, response)
+    return _stored_turn(id, row.request, response, row.episode)
 
 
 def _response_object(response_body: bytes) -> bytes | None:
@@ -269,11 +273,11 @@ def _response_and_engine_items(id: str, response_body: bytes) -> tuple[bytes | N
     return response, [each for each in item_ids if response_uuid_of(each) != id]
 
 
-def _stored_turn(id: str, request_body: bytes, response: bytes) -> ConversationTurn:
+def _stored_turn(id: str, request_body: bytes, response: bytes, episode: RecordedEpisode | None) -> ConversationTurn:
     body = Body.read(request_body)
     if body.value("store") is False:
         raise UnknownResponse(id)
-    return ConversationTurn(id.lower(), body, response)
+    return ConversationTurn(id.lower(), body, response, episode)
 
 
 def _inference_id(id: str) -> str | None:

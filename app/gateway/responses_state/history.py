@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from app.episode_names import RecordedEpisode
 from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.memory.body_memory import BodyClaim
 from providers.canonical.errors import InvalidRequest
@@ -20,11 +21,12 @@ MAX_TURNS = 1_000
 
 
 class ConversationTurn(Struct, frozen=True):
-    """A request and its response. `id`: the response's. `response`: the Response object, as JSON."""
+    """A request and its response. `id`: the response's. `response`: the Response object, as JSON. `episode` None: it is not known."""
 
     id: str
     request: Body
     response: bytes
+    episode: RecordedEpisode | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -68,10 +70,11 @@ FindTurn = Callable[[str], Awaitable[ConversationTurn]]
 
 
 class History(Struct, frozen=True):
-    """The items of a conversation, oldest first. `tokens`: an estimate."""
+    """The items of a conversation, oldest first. `tokens`: an estimate. `episode`: of its last turn; None: it is not known."""
 
     items: list[Raw]
     tokens: int
+    episode: RecordedEpisode | None
 
 
 async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_requests: TeamLargeRequests) -> History:
@@ -81,19 +84,20 @@ async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_reque
     """
     items_by_turn: list[list[Raw]] = []
     reported_tokens = size_bytes = 0
+    episode: RecordedEpisode | None = None
     async for turn in walk_back(last_id, find):
         if len(items_by_turn) == MAX_TURNS:
             raise _too_long(f"more than {MAX_TURNS} turns")
         turn_items, turn_tokens = await large_requests.run_if_large(turn.size_bytes, _read_turn, turn)
         if not items_by_turn:
             # The last engine's own count if it reported one: bytes say nothing about the tokens of images and documents.
-            reported_tokens = turn_tokens
+            reported_tokens, episode = turn_tokens, turn.episode
         items_by_turn.append(turn_items)
         size_bytes += sum(map(_size_bytes, turn_items))
         if size_bytes > max_bytes:
             raise _too_long(f"more than {max_bytes} bytes")
     items = [item for items in reversed(items_by_turn) for item in items]
-    return History(items, reported_tokens or text_tokens(size_bytes))
+    return History(items, reported_tokens or text_tokens(size_bytes), episode)
 
 
 def _read_turn(turn: ConversationTurn) -> tuple[list[Raw], int]:
