@@ -11,6 +11,7 @@ from app.imports.draft import Imported
 from app.imports.litellm.read_config import import_litellm
 from app.imports.report import NoteKind, paths_by_message
 from app.imports.source_files import read_source
+from app.imports.tensorzero.read_config import import_tensorzero
 from app.supervisor.errors import OperatorError
 
 _MAX_PATHS_SHOWN = 8
@@ -22,31 +23,33 @@ _TITLES: Sequence[tuple[NoteKind, str]] = (
 
 
 @click.command()
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source")
 @click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the configuration to FILE, not to the output.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option("--root", type=click.Path(path_type=Path), metavar="FOLDER", help="Read templates below FOLDER (default: the source's own).")
 @json_option
-def import_(source: Path, output: Path | None, force: bool, as_json: bool) -> None:
+def import_(source: str, output: Path | None, force: bool, root: Path | None, as_json: bool) -> None:
     """Make a configuration from that of another gateway.
 
-    SOURCE is the config.yaml of LiteLLM's proxy. Prints a file for `narthex apply`, which accepts it as it is; on standard error
-    everything in the source that could not be brought, or behaves differently, with its path there and what to do instead. Nothing is
-    applied. Secrets are neither written nor reported: a key in the source becomes a reference, and the report says which command stores it.
-    docs/migrating.md says what is brought.
+    SOURCE is the config.yaml of LiteLLM's proxy, or the configuration of TensorZero: a file, a folder, or a pattern such as
+    "config/**/*.toml"; its templates and schemas are included. Prints a file for `narthex apply`, which accepts it as it is; on standard
+    error everything in the source that could not be brought, or behaves differently, with its path there and what to do instead. Nothing
+    is applied. Secrets are neither written nor reported: a key in the source becomes a reference, and the report says which command stores
+    it. docs/migrating.md says what is brought.
 
     \b
     Examples:
       narthex import config.yaml --output narthex.toml
-      narthex import config.yaml | narthex apply --dry-run -
+      narthex import config/tensorzero.toml | narthex apply --dry-run -
 
     With --json: {"configuration": text, "counts": {section: number}, "notes": [{"kind", "path", "message"}]}. "kind": left_out, changed
     or to_do.
     """
     if output is not None and not force and os.path.lexists(output):
         raise OperatorError(f"{str(output)!r} exists already; --force replaces it.")
-    if output is not None and output.exists() and source.exists() and output.samefile(source):
+    if output is not None and output.exists() and os.path.exists(source) and output.samefile(source):
         raise OperatorError("The output would replace the source.")
-    imported = import_litellm(read_source(source), os.environ)
+    imported = _import(source, root)
     if output is not None:
         output.write_text(imported.text, encoding="utf-8")
     if as_json:
@@ -57,7 +60,19 @@ def import_(source: Path, output: Path | None, force: bool, as_json: bool) -> No
     _print_report(imported, source, output)
 
 
-def _print_report(imported: Imported, source: Path, output: Path | None) -> None:
+def _import(source: str, root: Path | None) -> Imported:
+    """By the ending of its name: YAML is LiteLLM's, TOML and folders are TensorZero's."""
+    path = Path(source)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        if root is not None:
+            raise click.UsageError("--root is for TensorZero's templates: LiteLLM's configuration names no files.")
+        return import_litellm(read_source(path), os.environ)
+    if path.is_dir() or path.suffix.lower() == ".toml":
+        return import_tensorzero(source, root, os.environ)
+    raise OperatorError(f"{source!r:.200} is neither a folder nor a file that ends in .yaml, .yml or .toml.")
+
+
+def _print_report(imported: Imported, source: str, output: Path | None) -> None:
     for kind, title in _TITLES:
         paths = paths_by_message(imported.notes, kind)
         if paths:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot
+from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig, Snapshot
 from app.imports.free_names import FreeNames
 from app.imports.report import Note, Report
 from app.store import config_validation, limit_validation, price_validation
@@ -31,8 +31,11 @@ class Draft:
         self.report = report
         self.providers: dict[str, ProviderConfig] = {}
         self.models: dict[str, ModelConfig] = {}
+        self._functions: dict[str, FunctionConfig] = {}
+        self._metrics: dict[str, MetricConfig] = {}
         self._limits: dict[object, Limit] = {}
         self._prices: dict[object, Price] = {}
+        self._priced: set[tuple[str, str]] = set()
         self._provider_names, self._limit_names = FreeNames(), FreeNames()
         self._providers_by_content: dict[object, str | None] = {}
 
@@ -64,6 +67,23 @@ class Draft:
         if self._is_valid(replace(EMPTY, providers=providers, models=models), path):
             self.models[name] = config
 
+    def add_function(self, name: str, config: FunctionConfig, path: str) -> None:
+        if self.accepts_function(name, config, path):
+            self._functions[name] = config
+
+    def accepts_function(self, name: str, config: FunctionConfig, path: str) -> bool:
+        """Whether a function, which need not be complete, would be added. A refusal is reported."""
+        models = {each.model: self.models[each.model] for each in config.variants.values() if each.model in self.models}
+        if name in self.models:
+            models[name] = self.models[name]  # which has the name that the function cannot have
+        providers = {key: value for each in models.values() for key, value in self._providers_of(each).items()}
+        bare_models = {key: replace(each, fallbacks=(), fallback_on={}) for key, each in models.items()}
+        return self._is_valid(replace(EMPTY, providers=providers, models=bare_models, functions={name: config}), path)
+
+    def add_metric(self, name: str, config: MetricConfig, path: str) -> None:
+        if self._is_valid(replace(EMPTY, metrics={name: config}), path):
+            self._metrics[name] = config
+
     def add_limit(self, limit: Limit, path: str) -> None:
         """Of two limits that count the same, the smaller amount is kept."""
         try:
@@ -94,20 +114,22 @@ class Draft:
             self.report.leave_out(path, str(fault))
             return
         self._prices[price_key(price)] = price
+        self._priced.add((price.provider, price.model))
 
     def has_prices(self, name: str) -> bool:
         """Whether every target of a model has a price, which a limit on cost needs."""
-        priced = {(each.provider, each.model) for each in self._prices.values()}
-        return all((each.provider, each.model) in priced for each in self.models[name].targets)
+        return all((each.provider, each.model) in self._priced for each in self.models[name].targets)
 
     def finish(self, header: str) -> Imported:
         """Raises BadConfiguration if `narthex apply` would refuse the file."""
         limits, prices = tuple(self._limits.values()), tuple(self._prices.values())
-        snapshot = replace(EMPTY, providers=self.providers, models=self.models, limits=limits, prices=prices)
-        text = header + write_file(snapshot, {})
+        sections = {
+            **{"providers": self.providers, "models": self.models, "functions": self._functions, "metrics": self._metrics},
+            **{"limits": limits, "prices": prices},
+        }
+        text = header + write_file(replace(EMPTY, **sections), {})
         check_applicable(text)
-        counts = {"providers": len(self.providers), "models": len(self.models), "limits": len(limits), "prices": len(prices)}
-        return Imported(text, counts, self.report.notes)
+        return Imported(text, {section: len(entries) for section, entries in sections.items()}, self.report.notes)
 
     def _providers_of(self, config: ModelConfig) -> dict[str, ProviderConfig]:
         return {each.provider: self.providers[each.provider] for each in config.targets if each.provider in self.providers}
@@ -124,5 +146,8 @@ class Draft:
 def check_applicable(text: str) -> None:
     """Raises BadConfiguration for what `narthex apply` would refuse of this file."""
     file = parse_config_file(text)
-    sections = {"providers": file.providers or {}, "models": file.models or {}, "limits": file.limits or (), "prices": file.prices or ()}
+    sections = {
+        **{"providers": file.providers or {}, "models": file.models or {}, "functions": file.functions or {}},
+        **{"metrics": file.metrics or {}, "limits": file.limits or (), "prices": file.prices or ()},
+    }
     config_validation.validate(replace(EMPTY, **sections))

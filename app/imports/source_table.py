@@ -13,6 +13,12 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SHOWN_KEY = 80
 
 
+def join_path(path: str, key: str) -> str:
+    """The path of a key in the table at `path`; empty: the file itself."""
+    shown = key if _PLAIN_KEY.fullmatch(key) else repr(key[:_MAX_SHOWN_KEY])
+    return f"{path}.{shown}" if path else shown
+
+
 class SourceTable:
     """A table of the source, and its path there.
 
@@ -34,9 +40,13 @@ class SourceTable:
     def keys(self) -> tuple[str, ...]:
         return tuple(self._values)
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The keys that nothing has read yet."""
+        return tuple(self._unread)
+
     def path_of(self, key: str) -> str:
-        shown = key if _PLAIN_KEY.fullmatch(key) else repr(key[:_MAX_SHOWN_KEY])
-        return f"{self.path}.{shown}" if self.path else shown
+        return join_path(self.path, key)
 
     def read(self, key: str) -> Any:
         """The value, of whatever kind."""

@@ -45,16 +45,21 @@ class ConfigFile(Struct):
     metrics: dict[str, MetricConfig] | None = None
 
 
-def parse_config_file(content: str) -> ConfigFile:
-    """Parse a file. Raises BadConfiguration for errors that show without the rest of the configuration."""
+def parse_toml(content: str) -> dict[str, Any]:
+    """The tables of a text, within bounds. Raises BadConfiguration."""
     if sum(line.count(".") ** 2 for line in content.split("\n")) > _MAX_SQUARED_DOTS:
         raise BadConfiguration("The file has too many dots in one line, or in several long ones: write long lists one value a line.")
     try:
-        document = tomllib.loads(content)
+        return tomllib.loads(content)
     except RecursionError:
         raise BadConfiguration("The file is nested too deeply: nothing in it needs more than a few levels.") from None
     except ValueError as fault:  # also for a number of 5000 digits
         raise BadConfiguration(f"The file is not TOML: {fault}.") from None
+
+
+def parse_config_file(content: str) -> ConfigFile:
+    """Parse a file. Raises BadConfiguration for errors that show without the rest of the configuration."""
+    document = parse_toml(content)
     for section in ("limits", "prices"):
         if isinstance(document.get(section), dict):
             empty_list_hint = f"`{section} = []`, before the first [section], is an empty list"

@@ -70,3 +70,67 @@ async def test_litellm_configuration_serves_requests(
     assert "from-litellm requests per minute" in limits
     again = service.run("import", str(source))
     assert again.stdout == file.read_text() and service.run("apply", str(file), "--yes").stdout.strip() == "Nothing to change."
+
+
+TENSORZERO = """
+[gateway]
+bind_address = "0.0.0.0:3000"
+
+[models.from-tensorzero]
+routing = ["broken", "pool"]
+
+[models.from-tensorzero.providers.broken]
+type = "openai"
+api_base = "http://127.0.0.1:9/v1"
+model_name = "nothing"
+api_key_location = "none"
+
+[models.from-tensorzero.providers.pool]
+type = "openai"
+api_base = "{engine}"
+model_name = "engine-model"
+api_key_location = "none"
+
+[metrics.liked-by-tensorzero]
+type = "boolean"
+level = "inference"
+optimize = "max"
+
+[functions.drafts-of-tensorzero]
+type = "chat"
+
+[functions.drafts-of-tensorzero.variants.terse]
+type = "chat_completion"
+model = "from-tensorzero"
+templates.system.path = "templates/terse.minijinja"
+temperature = 0.25
+
+[functions.drafts-of-tensorzero.variants.wordy]
+type = "chat_completion"
+model = "from-tensorzero"
+system_template = "templates/wordy.minijinja"
+
+[functions.drafts-of-tensorzero.experimentation]
+type = "static"
+candidate_variants = {{ terse = 0.5, wordy = 0.5 }}
+"""
+
+
+async def test_tensorzero_configuration_serves_requests(
+    service: Service, sdk: openai.AsyncOpenAI, engine: ScriptedEngine, tmp_path: Path
+) -> None:
+    source, file = tmp_path / "tensorzero.toml", tmp_path / "narthex.toml"
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "terse.minijinja").write_text("Answer in one sentence.")
+    (tmp_path / "templates" / "wordy.minijinja").write_text("Answer at length.")
+    source.write_text(TENSORZERO.format(engine=f"http://127.0.0.1:{engine.port}/v1"))
+    imported = service.run("import", str(source), "--output", str(file))
+    assert imported.returncode == 0 and "gateway.bind_address" in imported.stderr, imported.stderr
+    applied = service.run("apply", str(file), "--yes")
+    assert applied.returncode == 0, applied.stderr
+    message = {"role": "user", "content": "Hello!"}
+    for model in ("tensorzero::model_name::from-tensorzero", "from-tensorzero"):
+        raw = await sdk.chat.completions.with_raw_response.create(model=model, messages=[message])  # pyright: ignore[reportArgumentType]
+        assert raw.headers["x-narthex-served"] == "openai-2/engine-model"
+    assert service.run("import", str(source)).stdout == file.read_text()
+    assert service.run("apply", str(file), "--yes").stdout.strip() == "Nothing to change."

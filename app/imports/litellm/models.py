@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from app.domain import Limit, ModelConfig, Resource, Target
+from app.imports.cost_limits import add_budget
 from app.imports.draft import Draft
-from app.imports.durations import find_period
 from app.imports.litellm.attempts import AttemptSettings
 from app.imports.litellm.entries import Entry
 from app.imports.report import Report
@@ -80,26 +80,6 @@ def add_entry_limits(draft: Draft, entries: Mapping[str, Sequence[Entry]], *, en
         _add_budgets(draft, name, of_name)
 
 
-def add_cost_limit(draft: Draft, limit: Limit, duration: str, path: str) -> None:
-    """A limit on cost for a period as LiteLLM writes it; a dry run as long as a model that it counts has no price."""
-    period = find_period(duration)
-    if period is None:
-        draft.report.leave_out(path, "The periods are second, minute, hour, day, week and month: no limit lasts this long.")
-        return
-    if period in ("day", "week", "month"):
-        draft.report.changed(path, "Days, weeks (from Monday) and months are those of the calendar, in UTC or the limit's `time_zone`.")
-    named = limit.scope.get("model", "each")
-    counted = [named] if named != "each" else list(draft.models)
-    priced = all(draft.has_prices(each) for each in counted)
-    draft.add_limit(replace(limit, per=period, dry_run=not priced), path)
-    if not priced:
-        draft.report.to_do(
-            path,
-            "A limit on cost refuses models without a price, so it is a `dry_run`: apply the file, add prices (`narthex prices suggest`),"
-            " and remove `dry_run`.",
-        )
-
-
 def _weigh(entries: Sequence[Entry], report: Report) -> tuple[Target, ...]:
     """The targets, with weights as LiteLLM's simple-shuffle has them; in order, where the entries have one."""
     orders = {each.order for each in entries}
@@ -127,4 +107,4 @@ def _add_budgets(draft: Draft, name: str, entries: Sequence[Entry]) -> None:
             draft.report.leave_out(path, "A limit counts a model, not one of its targets: give the entry a model_name of its own.")
             continue
         amount, duration = each.budget
-        add_cost_limit(draft, Limit(f"{name} cost", {"model": name}, "cost_usd", amount), duration, path)
+        add_budget(draft, Limit(f"{name} cost", {"model": name}, "cost_usd", amount), duration, path)

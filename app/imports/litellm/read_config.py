@@ -6,12 +6,13 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from app.domain import Limit
+from app.imports.cost_limits import add_budget
 from app.imports.draft import Draft, Imported
 from app.imports.litellm.attempts import read_attempt_settings, with_defaults
 from app.imports.litellm.entries import Entry, EntryReader
 from app.imports.litellm.environment import Environment
 from app.imports.litellm.fallbacks import Fallbacks
-from app.imports.litellm.models import add_aliases, add_cost_limit, add_entry_limits, add_models
+from app.imports.litellm.models import add_aliases, add_entry_limits, add_models
 from app.imports.litellm.parameters import NamedCredentials
 from app.imports.litellm.providers import ProviderReader
 from app.imports.litellm.settings_advice import GENERAL_SETTINGS, LITELLM_SETTINGS, ROUTER_SETTINGS, SECTIONS
@@ -119,21 +120,21 @@ def _add_general_limits(draft: Draft, litellm: SourceTable, general: SourceTable
     if in_all is not None:
         limit = Limit("requests in progress", {"all": "each"}, "concurrency", in_all)
         draft.add_limit(limit, general.path_of("global_max_parallel_requests"))
-    _add_budget(draft, litellm, "cost", {"all": "each"})
+    _add_budget_of(draft, litellm, "cost", {"all": "each"})
     keys = litellm.table("default_key_generate_params")
     for name, limit in _KEY_LIMITS.items():
         amount = keys.whole(name)
         if amount is not None:
             draft.add_limit(replace(limit, amount=amount), keys.path_of(name))
             draft.report.changed(keys.path_of(name), "It holds for every key; a `scope` can name one (docs/configuration.md#limits).")
-    _add_budget(draft, keys, "cost of a key", {"key": "each"})
+    _add_budget_of(draft, keys, "cost of a key", {"key": "each"})
     advice = "Given when a key is made: `narthex keys create`."
     keys.leave_all_out(dict.fromkeys(("duration", "models", "metadata", "team_id", "budget_id", "permissions", "aliases"), advice))
 
 
-def _add_budget(draft: Draft, table: SourceTable, name: str, scope: Mapping[str, str]) -> None:
+def _add_budget_of(draft: Draft, table: SourceTable, name: str, scope: Mapping[str, str]) -> None:
     amount, duration = table.number("max_budget"), table.text("budget_duration")
     if amount is not None and duration is not None:
-        add_cost_limit(draft, Limit(name, scope, "cost_usd", amount), duration, table.path_of("max_budget"))
+        add_budget(draft, Limit(name, scope, "cost_usd", amount), duration, table.path_of("max_budget"))
     elif amount is not None:
         draft.report.leave_out(table.path_of("max_budget"), "A limit needs a period: add a budget_duration, and import again.")

@@ -1,0 +1,1 @@
+"""TensorZero's configuration: tensorzero.toml, its templates and schemas."""

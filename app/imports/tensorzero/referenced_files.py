@@ -1,0 +1,110 @@
+"""Files that a configuration of TensorZero's names: templates and schemas, read only below one folder."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from app.imports.source_files import MAX_FILES, read_source
+from app.imports.source_table import SourceTable
+from app.store.errors import BadConfiguration
+
+# Of all templates and schemas together, each as often as it is named.
+_MAX_CHARACTERS = 8_000_000
+_INCLUDE = re.compile(r"\{%-?\+?\s*(?:include|import|extends|from)\b\s*(?:\[\s*)?(?:\"([^\"]*)\"|'([^']*)')?")
+
+
+class Unreadable(Exception):
+    """A file that cannot be read, which is reported; what names it cannot be brought."""
+
+
+class ReferencedFiles:
+    """`folders`: of each path in the configuration, by where it stands, the folder that it is relative to. `root`: see the module."""
+
+    def __init__(self, folders: Mapping[str, Path], root: Path) -> None:
+        self._folders = folders
+        self._root = root.resolve()
+        self._texts: dict[Path, str] = {}
+        self._characters = 0
+
+    def folder_of(self, table: SourceTable, key: str) -> Path:
+        """A folder that the configuration names."""
+        name = table.text(key)
+        return self._folders.get(table.path_of(key), self._root) / (name or "")
+
+    def read_text(self, table: SourceTable, key: str) -> str | None:
+        """The text of the file that the key names; None: the key is absent. Raises Unreadable."""
+        path = table.path_of(key)
+        present = key in table
+        name = table.text(key)
+        if name is None:
+            if present:
+                raise Unreadable  # the table has reported what it is
+            return None
+        return self._read(self._folders.get(path, self._root) / name, table, path)
+
+    def read_json(self, table: SourceTable, key: str) -> dict[str, Any] | None:
+        """The object in the file that the key names; None: the key is absent. Raises Unreadable."""
+        text = self.read_text(table, key)
+        if text is None:
+            return None
+        try:
+            value = json.loads(text, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError):
+            raise _refused(table, table.path_of(key), "The file is not JSON, or nested too deeply.") from None
+        if not isinstance(value, dict):
+            raise _refused(table, table.path_of(key), "The file is no JSON Schema: it must be an object.")
+        return cast("dict[str, Any]", value)
+
+    def read_included(self, template: str, base: Path | None, table: SourceTable, path: str) -> dict[str, str]:
+        """The templates that a template includes, and those include, by the names that they are included by. Raises Unreadable.
+
+        `base`: the folder of such templates; None: the configuration allows none.
+        """
+        included: dict[str, str] = {}
+        pending = [template]
+        while pending:
+            for match in _INCLUDE.finditer(pending.pop()):
+                name = match[1] or match[2]
+                if not name:
+                    table.report.changed(path, "It includes a template whose name it computes: add that to the variant's `templates`.")
+                elif base is None:
+                    raise _refused(table, path, "It includes templates, and gateway.template_filesystem_access has no base_path.")
+                elif name not in included:
+                    if len(included) == MAX_FILES:
+                        raise _refused(table, path, f"It includes more than {MAX_FILES} templates.")
+                    included[name] = self._read(base / name, table, path)
+                    pending.append(included[name])
+        return included
+
+    def _read(self, file: Path, table: SourceTable, path: str) -> str:
+        try:
+            resolved = file.resolve()  # with all links followed
+        except (OSError, RuntimeError, ValueError):
+            raise _refused(table, path, "The file cannot be found.") from None
+        if not resolved.is_relative_to(self._root):
+            raise _refused(
+                table,
+                path,
+                f"The file is outside of {str(self._root)!r}, with links followed: `--root FOLDER` reads below another one.",
+            )
+        if resolved not in self._texts:
+            try:
+                self._texts[resolved] = read_source(resolved)
+            except BadConfiguration as fault:
+                raise _refused(table, path, str(fault)) from None
+        text = self._texts[resolved]
+        self._characters += len(text)
+        if self._characters > _MAX_CHARACTERS:
+            raise BadConfiguration(f"Templates and schemas have more than {_MAX_CHARACTERS:,} characters together.")
+        return text
+
+
+def _refused(table: SourceTable, path: str, reason: str) -> Unreadable:
+    table.report.leave_out(path, reason)
+    return Unreadable()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)  # NaN and Infinity are not JSON
