@@ -35,6 +35,7 @@ from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.node_upkeep import NodeUpkeep
+from app.gateway.functions.function_table import FunctionTable
 from app.gateway.idempotency.idempotency import Idempotency
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
@@ -128,10 +129,12 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
 
     def prepare(snapshot: Snapshot) -> Callable[[], None]:
         endpoint_table, matcher = fleet.prepare(snapshot), limits.prepare(snapshot)
+        function_table = FunctionTable(snapshot, gateway.function_table)
 
         def swap() -> None:
             fleet.swap(endpoint_table)
             limits.swap(matcher)
+            gateway.function_table = function_table
 
         return swap
 

@@ -38,6 +38,7 @@ LAYERS = (
             "app.otel",
             "app.settings",
             "app.telemetry",
+            "app.templating",
             "app.thread_steps",
             "app.logs",
         ),

@@ -136,7 +136,7 @@ class Attempts:
         Raises the failure that tells the caller most: CallerCredentialRequired, UpstreamError, Unsupported, LimitExceeded or
         Unavailable, OperationNotSupported.
         """
-        attempted = Attempted(planned, context.progress, reserved_models={planned.plan.name})
+        attempted = Attempted(planned, context.progress, reserved_models={planned.plan.name}, variant=planned.plan.variant)
         return await self._serve(translators, attempted, meta, context), attempted
 
     async def resume(
@@ -202,9 +202,17 @@ class Attempts:
                 return response
         else:
             remaining = _group_targets(plan, self._rank(translators, attempted))
+            if attempted.broken_endpoint is not None:  # another variant has another prompt, which nothing goes on with
+                remaining = [each for each in remaining if each.variant == attempted.variant]
         while (at := _find_next(remaining, plan, failures)) is not None:
             group = remaining.pop(at)
             model_name = group.model
+            if group.variant != attempted.variant and group.variant is not None:
+                try:
+                    await self._use_variant(serving, group.variant)
+                except NarthexError as refusal:  # its templates may not take what those of the first do
+                    failures.add(Rank.UNSUPPORTED, refusal)
+                    continue
             if model_name not in reserved:
                 try:
                     await self._reserve_fallback(planned, model_name, context)
@@ -216,6 +224,7 @@ class Attempts:
             response = await self._serve_model(serving, model_name, runs)
             if response is not None:
                 return response
+        translator = serving.translators.original
         error = failures.most_useful(translator.request.model)
         if isinstance(error, OperationNotSupported) and translator.caller_dialect.name == AnthropicCountTokens.name:
             context.stage = attempted
@@ -224,6 +233,14 @@ class Attempts:
         if isinstance(error, Unsupported):
             raise await name_other_models(error, translator, planned)
         raise error
+
+    async def _use_variant(self, serving: _Serving, variant: str) -> None:
+        """From now on targets get the request of this variant. Raises NarthexError if its templates refuse it."""
+        of_variant, attempted = serving.translators.of_variant, serving.attempted
+        assert of_variant is not None
+        serving.translators = await of_variant(variant)
+        attempted.variant = variant
+        attempted.planned.admitted.request = serving.translators.original.request
 
     def _rank(self, translators: ProviderTranslators, attempted: Attempted) -> Sequence[int]:
         """The positions of the plan's targets in the order in which to try them."""

@@ -8,8 +8,8 @@ get and send their own bytes.
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -87,14 +87,21 @@ class MarkedState:
         return Body({key: _unmark(value) for key, value in body.items()}), dropped
 
 
+VariantTranslators: TypeAlias = Callable[[str], Awaitable["ProviderTranslators"]]
+
+
 class ProviderTranslators:
     """The translator of a request for each provider: where state is marked, each gets a request of its own.
 
-    `marked_state`: None: the request has none. `are_all_the_same`: every provider gets the original.
+    `marked_state`: None: the request has none. `are_all_the_same`: every provider gets the original. `of_variant`: the same for another
+    variant of the function, whose request is another; None: the request is for no function.
     """
 
-    def __init__(self, translator: RequestTranslator, marked_state: MarkedState | None = None) -> None:
+    def __init__(
+        self, translator: RequestTranslator, marked_state: MarkedState | None = None, of_variant: "VariantTranslators | None" = None
+    ) -> None:
         self.original = translator
+        self.of_variant = of_variant
         self.marked_state = marked_state
         self.are_all_the_same = marked_state is None
         self._by_provider: dict[str, tuple[RequestTranslator, list[str]]] = {}
@@ -116,7 +123,7 @@ class ProviderTranslators:
         if not self.are_all_the_same:
             return None
         continuing = await self.original.continue_text(text, written_tokens)
-        return None if continuing is None else ProviderTranslators(continuing)
+        return None if continuing is None else ProviderTranslators(continuing, of_variant=self.of_variant)
 
     async def leave_state_out(self, provider: str) -> bool:
         """From now on the provider gets the request without any state. False: it has none, or that was done before."""

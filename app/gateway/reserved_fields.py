@@ -1,12 +1,20 @@
 """Fields in the name spaces of gateways (tensorzero::, narthex::) that this gateway does not have. They may hold credentials."""
 
+from typing import NamedTuple
+
+from msgspec import Raw
 from msgspec.structs import replace
 
+from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 from providers.dialect import InboundRequest
 
 _NAME_SPACES = ("tensorzero::", "narthex::")
 _KNOWN_FIELDS = frozenset({"tensorzero::episode_id", "tensorzero::tags"})
+# What a request says to the function that it names; see FunctionFields.
+_INPUT_FIELD = "narthex::input"
+_VARIANT_FIELDS = ("narthex::variant_name", "tensorzero::variant_name")
+FUNCTION_FIELDS = frozenset({_INPUT_FIELD, *_VARIANT_FIELDS})
 _RECORDED_AS = "[withheld]"
 # Their names go into a header, and a caller chooses them.
 _MAX_REPORTED = 8
@@ -22,9 +30,30 @@ def reserved_fields(body: Body) -> list[str]:
     return fields
 
 
+class FunctionFields(NamedTuple):
+    """`input`: of the system template; None: none. `variant`: the one that the request demands; None: any."""
+
+    input: Raw | None
+    variant: str | None
+
+
+NO_FUNCTION_FIELDS = FunctionFields(None, None)
+
+
+def function_fields(body: Body) -> FunctionFields:
+    """Raises InvalidRequest."""
+    variant: str | None = None
+    for name in _VARIANT_FIELDS:
+        value = body.value(name)
+        if value is not None and (not isinstance(value, str) or value != (variant or value)):
+            raise InvalidRequest(f"`{name}` must be the name of a variant, the same wherever it is given.", param=name)
+        variant = variant if value is None else value
+    return FunctionFields(body.get(_INPUT_FIELD) if body.has_value(_INPUT_FIELD) else None, variant)
+
+
 def remove_fields(request: InboundRequest, fields: list[str]) -> tuple[InboundRequest, bytes]:
-    """The request without these fields, and its body as it is recorded."""
-    recorded = Body({**request.body, **dict.fromkeys(fields, _RECORDED_AS)})
+    """The request without these fields, and its body as it is recorded: what a function reads of them stays in it."""
+    recorded = Body({**request.body, **{name: _RECORDED_AS for name in fields if name not in FUNCTION_FIELDS}})
     removed = frozenset(fields)
     return replace(request, body=Body({key: value for key, value in request.body.items() if key not in removed})), recorded.write()
 

@@ -36,6 +36,8 @@ from app.gateway.context import RequestContext
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import extend_may_drop
+from app.gateway.functions.function_request import FunctionRequest
+from app.gateway.functions.function_table import FunctionTable
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
@@ -59,7 +61,14 @@ from app.gateway.request_headers import (
 )
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translator import RequestTranslator
-from app.gateway.reserved_fields import remove_fields, reported_names, reserved_fields
+from app.gateway.reserved_fields import (
+    FUNCTION_FIELDS,
+    NO_FUNCTION_FIELDS,
+    function_fields,
+    remove_fields,
+    reported_names,
+    reserved_fields,
+)
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.stages import Admitted, Attempted, Authenticated, Planned, Replayed
@@ -71,7 +80,7 @@ from app.settings import Settings
 from app.store.idempotent_responses import StoredResponse
 from app.store.snapshot_cache import SnapshotCache
 from app.telemetry import Telemetry
-from providers.canonical.errors import OperationNotSupported, Unavailable, UpstreamError
+from providers.canonical.errors import Unavailable, UpstreamError
 from providers.canonical.raw_json import Body
 from providers.canonical.stream_usage import add_to_last_usage
 from providers.canonical.token_estimate import text_tokens
@@ -136,6 +145,7 @@ class Gateway:
         self.refusals = refusals
         self.team_salts = TeamSalts(settings.secret_key.parsed)
         self.episode_ids = EpisodeIds(settings.secret_key.parsed)
+        self.function_table = FunctionTable()
         self.load_shedder = LoadShedder(settings)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [
@@ -199,7 +209,9 @@ async def serve(
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
     reserved = reserved_fields(request.body)
+    of_function = NO_FUNCTION_FIELDS
     if reserved:
+        of_function = function_fields(request.body)
         request, raw = remove_fields(request, reserved)
     sent_body = request.body
     continued_episode: RecordedEpisode | None = None
@@ -214,7 +226,9 @@ async def serve(
     if reserved:
         admitted.reserved_fields = reported_names(reserved)
     shows_cost = request.stream and wants_cost(headers)
-    planned, constraint = await _plan(gateway, raw, context, admitted, pinned_variant(headers))
+    variant = pinned_variant(headers) if of_function.variant is None else of_function.variant
+    planned, constraint, upstream_raw = await _plan(gateway, dialect, raw, context, admitted, variant, of_function.input)
+    request = admitted.request
     may_drop = droppable_fields(headers)
     operator_drops = planned.endpoint_table.operator_drops
     if operator_drops is not None or authenticated.caller.drop:
@@ -224,7 +238,7 @@ async def serve(
             may_drop = extend_may_drop(may_drop, [authenticated.caller.drop])
     translator = RequestTranslator(
         request,
-        raw,
+        upstream_raw,
         dialect,
         gateway.media,
         may_drop,
@@ -250,7 +264,8 @@ async def serve(
         sent_body,
         estimated_input=request.input_tokens,
     )
-    translators = ProviderTranslators(translator, find_marked_state(request, raw))
+    of_variant = None if planned.function_request is None else functools.partial(_translate_variant, gateway, planned, translator)
+    translators = ProviderTranslators(translator, find_marked_state(request, upstream_raw), of_variant)
     response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):
@@ -288,19 +303,33 @@ def _claim_bytes(gateway: Gateway, context: RequestContext, caller: Caller, size
 
 
 async def _plan(
-    gateway: Gateway, raw: bytes, context: RequestContext, admitted: Admitted, pinned: str | None
-) -> tuple[Planned, Constraint | None]:
-    """The targets, the reservation and the record in the spool; and the constraint on the response, None without one."""
+    gateway: Gateway,
+    dialect: CallerDialect,
+    raw: bytes,
+    context: RequestContext,
+    admitted: Admitted,
+    pinned: str | None,
+    function_input: Raw | None,
+) -> tuple[Planned, Constraint | None, bytes]:
+    """The targets, the reservation and the record in the spool; the constraint on the response, None without one; the body to translate.
+
+    `raw`: as it is recorded. `pinned`: the variant of a function that the caller demands. `function_input`: see FunctionFields.
+    """
     try:
         gateway.spool.check_space()
     except SpoolFull as full:
         raise Unavailable(str(full), retry_after_s=5) from None
     request, caller = admitted.request, admitted.caller
     # All of one configuration: nothing is awaited between these lines, and the request keeps to them when another is swapped in.
-    endpoint_table, matcher = gateway.fleet.table, gateway.limits.matcher
+    endpoint_table, matcher, function_table = gateway.fleet.table, gateway.limits.matcher, gateway.function_table
     targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, admitted.episode, tags=admitted.tags, pinned_variant=pinned)
-    if targets.function is not None:
-        raise OperationNotSupported(f"{request.model!r:.100} is a function, and this version of the gateway cannot render one yet.")
+    upstream_raw, function_request = raw, None
+    if targets.function is not None and targets.variant is not None:
+        function_request = FunctionRequest(function_table.compiled(targets), dialect, request, function_input)
+        admitted.reserved_fields = [name for name in admitted.reserved_fields if name not in FUNCTION_FIELDS]
+        request, upstream_raw = await _write_variant(gateway, function_request, targets.variant, caller, len(raw))
+        admitted.request = request
+        _claim_bytes(gateway, context, caller, max(0, len(upstream_raw) - len(raw)))
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
     opened, claim = gateway.spool.open(context.id, caller.content, caller.mask), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)
@@ -312,13 +341,32 @@ async def _plan(
         if reservation is not None:
             gateway.limits.cancel(reservation)
         raise
-    planned = context.stage = Planned(admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher)
+    planned = context.stage = Planned(
+        admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher, function_request
+    )
     if len(raw) > SMALL_BYTES and is_large(raw):
         large_requests = gateway.large_requests.of_team(caller.team_id)
         await finish_despite_cancellation(opened.append_large_request(raw, large_requests))
     else:
         opened.append_request(raw)
-    return planned, constraint
+    return planned, constraint, upstream_raw
+
+
+async def _write_variant(
+    gateway: Gateway, function_request: FunctionRequest, variant: str, caller: Caller, size_bytes: int
+) -> tuple[InboundRequest, bytes]:
+    large_requests = gateway.large_requests.of_team(caller.team_id)
+    return await large_requests.run_if_large(size_bytes, function_request.write, variant)
+
+
+async def _translate_variant(gateway: Gateway, planned: Planned, translator: RequestTranslator, variant: str) -> ProviderTranslators:
+    """The translators of the request that another variant makes. Raises NarthexError."""
+    function_request, caller = planned.function_request, planned.admitted.caller
+    assert function_request is not None
+    request, raw = await _write_variant(gateway, function_request, variant, caller, function_request.size_bytes)
+    constraint = await gateway.checks.check_request(request, caller.team_id)
+    of_variant = functools.partial(_translate_variant, gateway, planned, translator)
+    return ProviderTranslators(translator.with_request(request, raw, constraint), find_marked_state(request, raw), of_variant)
 
 
 async def _send_response(

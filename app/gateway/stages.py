@@ -21,6 +21,7 @@ from app.gateway.emulation.emulation import Emulation
 from app.gateway.episodes.episode_id import Episode
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_table import EndpointTable
+from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.idempotency.claim import Claim
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatcher
@@ -55,7 +56,10 @@ class Authenticated(Struct):
 
 
 class Admitted(Struct):
-    """`tags`: the header's, else the body's. `reserved_fields`: fields for a gateway that this one does not have."""
+    """`tags`: the header's, else the body's. `reserved_fields`: fields for a gateway that this one does not have.
+
+    `request`: of a function, what its variant makes of it.
+    """
 
     authenticated: Authenticated
     request: InboundRequest
@@ -71,6 +75,7 @@ class Admitted(Struct):
 class Planned(Struct):
     """`reservation`: None if no rule applies. A fallback with rules of its own extends it. `reserved_output`: in tokens; known without
     rules too. `endpoint_table`, `matcher`: of the configuration by which it was planned; another may be in force by now.
+    `function_request`: what makes the requests of other variants; None: the plan is of no function.
     """
 
     admitted: Admitted
@@ -80,6 +85,7 @@ class Planned(Struct):
     reserved_output: int
     endpoint_table: EndpointTable
     matcher: RuleMatcher
+    function_request: FunctionRequest | None = None
 
 
 class Discarded(Struct, frozen=True):
@@ -97,7 +103,8 @@ class Attempted(Struct):
     validated, unvalidated); None without one. `discarded`: what is charged for responses that nobody gets: they violated the constraint,
     or the gateway gave up waiting for a host that may have gone on. `emulation`: what the gateway did itself, as the target could not.
     `candidates`: of the newest attempt; None: no explanation was requested. `reserved_models`: against whose rules was reserved.
-    `broken_endpoint`: whose stream another endpoint goes on with; None: none broke off.
+    `broken_endpoint`: whose stream another endpoint goes on with; None: none broke off. `variant`: whose request the newest attempt
+    got; None: the plan is of no function.
     """
 
     planned: Planned
@@ -112,6 +119,7 @@ class Attempted(Struct):
     candidates: tuple[Candidate, ...] | None = None
     reserved_models: set[str] = set()
     broken_endpoint: Endpoint | None = None
+    variant: str | None = None
 
     @property
     def reported_model(self) -> str | None:

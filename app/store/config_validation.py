@@ -10,7 +10,7 @@ from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
 from app.store.experiment_validation import check_experiments_together, check_model_experiment
-from app.store.function_validation import check_function
+from app.store.function_validation import check_function, check_templates
 from app.store.limit_validation import KnownNames, Mistake
 from app.store.metric_validation import check_metric
 from app.store.price_validation import MAX_NAME_CHARACTERS
@@ -37,9 +37,13 @@ def validate(wanted: Snapshot) -> None:
         check_model_experiment(name, wanted)
     for name, function in in_steps(wanted.functions.items()):
         _check_name(f"functions.{name!r}", name)
-        for variant in function.variants:
-            _check_name(f"functions.{name}.variants.{variant!r}", variant)
+        for variant_name, variant in function.variants.items():
+            path = f"functions.{name}.variants.{variant_name}"
+            _check_name(f"functions.{name}.variants.{variant_name!r}", variant_name)
+            _check_retries(f"{path}.retries", variant.retries)
+            _check_timeouts(path, variant.timeouts)
         check_function(name, function, wanted)
+    check_templates(wanted.functions)
     check_experiments_together(wanted)
     for name, metric in wanted.metrics.items():
         _check_name(f"metrics.{name!r}", name)

@@ -1,13 +1,27 @@
 """Validation of functions and their variants."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from app.domain import FunctionConfig, Snapshot
+from app.domain import FunctionConfig, Snapshot, VariantConfig
 from app.store.errors import BadConfiguration
 from app.store.experiment_validation import check_experiment
+from app.templating.errors import TemplateFault
+from app.templating.templates import ROLES, templates_of
+from app.templating.vetting import TemplateSet, vet
+from app.thread_steps import in_steps
 
 _MAX_VARIANTS = 100
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TEMPLATE_NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}")
+# What a request is about, how it is answered, and what the function itself sets.
+_RESERVED_PARAMS = frozenset(
+    {
+        *("model", "messages", "prompt", "input", "instructions", "system", "stream", "stream_options", "n", "user", "metadata", "store"),
+        *("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "previous_response_id", "episode_id"),
+    }
+)
 
 
 def check_function(name: str, function: FunctionConfig, wanted: Snapshot) -> None:
@@ -35,6 +49,9 @@ def check_function(name: str, function: FunctionConfig, wanted: Snapshot) -> Non
         raise BadConfiguration(f'{path}.output_schema is only for a function of type "json".')
     if function.experiment is not None:
         check_experiment(f"{path}.experiment", function.experiment, variants, function.default)
+    _check_tools(path, function)
+    for variant_name, variant in variants.items():
+        _check_variant(f"{path}.variants.{variant_name}", variant)
     values = {
         "output_schema": function.output_schema,
         "schemas": function.schemas,
@@ -44,6 +61,64 @@ def check_function(name: str, function: FunctionConfig, wanted: Snapshot) -> Non
     for field, value in values.items():
         if value is not None:
             _check_storable(f"{path}.{field}", value)
+
+
+def check_templates(functions: Mapping[str, FunctionConfig]) -> None:
+    """Raises BadConfiguration for the first template or schema that is wrong. Blocks: it starts a process for those it does not know."""
+    places: list[tuple[str, VariantConfig]] = []
+    sets: list[TemplateSet] = []
+    for name, function in in_steps(functions.items()):
+        tool_schemas = {f"tools.{tool.name}.parameters": tool.parameters for tool in function.tools}
+        output_schema = {} if function.output_schema is None else {"output_schema": function.output_schema}
+        for variant_name, variant in function.variants.items():
+            templates = TemplateSet(templates_of(variant), function.schemas, {**tool_schemas, **output_schema})
+            if templates.sources or templates.schemas or templates.other_schemas:
+                sets.append(templates)
+                places.append((f"functions.{name}.variants.{variant_name}", variant))
+    try:
+        verdicts = vet(sets) if sets else []
+    except TemplateFault as fault:
+        raise BadConfiguration(f"functions: {fault.message}.") from None
+    for (path, variant), verdict in zip(places, verdicts, strict=True):
+        if verdict.message:
+            line = "" if verdict.line is None else f", line {verdict.line}"
+            raise BadConfiguration(f"{_path_of(path, variant, verdict.place)}{line}: {verdict.message}.")
+
+
+def _path_of(path: str, variant: VariantConfig, place: str) -> str:
+    if place in ROLES:
+        return f"{path}.{place}_template"
+    if place in variant.templates:
+        return f"{path}.templates.{place}"
+    return f"{path.partition('.variants.')[0]}.{place}" if place else path
+
+
+def _check_variant(path: str, variant: VariantConfig) -> None:
+    for name in variant.templates:
+        if name in ROLES or not _TEMPLATE_NAME.fullmatch(name):
+            raise BadConfiguration(
+                f"{path}.templates.{name!r:.100}: the name of a template has 1 to 100 letters, digits, _, -, . or /, and is none of"
+                f" {', '.join(ROLES)}, which are {', '.join(f'{role}_template' for role in ROLES)}."
+            )
+    for name in variant.params:
+        if name in _RESERVED_PARAMS or "::" in name:
+            raise BadConfiguration(
+                f"{path}.params.{name:.100}: this is not for a variant to set: it belongs to the request or the function."
+            )
+
+
+def _check_tools(path: str, function: FunctionConfig) -> None:
+    names = [tool.name for tool in function.tools]
+    for name in names:
+        if not _TOOL_NAME.fullmatch(name):
+            raise BadConfiguration(f"{path}.tools: {name!r:.100} is not a name of a tool: 1 to 64 letters, digits, _ or -.")
+    if len(set(names)) < len(names):
+        raise BadConfiguration(f"{path}.tools names one twice.")
+    choice = function.tool_choice
+    if choice is not None and choice not in ("auto", "none", "required", *names):
+        raise BadConfiguration(f"{path}.tool_choice: {choice!r:.100} is not auto, none, required or one of its tools: {', '.join(names)}.")
+    if not names and (choice is not None or function.parallel_tool_calls is not None):
+        raise BadConfiguration(f"{path}.{'parallel_tool_calls' if choice is None else 'tool_choice'} is only for a function with tools.")
 
 
 def _check_storable(path: str, value: object) -> None:

@@ -162,6 +162,15 @@ class RequestTranslator:
         other._chat, other._emulable = None, None
         return other
 
+    def with_request(self, request: InboundRequest, raw: bytes, constraint: Constraint | None) -> "RequestTranslator":
+        """A translator of another request of the same caller, as another variant of a function makes it."""
+        other = copy.copy(self)
+        other.request, other._raw, other.constraint = request, raw, constraint
+        other._chat, other._emulable, other._may_name_media, other._inlined_for = None, None, None, None
+        other._is_rewritten = False
+        other._may_drop = other._caller_may_drop
+        return other
+
     async def continue_text(self, text: str, written_tokens: int) -> "RequestTranslator | None":
         """A translator of the chat whose response has begun with `text`, which has about so many tokens. None: it cannot go on."""
         if self.constraint is not None:

@@ -22,7 +22,7 @@ FUNCTION = (
 default = "terse"
 fallbacks = ["wordy"]
 tools = [{ name = "look_up", parameters = { type = "object" } }]
-schemas.system = { type = "object", required = ["name"] }
+schemas.system = { type = "object", required = ["name"], properties.name.type = "string" }
 [functions.answer.variants.terse]
 model = "small"
 system_template = '''Answer {{ name }}
@@ -85,6 +85,26 @@ def test_hash_of_a_configuration_without_functions_stays_what_it_was():
         ('unit = "tag:tenant"', 'unit = "tag:"', "is not one of: episode, user, team, tag:NAME"),
         ('unit = "tag:tenant"', 'control = "curt"', "experiment.control: 'curt' is not one of its arms"),
         ('unit = "tag:tenant"', "enrolment = 1.5", "from 0 to 1, not 1.5"),
+        ("Answer {{ name }}", "Answer {{ nam }}", "variants.terse.system_template: there is no variable 'nam': its schema declares: name."),
+        ("Answer {{ name }}", "Answer\n{{ name ", "variants.terse.system_template, line 2: `{{` is not closed"),
+        ("Answer {{ name }}", "Answer {{ name + }}", "variants.terse.system_template, line 1: unexpected end of variable block"),
+        ("Answer {{ name }}", "{% include 'other' %}", "variants.terse.system_template: there is no template 'other' in `templates`"),
+        ("Answer {{ name }}", "{{ name|shout }}", "system_template: the template 'system' cannot be rendered: unknown filter"),
+        ("Answer {{ name }}", "{% for i in range(99999) %}x{% endfor %}", "to render the template 'system' takes too long"),
+        ("params = {", 'templates = { user = "x" }\nparams = {', "variants.terse.templates.'user'"),
+        ("params = {", 'user_template = "Same."\nparams = {', "variants.terse.user_template: it would say the same"),
+        ("temperature = 0.2", 'model = "x"', "variants.terse.params.model: this is not for a variant to set"),
+        ("temperature = 0.2", '"narthex::x" = 1', "variants.terse.params.narthex::x"),
+        ("params = {", "retries = 99\nparams = {", "variants.terse.retries must be from 0 to 5"),
+        ("params = {", "timeouts.total_s = 0\nparams = {", "variants.terse.timeouts.total_s must be more than 0"),
+        ('type = "object" } }]', 'type = "objekt" } }]', "functions.answer.tools.look_up.parameters: it is not a valid JSON Schema"),
+        ('name = "look_up"', 'name = "look up"', "functions.answer.tools: 'look up' is not a name of a tool"),
+        ('default = "terse"', 'default = "terse"\ntool_choice = "none such"', "functions.answer.tool_choice: 'none such' is not auto"),
+        (
+            'properties.name.type = "string"',
+            'properties.name.type = "text"',
+            "functions.answer.schemas.system: it is not a valid JSON Schema",
+        ),
         ('kind = "boolean"', 'kind = "comment"', "only metrics of kind boolean or float can be optimized"),
         ('stop = ["END"]', 'stop = ["\\u0000"]', "functions.answer.variants.terse.params.stop[0]: a NUL"),
     ],

@@ -1,0 +1,1 @@
+"""Functions: what their requests become, by the variant that serves them."""

@@ -1,0 +1,157 @@
+"""A request to a function: what it becomes for each variant, in the caller's own dialect. Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from app.gateway.functions.default_fields import CHAT, COUNT, DIALECTS_OF_FUNCTIONS, MESSAGES, RESPONSES
+from app.gateway.functions.function_table import CompiledFunction, CompiledVariant
+from app.gateway.functions.message_templates import MAX_INPUT_BYTES, MessageTemplates
+from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import Body
+from providers.canonical.token_estimate import text_tokens
+from providers.dialect import CallerDialect, InboundRequest
+
+_CHAT_TEXT_TYPES: Mapping[str, str] = dict.fromkeys(("system", "user", "assistant"), "text")
+_RESPONSES_TEXT_TYPES: Mapping[str, str] = {"system": "input_text", "user": "input_text", "assistant": "output_text"}
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class FunctionRequest:
+    """`sent`: as the caller sent it, with the history of its conversation: `size_bytes` in all. `input_field`: its `narthex::input`.
+
+    Raises InvalidRequest if the function does not answer such requests.
+    """
+
+    def __init__(self, function: CompiledFunction, dialect: CallerDialect, sent: InboundRequest, input_field: Raw | None) -> None:
+        if dialect.name not in DIALECTS_OF_FUNCTIONS or sent.raw_prompt:
+            raise InvalidRequest(
+                f"{sent.model!r:.100} is a function, which answers chats: send it to /v1/chat/completions, /v1/responses or /v1/messages."
+                " Other requests name a model.",
+                param="model",
+            )
+        if function.fault is not None:
+            raise InvalidRequest(f"The function {function.name!r} cannot be used: {function.fault}.", param="model")
+        self._function = function
+        self._dialect = dialect
+        self._sent = sent
+        self.size_bytes = len(sent.body.write())
+        self._system_input = _read_system_input(input_field)
+
+    def write(self, variant_name: str) -> tuple[InboundRequest, bytes]:
+        """The request that the variant makes of it, and its body. Raises InvalidRequest for what the variant's templates do not take."""
+        variant = self._function.variants[variant_name]
+        body = Body(self._sent.body)
+        _EDITS[self._dialect.name](body, variant, self._system_input)
+        for default in variant.fields[self._dialect.name]:
+            default.set_in(body)
+        raw = body.write()
+        try:
+            parsed = self._dialect.parse_request(raw)
+        except InvalidRequest as fault:
+            raise InvalidRequest(
+                f"What the variant {variant_name!r} of {self._function.name!r} makes of this is no valid request: {fault.message}",
+                param=fault.param,
+            ) from None
+        sent = self._sent
+        written = replace(
+            sent,
+            body=parsed.body,
+            input_tokens=sent.input_tokens + text_tokens(max(0, len(raw) - self.size_bytes)),
+            output_tokens=parsed.output_tokens,
+            has_strict_tools=parsed.has_strict_tools,
+            holds_only_text=parsed.holds_only_text,
+        )
+        return written, raw
+
+
+def _read_system_input(field: Raw | None) -> Mapping[str, Any] | None:
+    if field is None:
+        return None
+    if len(memoryview(field)) > MAX_INPUT_BYTES:
+        raise InvalidRequest(f"`narthex::input` may have {MAX_INPUT_BYTES} bytes, not {len(memoryview(field))}.", param="narthex::input")
+    try:
+        inputs = _decode_object(field)
+    except msgspec.DecodeError as fault:
+        raise InvalidRequest(f'`narthex::input` must be an object as {{"system": {{...}}}}: {fault}.', param="narthex::input") from None
+    system = inputs.pop("system", None)
+    if inputs or not isinstance(system, dict):
+        raise InvalidRequest(
+            '`narthex::input` must be {"system": {...}}, an object of the system template\'s variables; the input of other templates is in'
+            " their messages.",
+            param="narthex::input",
+        )
+    return system  # pyright: ignore[reportUnknownVariableType]
+
+
+def _edit_chat(body: Body, variant: CompiledVariant, system_input: Mapping[str, Any] | None) -> None:
+    templates = MessageTemplates(variant, system_input)
+    messages = body["messages"]
+    has_system = False
+    if not templates.is_untouched(messages):
+        messages, has_system = templates.render_messages(messages, "messages", _CHAT_TEXT_TYPES)
+        body["messages"] = messages
+    if templates.has_system and not has_system:
+        body["messages"] = _prepend({"role": "system", "content": templates.render_system(None, "narthex::input.system")}, messages)
+
+
+def _edit_responses(body: Body, variant: CompiledVariant, system_input: Mapping[str, Any] | None) -> None:
+    templates = MessageTemplates(variant, system_input)
+    items = body["input"]
+    has_system = False
+    if isinstance(items, Raw) and bytes(items)[:1] == b'"' and "user" in variant.templates:
+        items = [{"role": "user", "content": items}]
+    is_text = isinstance(items, Raw) and bytes(items)[:1] == b'"'
+    if not is_text and not templates.is_untouched(items):
+        body["input"], has_system = templates.render_messages(items, "input", _RESPONSES_TEXT_TYPES)
+    if templates.has_system:
+        instructions = body.value("instructions")
+        if not has_system:
+            body["instructions"] = _render_own(templates, instructions, system_input, "instructions")
+        elif instructions:
+            raise InvalidRequest("The system template takes `instructions` or one system message, not both.", param="instructions")
+
+
+def _edit_messages(body: Body, variant: CompiledVariant, system_input: Mapping[str, Any] | None) -> None:
+    templates = MessageTemplates(variant, system_input, dotted=True)
+    has_system = False
+    if not templates.is_untouched(body["messages"]):
+        body["messages"], has_system = templates.render_messages(body["messages"], "messages", _CHAT_TEXT_TYPES)
+    if not body.has_value("system"):
+        if templates.has_system and not has_system:
+            body["system"] = templates.render_system(None, "narthex::input.system")
+        return
+    if has_system:
+        raise InvalidRequest("system: the system template takes `system` or one system message, not both", param="system")
+    system = body.value("system")
+    if isinstance(system, list):  # of blocks, which may hold the input
+        [message], _ = templates.render_messages([{"role": "system", "content": body["system"]}], "system", _CHAT_TEXT_TYPES)
+        if message["content"] is not body["system"]:
+            body["system"] = message["content"]
+    elif templates.has_system:
+        body["system"] = _render_own(templates, system, system_input, "system")
+
+
+def _render_own(templates: MessageTemplates, text: str | None, system_input: Mapping[str, Any] | None, field: str) -> str:
+    """The system prompt of a dialect with a field for it, of the caller's text in that field."""
+    if text and system_input is not None:
+        raise InvalidRequest(f"The system template takes `{field}` or `narthex::input`, not both.", param=field)
+    return templates.render_system(text or None, field if text else "narthex::input.system")
+
+
+def _prepend(message: Mapping[str, str], messages: Any) -> Any:
+    """Without decoding what the caller sent."""
+    if isinstance(messages, Raw):
+        return Raw(b"[" + msgspec.json.encode(message) + b"," + bytes(messages)[1:])
+    return [message, *messages]
+
+
+_EDITS: Mapping[str, Callable[[Body, CompiledVariant, Mapping[str, Any] | None], None]] = {
+    CHAT: _edit_chat,
+    RESPONSES: _edit_responses,
+    MESSAGES: _edit_messages,
+    COUNT: _edit_messages,
+}

@@ -1,0 +1,1 @@
+"""Templates of prompts: MiniJinja with bounds, and the schemas of what they are rendered with."""

@@ -1,0 +1,194 @@
+"""Functions: reached through the official SDKs, rendered by their variant, recorded, limited, and listed like models."""
+
+import json
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, completion, stream_script
+from tests.support.service import Service
+
+CHAT = "/v1/chat/completions"
+HI: Any = [{"role": "user", "content": "Hi"}]
+ADA: Any = {"narthex::input": {"system": {"name": "Ada"}}}
+
+
+@pytest.fixture(scope="module")
+def functions(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> None:
+    one, two = (f"http://127.0.0.1:{engine.port}" for engine in engines)
+    service.apply(f"""
+        [providers]
+        fn-one = {{ adapter = "openai", base_url = "{one}" }}
+        fn-two = {{ adapter = "openai", base_url = "{two}" }}
+        fn-claude = {{ adapter = "anthropic", base_url = "{one}" }}
+        [models]
+        fn-small = {{ targets = [{{ provider = "fn-one", model = "small" }}] }}
+        fn-large = {{ targets = [{{ provider = "fn-two", model = "large" }}] }}
+        fn-claude = {{ targets = [{{ provider = "fn-claude", model = "claude" }}] }}
+
+        [functions.fn-answer]
+        default = "terse"
+        fallbacks = ["wordy"]
+        description = "Answers."
+        [functions.fn-answer.schemas.system]
+        type = "object"
+        properties.name.type = "string"
+        required = ["name"]
+        [functions.fn-answer.variants.terse]
+        model = "fn-small"
+        system_template = "Answer {{{{ name }}}} in one sentence."
+        params = {{ temperature = 0.2, max_tokens = 50 }}
+        [functions.fn-answer.variants.wordy]
+        model = "fn-large"
+        system_template = "Answer {{{{ name }}}} at length."
+        [functions.fn-answer.variants.claude]
+        model = "fn-claude"
+        system_template = "Answer {{{{ name }}}} as Claude."
+
+        [functions.fn-extract]
+        type = "json"
+        output_schema = {{ type = "object", properties = {{ a = {{ type = "integer" }} }}, required = ["a"], additionalProperties = false }}
+        [functions.fn-extract.variants.only]
+        model = "fn-small"
+    """)
+
+
+pytestmark = pytest.mark.usefixtures("functions")
+
+PROMPTS = {"terse": "Answer Ada in one sentence.", "wordy": "Answer Ada at length."}
+
+
+stream_hello = stream_script(*HELLO)
+
+
+async def fail(request: ReceivedRequest) -> None:
+    await request.respond(500, b'{"error": {"message": "broken"}}')
+
+
+@pytest.mark.parametrize("name", ["fn-answer", "narthex::function_name::fn-answer", "tensorzero::function_name::fn-answer"])
+async def test_chat_is_answered_by_the_default_variant(sdk: openai.AsyncOpenAI, service: Service, engine: ScriptedEngine, name: str):
+    answer = await sdk.chat.completions.create(model=name, messages=HI, extra_body=ADA)
+    assert answer.choices[0].message.content == "Hello."
+    sent = engine.requests[-1].body
+    assert sent == {
+        **{"model": "small", "messages": [{"role": "system", "content": PROMPTS["terse"]}, *HI]},
+        **{"temperature": 0.2, "max_tokens": 50},
+    }
+    row = await service.wait_for_record(answer.id)
+    assert (row["model"], row["function"], row["variant"], row["served_model"]) == (name, "fn-answer", "terse", "small")
+    async with service.admin_client() as admin:
+        recorded = (await admin.get(f"/admin/v1/inferences/{answer.id}")).json()
+    request = json.loads(recorded["content"]["request"])
+    assert (request["messages"], request["narthex::input"]) == (HI, ADA["narthex::input"])
+
+
+async def test_chat_is_streamed(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    engine.script = stream_hello
+    stream = await sdk.chat.completions.create(model="fn-answer", messages=HI, extra_body=ADA, stream=True)
+    assert "".join([each.choices[0].delta.content or "" async for each in stream if each.choices]) == "Hello."
+    assert engine.requests[-1].body["messages"][0]["content"] == PROMPTS["terse"]
+
+
+async def test_responses_reach_a_function_and_continue_it(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    first = await sdk.responses.create(model="fn-answer", input="Hi", extra_body=ADA)
+    assert first.output_text == "Hello." and first.instructions is None
+    assert engine.requests[-1].body["messages"] == [{"role": "system", "content": PROMPTS["terse"]}, *HI]
+    second = await sdk.responses.create(model="fn-answer", input="More", previous_response_id=first.id, extra_body=ADA)
+    assert second.output_text == "Hello."
+    assert [each["content"] for each in engine.requests[-1].body["messages"]] == [PROMPTS["terse"], "Hi", "Hello.", "More"]
+    engine.script = stream_hello
+    stream = await sdk.responses.create(model="fn-answer", input="Hi", extra_body=ADA, stream=True)
+    assert "".join([each.delta async for each in stream if each.type == "response.output_text.delta"]) == "Hello."
+
+
+async def test_messages_reach_a_function(claude: anthropic.AsyncAnthropic, engine: ScriptedEngine):
+    answer = await claude.messages.create(model="fn-answer", messages=HI, max_tokens=9, extra_body=ADA)
+    assert answer.content[0].type == "text" and answer.content[0].text == "Hello."
+    assert engine.requests[-1].body["messages"] == [{"role": "system", "content": PROMPTS["terse"]}, *HI]
+    assert engine.requests[-1].body["max_completion_tokens"] == 9
+    engine.script = stream_hello
+    async with claude.messages.stream(model="fn-answer", messages=HI, max_tokens=9, extra_body=ADA) as stream:
+        assert await stream.get_final_text() == "Hello."
+
+
+async def test_pinned_variant_of_another_dialect_serves(sdk: openai.AsyncOpenAI, service: Service, engine: ScriptedEngine):
+    async def respond_as_claude(request: ReceivedRequest) -> None:
+        message = {
+            **{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn", "stop_sequence": None},
+            **{"content": [{"type": "text", "text": "Bonjour."}], "usage": {"input_tokens": 3, "output_tokens": 2}},
+        }
+        await request.respond(200, json.dumps(message).encode())
+
+    engine.script = respond_as_claude
+    pins: Any = (
+        {"extra_headers": {"x-narthex-variant": "claude"}, "extra_body": ADA},
+        {"extra_body": {**ADA, "tensorzero::variant_name": "claude"}},
+    )
+    for pin in pins:
+        create: Any = sdk.chat.completions.create
+        answer: Any = await create(model="fn-answer", messages=HI, **pin)
+        assert answer.choices[0].message.content == "Bonjour."
+        assert (engine.requests[-1].path, engine.requests[-1].body["system"]) == ("/v1/messages", "Answer Ada as Claude.")
+        assert (await service.wait_for_record(answer.id))["variant"] == "claude"
+    with pytest.raises(openai.BadRequestError, match=r"has no variant 'none'\. It has: claude, terse, wordy"):
+        await sdk.chat.completions.create(model="fn-answer", messages=HI, extra_headers={"x-narthex-variant": "none"}, extra_body=ADA)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_fallback_variant_has_a_prompt_of_its_own(
+    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, streamed: bool
+):
+    engine.script = fail
+    second_engine.script = stream_hello if streamed else ReceivedRequest.respond_completion
+    answered = await client.post(CHAT, json={"model": "fn-answer", "messages": HI, "stream": streamed, **ADA})
+    assert answered.status_code == 200, answered.text
+    assert engine.requests[-1].body["messages"][0]["content"] == PROMPTS["terse"]
+    received = second_engine.requests[-1].body
+    assert received["messages"] == [{"role": "system", "content": PROMPTS["wordy"]}, *HI] and "temperature" not in received
+    row = await service.wait_for_record(answered.headers["x-narthex-inference-id"])
+    assert (row["variant"], row["served_model"], len(row["attempts"])) == ("terse", "large", 2)
+
+
+async def test_json_function_demands_its_schema(sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, engine: ScriptedEngine):
+    async def respond_json(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps(completion('{"a": 1}')).encode())
+
+    engine.script = respond_json
+    answer = await sdk.chat.completions.create(model="fn-extract", messages=HI)
+    assert json.loads(answer.choices[0].message.content or "") == {"a": 1}
+    format = engine.requests[-1].body["response_format"]
+    assert (format["type"], format["json_schema"]["strict"], format["json_schema"]["schema"]["required"]) == ("json_schema", True, ["a"])
+    engine.script = ReceivedRequest.respond_completion
+    broken = await client.post(CHAT, json={"model": "fn-extract", "messages": HI})
+    assert broken.status_code == 502 and engine.requests[-1].body["response_format"] == format
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        (CHAT, {"messages": HI}, '"name" is a required property (at `narthex::input.system`)'),
+        (CHAT, {"messages": [{"role": "system", "content": "x"}, *HI]}, "takes no text"),
+        ("/v1/responses", {"input": "Hi", "narthex::input": {"system": {"name": 1}}}, '1 is not of type "string"'),
+        ("/v1/messages", {"messages": HI, "max_tokens": 9}, '"name" is a required property'),
+        ("/v1/completions", {"prompt": "Hi"}, "is a function, which answers chats"),
+        ("/v1/embeddings", {"input": "Hi"}, "is a function, which answers chats"),
+        ("/tokenize", {"prompt": "Hi"}, "is a function, which answers chats"),
+    ],
+)
+async def test_request_that_a_function_does_not_take_is_a_400(
+    client: httpx.AsyncClient, engine: ScriptedEngine, path: str, body: dict[str, Any], message: str
+):
+    answer = await client.post(path, json={"model": "fn-answer", **body})
+    assert answer.status_code == 400 and message in answer.json()["error"]["message"], answer.text
+    assert ("type" in answer.json()) == (path == "/v1/messages") and not engine.requests
+
+
+async def test_variant_header_and_input_of_a_model_are_reported_as_dropped(client: httpx.AsyncClient, engine: ScriptedEngine):
+    answer = await client.post(CHAT, json={"model": "fn-small", "messages": HI, **ADA})
+    assert (answer.status_code, answer.headers["x-narthex-dropped"]) == (200, "narthex::input")
+    assert set(engine.requests[-1].body) == {"model", "messages"}
+    of_function = await client.post(CHAT, json={"model": "fn-answer", "messages": HI, **ADA})
+    assert "x-narthex-dropped" not in of_function.headers
