@@ -351,6 +351,12 @@ class MetricConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     description: str | None = None
 
 
+# Every gateway has these. A comment may also be of an episode.
+BUILT_IN_METRICS: Mapping[str, MetricConfig] = {
+    "comment": MetricConfig(kind="comment", level="inference", description="A text about an inference or an episode."),
+    "demonstration": MetricConfig(kind="demonstration", level="inference", description="What the response should have been."),
+}
+
 Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]
 Period = Literal["second", "minute", "hour", "day", "week", "month"]
 AfterLoss = Literal["rebuild", "spent", "empty"]

@@ -344,6 +344,10 @@ class Settings:
     keep_inferences_days: int = setting(400, "Age at which partitions of inferences are dropped; 0 = never.")
     keep_content_days: int = setting(30, "Age at which partitions of requests and responses are dropped; 0 = never.")
     keep_refusals_days: int = setting(30, "Age at which partitions of sampled refusals are dropped; 0 = never. Their sums stay.")
+    feedback_per_second: int = setting(
+        200, "Feedback that a team may send to each gateway process in a second, on average; 0 = any number."
+    )
+    keep_feedback_days: int = setting(400, "Age at which partitions of feedback, one a month, are dropped; 0 = never.")
     keep_usage_days: int = setting(
         0,
         "Age at which sums of usage and costs are deleted; 0 = never. Less than 62 counts as 62: budgets of a month are rebuilt from them.",

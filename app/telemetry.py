@@ -113,6 +113,15 @@ class Telemetry:
         self._replays = Counter(
             "narthex_replays", "Responses sent again to a retry with the same Idempotency-Key.", ("route",), registry=registry
         )
+        self._feedback = Counter(
+            "narthex_feedback",
+            "Feedback that was accepted, by metric (empty for what is withdrawn) and action: create, correct, withdraw.",
+            ("metric", "action"),
+            registry=registry,
+        )
+        self._refused_feedback = Counter(
+            "narthex_feedback_refused", "Feedback that was refused as invalid, by the code of the error.", ("error",), registry=registry
+        )
         self._models: set[str] = set()
         self._cost = Counter("narthex_cost_microusd", "Cost of requests, in millionths of a US dollar.", ("model",), registry=registry)
         self._limit_grants = Counter("narthex_limit_grants", "Requests that a limit admitted, by rule.", ("rule",), registry=registry)
@@ -339,6 +348,12 @@ class Telemetry:
     def set_export(self, *, exported_spans: int, dropped_spans: int) -> None:
         self._spans_exported.set(exported_spans)
         self._spans_dropped.set(dropped_spans)
+
+    def count_feedback(self, metric: str, action: str) -> None:
+        self._feedback.labels(metric, action).inc()
+
+    def count_refused_feedback(self, error: str) -> None:
+        self._refused_feedback.labels(error).inc()
 
     def count_replay(self, route: str) -> None:
         self._replays.labels(route).inc()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import health, inferences, limits, metrics, models, nodes, responses, usage
+from app.api import feedback, health, inferences, limits, metrics, models, nodes, responses, usage
 from app.api.access_log import AccessLog
 from app.api.cors import Cors, CorsRoute
 from app.api.http_call import CallHandler
@@ -37,6 +37,7 @@ def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRou
         limits.routes(gateway),
         usage.routes(gateway.snapshot_cache, database),
         inferences.routes(gateway.snapshot_cache, database),
+        feedback.routes(gateway),
         nodes.routes(gateway, database),
     ]
 

@@ -21,7 +21,7 @@ _MIN_FREE_INODES = 10_000
 _MIN_OPEN_FILES = 4096
 _PRIVATE_FILES = (
     *("first-key", "admin-key", "secret-key", "run/servers", "directory/*", "quarantine/*"),
-    *("spool/*.spool", "spool/*.reserve", "spool/*.refusals"),
+    *("spool/*.spool", "spool/*.reserve", "spool/*.refusals", "spool/*.feedback"),
 )
 _MAX_LISTED = 3
 _KNOWN_VARIABLES = ("NARTHEX_KEY", "NARTHEX_SUPERVISED")  # variables of ours that are not settings

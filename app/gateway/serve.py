@@ -34,6 +34,7 @@ from app.gateway.attempts import Attempts
 from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
+from app.gateway.feedback.intake import FeedbackIntake
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import extend_may_drop
 from app.gateway.functions.function_request import FunctionRequest
@@ -146,6 +147,7 @@ class Gateway:
         self.team_salts = TeamSalts(settings.secret_key.parsed)
         self.episode_ids = EpisodeIds(settings.secret_key.parsed)
         self.function_table = FunctionTable()
+        self.feedback = FeedbackIntake(settings, snapshot_cache, spool, self.episode_ids, large_requests, telemetry)
         self.load_shedder = LoadShedder(settings)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [

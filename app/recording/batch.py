@@ -7,10 +7,12 @@ import msgspec
 
 from app.domain import Exchange
 from app.recording.exchange_encoding import decode_exchange
+from app.recording.feedback_records import Feedback, decode_feedback, feedback_row
 from app.recording.refusal_records import Refusals
 from app.recording.rows import PackedContent, content_row, inference_row
-from app.recording.segment_reader import BrokenPartChain, ExchangeRecord, PartLocation, SegmentReader
+from app.recording.segment_reader import BrokenPartChain, ExchangeRecord, FeedbackRecord, PartLocation, SegmentReader
 from app.store.content_packing import pack, pack_pieces
+from app.store.feedback_writes import add_feedback
 from app.store.inference_writes import ROW_ERRORS, copy_rows
 from app.store.partitions import Connection, day_of
 
@@ -31,12 +33,24 @@ class InferenceRow(msgspec.Struct, frozen=True):
     exchange: Exchange | None = None
 
 
+class FeedbackRow(msgspec.Struct, frozen=True):
+    """Feedback ready to be stored, and where it was read."""
+
+    feedback: Feedback
+    row: tuple[Any, ...]
+    day: int
+    reader: SegmentReader
+    offset: int
+    end: int
+
+
 class Batch:
     """Rows of several segments. `positions`: each segment's reader, with the position up to which the segment is in this batch."""
 
     def __init__(self) -> None:
         self.rows: list[InferenceRow] = []
         self.refusals: list[Refusals] = []
+        self.feedback: list[FeedbackRow] = []
         self.size_bytes = 0
         self.positions: dict[str, tuple[SegmentReader, int]] = {}
 
@@ -48,17 +62,22 @@ class Batch:
         self.refusals.append(refusals)
         self.size_bytes += size_bytes
 
+    def add_feedback(self, row: FeedbackRow) -> None:
+        self.feedback.append(row)
+        self.size_bytes += row.end - row.offset
+
     @property
     def is_empty(self) -> bool:
-        return not self.rows and not self.refusals
+        return not self.rows and not self.refusals and not self.feedback
 
     @property
     def records(self) -> int:
-        return len(self.rows) + len(self.refusals)
+        return len(self.rows) + len(self.refusals) + len(self.feedback)
 
     @property
     def days(self) -> set[int]:
-        return {row.day for row in self.rows}.union(*(each.days for each in self.refusals))
+        days = {row.day for row in (*self.rows, *self.feedback)}
+        return days.union(*(each.days for each in self.refusals))
 
     @property
     def lost_content(self) -> int:
@@ -72,6 +91,12 @@ def fold_record(reader: SegmentReader, record: ExchangeRecord, *, keep_exchange:
     content = content_row(exchange.id, _content(reader, record, exchange))
     kept = exchange if keep_exchange else None
     return InferenceRow(inference_row(exchange), content, day, reader, record.offset, record.end, record.last_part, kept)
+
+
+def fold_feedback(reader: SegmentReader, record: FeedbackRecord) -> FeedbackRow:
+    """Raises one of UNUSABLE_RECORD_ERRORS for a record that cannot be a row."""
+    feedback = decode_feedback(record.body)
+    return FeedbackRow(feedback, feedback_row(feedback), day_of(feedback.id), reader, record.offset, record.end)
 
 
 def record_byte_ranges(reader: SegmentReader, record: InferenceRow | ExchangeRecord) -> list[tuple[int, int]]:
@@ -98,6 +123,24 @@ async def copy_valid_rows(connection: Connection, rows: list[InferenceRow]) -> l
             return [(rows[0], f"{type(error).__name__}: {error}")]
         middle = len(rows) // 2
         return [*await copy_valid_rows(connection, rows[:middle]), *await copy_valid_rows(connection, rows[middle:])]
+    return []
+
+
+async def add_all_feedback(connection: Connection, feedback: list[FeedbackRow]) -> None:
+    repeatable = {each.feedback.id for each in feedback if each.feedback.is_repeatable}
+    await add_feedback(connection, [each.row for each in feedback], repeatable)
+
+
+async def add_valid_feedback(connection: Connection, feedback: list[FeedbackRow]) -> list[tuple[FeedbackRow, str]]:
+    """Add all that is valid, by halving batches that fail; returns the rest, each with the reason."""
+    try:
+        async with connection.transaction():
+            await add_all_feedback(connection, feedback)
+    except ROW_ERRORS as error:
+        if len(feedback) == 1:
+            return [(feedback[0], f"{type(error).__name__}: {error}")]
+        middle = len(feedback) // 2
+        return [*await add_valid_feedback(connection, feedback[:middle]), *await add_valid_feedback(connection, feedback[middle:])]
     return []
 
 

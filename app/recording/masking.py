@@ -131,6 +131,15 @@ def rewrite(value: Any, visit: VisitText, visit_name: VisitName) -> Any:
     return _Rewriting(visit, visit_name).rewrite(value, (), True)
 
 
+def rewrite_content(value: Any, rules: MaskRules) -> Any:
+    """A JSON value that is content, all of it, without what the rules find in its texts, names and large integers."""
+
+    def visit(text: str, _: Path) -> str:
+        return rules.mask(text)
+
+    return _Rewriting(visit, rules.mask_name).rewrite(value, (), False)
+
+
 def _mask_large_object(data: bytes, rules: MaskRules) -> bytes:
     """As any other, member by member and item by item: during one call into C, however long, no other thread runs."""
     masked: dict[str, bytes] = {}

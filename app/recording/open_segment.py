@@ -11,6 +11,8 @@ from app.recording.segment_format import HEADER, RESERVE_SUFFIX, SUFFIX, crc_see
 
 logger = logging.getLogger(__name__)
 
+_MAX_BUFFERS = 1024  # that a kernel takes in one write
+
 
 class OpenSegment:
     """One open segment. Each user holds it; once it is retired and nobody holds it, it is closed, which unlocks it.
@@ -56,7 +58,8 @@ class OpenSegment:
     def append_all(self, kind: int, bodies: Sequence[bytes]) -> None:
         """Append many records in one write: all of them, or none. Raises as append() does."""
         buffers = [piece for body in bodies for piece in (encode_head(kind, 0, body, self._seed), body)]
-        self._write(buffers, sum(map(len, buffers)))
+        length = sum(map(len, buffers))
+        self._write(buffers if len(buffers) <= _MAX_BUFFERS else (b"".join(buffers),), length)
 
     def hold(self) -> None:
         self._holders += 1

@@ -5,6 +5,7 @@
     PART     =  id of the exchange, offset of its previous part (0: this is the first), bytes of its request or response
     EXCHANGE =  length of the metadata, length of the request, offset of its last part (0: it has none), metadata, request, response
     REFUSALS =  counts and samples of refused requests (refusal_records.py), in segments of their own: older writers do not know them
+    FEEDBACK =  one feedback of a caller (feedback_records.py), in segments of their own for the same reason
 
 Parts and the exchange that ends them are in one segment, linked backwards: the reader of an exchange finds its parts by their offsets
 and keeps nothing in memory for other exchanges. The CRC starts from the segment's name, which nobody can guess: bytes of a caller that
@@ -27,8 +28,9 @@ MAGIC = b"\xa7NTX"
 SUFFIX = ".spool"
 RESERVE_SUFFIX = ".reserve"
 REFUSALS_SUFFIX = ".refusals"
+FEEDBACK_SUFFIX = ".feedback"
 
-PART_OF_REQUEST, PART_OF_RESPONSE, EXCHANGE, REFUSALS = 1, 2, 3, 4
+PART_OF_REQUEST, PART_OF_RESPONSE, EXCHANGE, REFUSALS, FEEDBACK = 1, 2, 3, 4, 5
 CONTENT_LOST = 1  # flag of an EXCHANGE: there was no space for its request and response
 
 MAX_BODY_BYTES = 64 * 1024 * 1024  # the spool never writes a longer one, so it is damage
@@ -85,7 +87,7 @@ def list_segments(folder: Path) -> Iterator[SegmentFile]:
     with os.scandir(folder) as entries:
         for entry in entries:
             is_reserve = entry.name.endswith(RESERVE_SUFFIX)
-            if is_reserve or entry.name.endswith((SUFFIX, REFUSALS_SUFFIX)):
+            if is_reserve or entry.name.endswith((SUFFIX, REFUSALS_SUFFIX, FEEDBACK_SUFFIX)):
                 try:
                     stat = entry.stat()
                 except FileNotFoundError:

@@ -15,6 +15,7 @@ from app.recording.segment_format import (
     CONTENT_LOST,
     EXCHANGE,
     EXCHANGE_BYTES,
+    FEEDBACK,
     FIELDS_BYTES,
     HEAD_BYTES,
     HEADER,
@@ -56,6 +57,14 @@ class RefusalsRecord(Struct, frozen=True):
     body: bytes
 
 
+class FeedbackRecord(Struct, frozen=True):
+    """The record of one feedback, at [`offset`, `end`)."""
+
+    offset: int
+    end: int
+    body: bytes
+
+
 class DamagedBytes(Struct, frozen=True):
     """Bytes that are not a record of this segment, up to the next record."""
 
@@ -64,7 +73,7 @@ class DamagedBytes(Struct, frozen=True):
     reason: str
 
 
-Record: TypeAlias = ExchangeRecord | RefusalsRecord | DamagedBytes
+Record: TypeAlias = ExchangeRecord | RefusalsRecord | FeedbackRecord | DamagedBytes
 
 
 class PartLocation(Struct, frozen=True):
@@ -207,6 +216,8 @@ class SegmentReader:
             return None
         if kind == REFUSALS:
             return RefusalsRecord(offset, base + end, chunk[body:end])
+        if kind == FEEDBACK:
+            return FeedbackRecord(offset, base + end, chunk[body:end])
         if kind != EXCHANGE or end - body < EXCHANGE_BYTES:
             return DamagedBytes(offset, base + end, f"a record of unknown kind {kind}")
         meta_length, request_length, last_part = unpack_exchange(chunk, body)

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from app.recording.open_segment import OpenSegment
 from app.recording.segment_format import (
     CONTENT_LOST,
     EXCHANGE,
+    FEEDBACK,
+    FEEDBACK_SUFFIX,
     HEAD_BYTES,
     HEADER,
     MAX_BODY_BYTES,
@@ -35,7 +38,9 @@ logger = logging.getLogger(__name__)
 
 WRITER_SILENT_S = 5.0
 _DEFAULT_MASK = MaskConfig()
-_REFUSALS_SEGMENT_BYTES = 4 * 1024 * 1024
+# Kinds of records with segments of their own, by the suffixes of these, and how large such a segment gets.
+_OWN_SUFFIXES = {REFUSALS: REFUSALS_SUFFIX, FEEDBACK: FEEDBACK_SUFFIX}
+_OWN_SEGMENT_BYTES = 4 * 1024 * 1024
 _MAX_RECORDS_PER_WRITE = 256  # two buffers a record, and a kernel takes at most 1024 in one write
 
 
@@ -87,7 +92,7 @@ class Spool:
         self._lost_records = 0
         self._segment: OpenSegment | None = None
         self._reserve: OpenSegment | None = None
-        self._refusals: OpenSegment | None = None
+        self._own_segments: dict[int, OpenSegment] = {}  # by the kind of their records
         self._has_logged_failure = False
         self._write_batcher = write_batcher
         self._finished: list[_FinishedRecord] = []
@@ -123,10 +128,11 @@ class Spool:
         """Release the segments, so that the writer can finish them; a segment with parts of an open exchange once that has ended."""
         self._write_finished()
         self._durability.close()
-        for segment in (self._segment, self._reserve, self._refusals):
+        for segment in (self._segment, self._reserve, *self._own_segments.values()):
             if segment is not None:
                 segment.retire()
-        self._segment = self._reserve = self._refusals = None
+        self._segment = self._reserve = None
+        self._own_segments = {}
 
     @property
     def _is_full(self) -> bool:
@@ -152,22 +158,31 @@ class Spool:
 
     def append_refusals(self, body: bytes) -> bool:
         """Write a record of refused requests. Returns False if there is no space: try again later."""
+        return self._append_own(REFUSALS, [body])
+
+    def append_feedback(self, bodies: Sequence[bytes]) -> bool:
+        """Write records of feedback: all of them, or none. Returns False if there is no space."""
+        return self._append_own(FEEDBACK, bodies)
+
+    def _append_own(self, kind: int, bodies: Sequence[bytes]) -> bool:
         if self._space.is_refresh_due():
             self._refresh_space()
         if self._is_full:
             return False
         try:
-            if self._refusals is None:
-                self._refusals = OpenSegment(self._folder, suffix=REFUSALS_SUFFIX)
+            segment = self._own_segments.get(kind)
+            if segment is None:
+                segment = self._own_segments[kind] = OpenSegment(self._folder, suffix=_OWN_SUFFIXES[kind])
                 self._durability.sync_folder(self._folder)
-            self._refusals.append(REFUSALS, 0, body)
+            segment.append_all(kind, bodies)
         except OSError as error:
             self._handle_disk_error(error)
             return False
-        self._space.size_bytes += HEAD_BYTES + len(body)
-        self._durability.mark_dirty(self._refusals)
-        if self._refusals.size >= min(self._segment_bytes, _REFUSALS_SEGMENT_BYTES):
-            self._retire_refusals()
+        self._space.size_bytes += sum(map(len, bodies)) + HEAD_BYTES * len(bodies)
+        self._durability.mark_dirty(segment)
+        if segment.size >= min(self._segment_bytes, _OWN_SEGMENT_BYTES):
+            del self._own_segments[kind]
+            segment.retire()
         return True
 
     def finish_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
@@ -275,16 +290,16 @@ class Spool:
             self._segment.retire()
             self._segment = None
 
-    def _retire_refusals(self) -> None:
-        if self._refusals is not None:
-            self._refusals.retire()
-            self._refusals = None
+    def _retire_own(self) -> None:
+        for segment in self._own_segments.values():
+            segment.retire()
+        self._own_segments.clear()
 
     def _handle_disk_error(self, error: OSError) -> None:
         self._space.disk_is_full = True
         # Even if the disk takes more again, this file may not grow: a limit on file sizes is such a case.
         self._retire_segment()
-        self._retire_refusals()
+        self._retire_own()
         if not self._has_logged_failure:
             self._has_logged_failure = True
             logger.error(
@@ -296,7 +311,7 @@ class Spool:
         if self._space.is_over_limit:  # the writer can only remove complete segments
             if self._segment is not None and self._segment.has_records:
                 self._retire_segment()
-            self._retire_refusals()
+            self._retire_own()
         if self._is_full:
             return
         self._has_logged_failure = False

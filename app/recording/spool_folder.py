@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from app.recording.segment_format import HEAD_BYTES, MAGIC, REFUSALS_SUFFIX, RESERVE_SUFFIX, SUFFIX, unpack_head
+from app.recording.segment_format import FEEDBACK_SUFFIX, HEAD_BYTES, MAGIC, REFUSALS_SUFFIX, RESERVE_SUFFIX, SUFFIX, unpack_head
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def record_written_ms(path: str, position: int) -> int:
 def remove_segment(folder: Path, name: str) -> None:
     """Remove a finished segment, durably: it does not come back after a loss of power."""
     # A reserve is renamed when its worker closes it, and keeps its name if that was killed.
-    for suffix in (SUFFIX, REFUSALS_SUFFIX, RESERVE_SUFFIX):
+    for suffix in (SUFFIX, REFUSALS_SUFFIX, FEEDBACK_SUFFIX, RESERVE_SUFFIX):
         (folder / (name + suffix)).unlink(missing_ok=True)
     _sync_folder(folder)
 

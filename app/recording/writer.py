@@ -17,6 +17,7 @@ import asyncpg
 from app.background_tasks import BackgroundTask
 from app.otel.exporter import Exporter
 from app.recording.erasure_runner import ErasureRunner
+from app.recording.feedback_matcher import FeedbackMatcher
 from app.recording.quarantine import QuarantineFailed
 from app.recording.segment_format import HEADER, list_segments
 from app.recording.spool_folder import exclusive_lock, record_written_ms, remove_stale_files
@@ -68,6 +69,7 @@ class Writer:
         self._state = WriterState()
         self._is_connected = False
         self._exporter: Exporter | None = None
+        self._feedback_matcher = FeedbackMatcher(settings)
 
     async def run(self) -> None:
         remove_stale_files(self._folder)
@@ -75,6 +77,8 @@ class Writer:
         report_task.start()
         erasure_task = BackgroundTask("erasures", ErasureRunner(self._settings).run)
         erasure_task.start()
+        feedback_task = BackgroundTask("feedback", self._feedback_matcher.run)
+        feedback_task.start()
         if self._settings.otlp_endpoint:
             self._exporter = Exporter(self._settings, Transport(proxy=self._settings.proxy, ca_bundle=self._settings.ca_bundle or None))
             self._exporter.start()
@@ -88,7 +92,7 @@ class Writer:
         finally:
             for task in (stop_task, session_task):
                 task.cancel()
-            background = (report_task, index_task, erasure_task)
+            background = (report_task, index_task, erasure_task, feedback_task)
             results = await asyncio.gather(*(task.stop() for task in background), stop_task, session_task, return_exceptions=True)
             if self._exporter is not None:
                 await self._exporter.close()
@@ -168,6 +172,9 @@ class Writer:
             pid=os.getpid(),
             connected=self._is_connected,
             rows=state.rows,
+            feedback=state.feedback,
+            matched_feedback=self._feedback_matcher.matched,
+            unmatched_feedback=self._feedback_matcher.unmatched,
             quarantined=state.quarantined,
             unfinished_parts=state.unfinished_parts,
             torn_records=state.torn_records,

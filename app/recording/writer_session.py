@@ -11,20 +11,40 @@ from msgspec import Struct, field
 
 from app.otel.directory import Directory
 from app.otel.exporter import Exporter
-from app.recording.batch import UNUSABLE_RECORD_ERRORS, Batch, InferenceRow, copy_all, copy_valid_rows, fold_record, record_byte_ranges
+from app.recording.batch import (
+    UNUSABLE_RECORD_ERRORS,
+    Batch,
+    InferenceRow,
+    add_all_feedback,
+    add_valid_feedback,
+    copy_all,
+    copy_valid_rows,
+    fold_feedback,
+    fold_record,
+    record_byte_ranges,
+)
 from app.recording.late_erasure import LateErasure
 from app.recording.quarantine import quarantine_record
 from app.recording.refusal_records import Refusals, decode_refusals, sample_row
 from app.recording.rollup_sums import RollupSummer
-from app.recording.segment_format import REFUSALS_SUFFIX, list_segments
-from app.recording.segment_reader import DamagedBytes, ExchangeRecord, Record, RefusalsRecord, SegmentReader, UnknownSegmentVersion
+from app.recording.segment_format import FEEDBACK_SUFFIX, REFUSALS_SUFFIX, list_segments
+from app.recording.segment_reader import (
+    DamagedBytes,
+    ExchangeRecord,
+    FeedbackRecord,
+    Record,
+    RefusalsRecord,
+    SegmentReader,
+    UnknownSegmentVersion,
+)
 from app.recording.spool_folder import remove_segment, spool_id
 from app.recording.text_rows import add_row_texts, add_valid_row_texts
 from app.recording.usage_sums import sum_usage
 from app.settings import Settings
 from app.store import partitions, retention
 from app.store.export_names import read_adapters, read_team_names
-from app.store.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
+from app.store.feedback_writes import look_again
+from app.store.inference_writes import INFERENCE_COLUMNS, ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
 from app.store.partitions import Connection
 from app.store.refusal_writes import add_refusals
 from app.store.rollups import RollupSums, add_rollups
@@ -41,8 +61,12 @@ NEW_NAMES_EVERY_S = 1.0
 STORE_TIMEOUT_S = 120.0
 MAX_ROWS_PER_READ = 200  # prepared before the event loop runs again
 MAX_REFUSALS_PER_READ = 10  # records, each of up to some thousand counts
+MAX_FEEDBACK_PER_READ = 50  # each of up to some hundred KiB
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; others wait
+LATE = datetime.timedelta(seconds=10)
+
+_ID, _EPISODE_ID, _RECEIVED_AT = (INFERENCE_COLUMNS.index(name) for name in ("id", "episode_id", "received_at"))
 
 
 class WriterState(Struct):
@@ -52,6 +76,7 @@ class WriterState(Struct):
     """
 
     rows: int = 0
+    feedback: int = 0
     quarantined: int = 0
     unfinished_parts: int = 0
     torn_records: int = 0
@@ -169,6 +194,8 @@ class WriterSession:
     def _read_segment(self, reader: SegmentReader, max_rows: int) -> bool:
         if reader.path.suffix == REFUSALS_SUFFIX:
             max_rows = min(max_rows, MAX_REFUSALS_PER_READ)
+        elif reader.path.suffix == FEEDBACK_SUFFIX:
+            max_rows = min(max_rows, MAX_FEEDBACK_PER_READ)
         position, torn_records, was_empty = reader.position, reader.torn_records, self._batch.is_empty
         for record in reader.read(max_rows):
             self._add_or_quarantine(reader, record)
@@ -202,6 +229,11 @@ class WriterSession:
                     if not self._are_plausible(refusals.days):
                         return "its requests cannot have been refused at these times"
                     self._batch.add_refusals(refusals, len(record.body))
+                case FeedbackRecord():
+                    feedback = fold_feedback(reader, record)
+                    if not self._are_plausible({feedback.day}):
+                        return "it cannot have been received at the time in its id"
+                    self._batch.add_feedback(feedback)
         except UNUSABLE_RECORD_ERRORS as error:
             return f"{type(error).__name__}: {error}"
         return None
@@ -239,6 +271,7 @@ class WriterSession:
         self.has_stored = True
         self._state.committed |= {name: position for name, (_, position) in batch.positions.items()}
         self._state.rows += len(batch.rows)
+        self._state.feedback += len(batch.feedback)
         self._state.lost_content += batch.lost_content
         self._stored_until = self._storing_until
         self._state.last_error = None
@@ -258,6 +291,8 @@ class WriterSession:
                     rows = await self._late_erasure.apply(batch.rows)
                     await copy_all(self._connection, rows)
                     await add_row_texts(self._connection, rows)
+                    await self._look_for_feedback(rows)
+                    await add_all_feedback(self._connection, batch.feedback)
                     sums = await self._add_refusals_and_sums(rows, batch.refusals)
                 batch.rows = rows
             except ROW_ERRORS:
@@ -276,6 +311,10 @@ class WriterSession:
             rejected_ids = {id(row) for row, _ in rejected}
             valid = [row for row in rows if id(row) not in rejected_ids]
             await add_valid_row_texts(self._connection, valid)
+            await self._look_for_feedback(valid)
+            for feedback, reason in await add_valid_feedback(self._connection, batch.feedback):
+                self._quarantine_record(feedback.reader, [(feedback.offset, feedback.end)], reason)
+                batch.feedback.remove(feedback)
             sums = await self._add_refusals_and_sums(valid, batch.refusals)
         batch.rows = valid
         return sums
@@ -287,6 +326,13 @@ class WriterSession:
         await add_rollups(self._connection, sums, self._rollups.stored_groups)
         await add_usage(self._connection, sum_usage(row.inference for row in rows))
         return sums
+
+    async def _look_for_feedback(self, rows: list[InferenceRow]) -> None:
+        """Feedback on inferences that are stored late has been waiting for so long that it would not be looked at soon."""
+        before = datetime.datetime.now(datetime.UTC) - LATE
+        late = [row.inference for row in rows if row.inference[_RECEIVED_AT] < before]
+        if late:
+            await look_again(self._connection, {inference[at] for inference in late for at in (_ID, _EPISODE_ID)})
 
     async def _move_positions(self, batch: Batch) -> None:
         for name, (_, position) in batch.positions.items():

@@ -15,7 +15,8 @@ class WriterStatus(Struct, frozen=True):
     `quarantined`: quarantined records; `unfinished_parts`: parts whose exchange never ended, as its worker was killed; `torn_records`:
     partial records at the end of a segment; `lost_content`: rows without the content that the disk had no space for; `oldest_s`: age of
     the oldest record that is not in Postgres, 0 if there is none. Unknown fields, as older versions wrote, are ignored.
-    `export`: of telemetry; None: nothing is exported.
+    `export`: of telemetry; None: nothing is exported. `feedback`: stored events; `matched_feedback`: those whose target was found;
+    `unmatched_feedback`: those that have been waiting for theirs for minutes.
     """
 
     at: float
@@ -31,6 +32,9 @@ class WriterStatus(Struct, frozen=True):
     oldest_s: float = 0.0
     last_error: str | None = None
     export: ExportCounts | None = None
+    feedback: int = 0
+    matched_feedback: int = 0
+    unmatched_feedback: int = 0
 
 
 def write_status(home: Path, status: WriterStatus) -> None:

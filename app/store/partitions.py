@@ -28,6 +28,7 @@ TABLES = (
     PartitionedTable("inference_content"),
     PartitionedTable("refusals"),
     PartitionedTable("inference_texts"),
+    PartitionedTable("feedback", span="month", has_updates=True),
     PartitionedTable("rollups_by_minute", "time", has_updates=True),
     PartitionedTable("rollups_by_hour", "time", "month", has_updates=True),
     PartitionedTable("rollups_by_day", "time", "month", has_updates=True),

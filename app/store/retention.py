@@ -44,6 +44,8 @@ TABLES = (
     RecordedTable("inference_content", "keep_content_days", "partitions"),
     RecordedTable("refusals", "keep_refusals_days", "partitions"),
     RecordedTable("inference_texts", "keep_content_days", "partitions"),  # its words are of the content
+    RecordedTable("feedback", "keep_feedback_days", "partitions"),
+    RecordedTable("feedback_pending", "keep_feedback_days", "rows", "received_at"),
     RecordedTable("rollups_by_minute", "keep_minutes_days", "partitions"),
     RecordedTable("rollups_by_hour", "keep_hours_days", "partitions"),
     RecordedTable("rollups_by_hour_and_team", "keep_hours_days", "partitions"),

@@ -441,6 +441,54 @@ refusals = Table(
     postgresql_partition_by="RANGE (id)",
 )
 
+# What callers said of inferences and episodes: one row for each event, none of which is ever changed by another, but for `is_current`.
+# Partitioned by id, a UUIDv7 of when the event was received. A metric may be gone from the configuration: its rows say what they are.
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("feedback_id", UUID(as_uuid=False), nullable=False),  # of the feedback that the event creates, corrects or withdraws
+    Column("action", Text, nullable=False),  # create | correct | withdraw
+    Column("received_at", DateTime(timezone=True), nullable=False),
+    Column("team_id", UUID(as_uuid=False), nullable=False),
+    Column("key_id", UUID(as_uuid=False), nullable=False),
+    Column("metric", Text),  # null, as are kind, level, target and value: it withdraws
+    Column("kind", Text),  # boolean | float | comment | demonstration
+    Column("level", Text),  # inference | episode: what target_id is of
+    Column("target_id", UUID(as_uuid=False)),
+    Column("value", JSONB(none_as_null=True)),  # null: nothing of it may be kept, or it withdraws
+    Column("number", Double),  # the value of a boolean (0 or 1) or float
+    Column("content", Text, nullable=False),  # what is kept of a comment or demonstration: full | masked | redacted | none | erased
+    Column("tags", JSONB(none_as_null=True)),
+    Column("is_current", Boolean, nullable=False),  # it counts: it is neither corrected nor withdrawn, and none replaced it
+    Column("matched_at", DateTime(timezone=True)),  # when its inference or episode was found; null: not yet
+    Column("model", Text),  # of that inference, or the first one of that episode, as are function and variant
+    Column("function", Text),
+    Column("variant", Text),
+    Column("erased_at", DateTime(timezone=True)),
+    Index(None, "feedback_id", "id"),
+    Index(None, "target_id", "metric", "key_id", "id"),
+    # The rows that a newer one may replace are few, however often somebody corrects the same feedback.
+    Index("feedback_current_id_idx", "feedback_id", postgresql_where=text("is_current")),
+    Index("feedback_current_target_idx", "target_id", "metric", "key_id", postgresql_where=text("is_current AND number IS NOT NULL")),
+    postgresql_partition_by="RANGE (id)",
+)
+
+# Feedback whose inference or episode was not found yet: when to look again. See app/recording/feedback_matcher.py.
+feedback_pending = Table(
+    "feedback_pending",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),  # of the event
+    Column("team_id", UUID(as_uuid=False), nullable=False),
+    Column("level", Text, nullable=False),
+    Column("target_id", UUID(as_uuid=False), nullable=False),
+    Column("received_at", DateTime(timezone=True), nullable=False),
+    Column("check_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Index(None, "check_at"),
+    Index(None, "target_id"),
+    Index(None, "received_at"),
+)
+
 # Sums over inferences, kept by the writer in the transaction that stores them: the source of truth for costs.
 usage = Table(
     "usage",

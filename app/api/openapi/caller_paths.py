@@ -79,9 +79,9 @@ def _describe(route: CallerRoute, body: Schema | None) -> Schema:
     if route.description:
         described["description"] = route.description
     if body is not None:
-        content = json_content(body)
+        content = json_content(body, route.body_media_type)
         if route.example is not None:
-            content["application/json"]["example"] = route.example
+            content[route.body_media_type]["example"] = route.example
         described["requestBody"] = {"required": True, "content": content}
     described["responses"] = _responses(route)
     return described
@@ -101,7 +101,7 @@ def _responses(route: CallerRoute) -> dict[str, Any]:
             # Without a type: OpenAPI 3.1 does not say whether it would be that of the stream or of an event, and tools differ.
             content["text/event-stream"] = {"schema": {"description": "With `stream`: server-sent events."}}
         headers = {} if route.access == "public" else {"x-request-id": header("RequestId")}
-        for status, text in {200: route.summary, **route.also}.items():
+        for status, text in {route.status: route.summary, **route.also}.items():
             responses[str(status)] = {"description": text, "headers": headers, "content": content}
     if route.redirects:
         location = {"description": route.redirects, "schema": {"type": "string", "format": "uri"}}

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.api.nodes import NodeBody
 from app.api.openapi.schemas import Schema
 from app.api.sign_in.routes import DeviceTokenBody
+from app.gateway.feedback.request import FeedbackBody
 from providers.catalogue import DIALECTS
 from providers.dialects.anthropic import request_schema as anthropic_messages
 from providers.dialects.openai_chat import request_schema as openai_chat
@@ -39,11 +40,11 @@ class CallerRoute(Struct, frozen=True, kw_only=True):
 
     `model`: a request may name a model beside the fields of `body`. `errors`: statuses beyond 400, 401, 403, 500 and 503.
     `described`: errors with what they mean here. `parameters`: in the query, as name -> schema. `response` None: there is no success.
-    `cached`: with an ETag for If-None-Match. `also`: further statuses with the response of a success. `redirects`: where to, with a 303.
-    `error_schema`: of its errors; Anthropic's and LMDeploy's clients expect their own.
+    `status`: of a success. `cached`: with an ETag for If-None-Match. `also`: further statuses with the response of a success.
+    `redirects`: where to, with a 303. `error_schema`: of its errors; Anthropic's and LMDeploy's clients expect their own.
     """
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     id: str
     tag: str
@@ -52,9 +53,11 @@ class CallerRoute(Struct, frozen=True, kw_only=True):
     access: Access = "caller"
     prefix: str = ""
     body: Sequence[type[Struct]] = ()
+    body_media_type: str = "application/json"
     model: bool = False
     example: Mapping[str, Any] | None = None
     response: Schema | None = {}
+    status: int = 200
     response_media_type: str = "application/json"
     streams: bool = False
     parameters: Mapping[str, Schema] = {}
@@ -81,6 +84,8 @@ _MODEL = {"anyOf": [
     _object(id=_TEXT, object={"type": "string", "const": "model"}, created={"type": "integer"}, owned_by=_TEXT),
     _object(type={"type": "string", "const": "model"}, id=_TEXT, display_name=_TEXT, created_at=_TEXT),
 ]}  # fmt: skip
+_INFERENCE_ID = "019aa3f4-7492-7b70-8347-9564aeb44a24"
+_FEEDBACK: Schema = _object(object=_TEXT, id=_TEXT, metric=_TEXT)
 _RULES: Schema = {"type": "array", "items": _OBJECT}
 
 _INFERENCES = [
@@ -355,6 +360,54 @@ _CALLERS = [
         example={"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50},
         response=_object(object=_TEXT, model=_TEXT, allowed={"type": "boolean"}, refused_by=_TEXT_OR_NULL, reserves=_OBJECT, rules=_RULES),
         errors=(404, 413, 422, 429),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/v1/feedback",
+        id="send_feedback",
+        tag="Callers",
+        summary="Say how good an inference or episode was, by a metric",
+        description="At any time: before, with or after the inference. It is stored durably, and matched with the inference later.",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        example={"metric": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
+        response=_FEEDBACK,
+        status=201,
+        errors=(413, 429),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/v1/feedback/batch",
+        id="send_feedback_batch",
+        tag="Callers",
+        summary="Send up to 1000 lines of feedback",
+        description="JSONL: each line as the body of `POST /v1/feedback`. Each line is accepted or refused by itself.",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        body_media_type="application/jsonl",
+        response=_list_of(_OBJECT, object=_TEXT, accepted=_COUNT, refused=_COUNT),
+        errors=(413, 429),
+    ),
+    CallerRoute(
+        method="PUT",
+        path="/v1/feedback/{id}",
+        id="correct_feedback",
+        tag="Callers",
+        summary="Correct feedback: other feedback in its place",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        example={"metric": "comment", "inference_id": _INFERENCE_ID, "value": "On second thoughts, it is wrong."},
+        response=_FEEDBACK,
+        errors=(413, 429),
+    ),
+    CallerRoute(
+        method="DELETE",
+        path="/v1/feedback/{id}",
+        id="withdraw_feedback",
+        tag="Callers",
+        summary="Withdraw feedback, which then no longer counts",
+        response=_object(object=_TEXT, id=_TEXT, withdrawn={"type": "boolean", "const": True}),
+        errors=(429,),
     ),
     CallerRoute(
         method="GET",

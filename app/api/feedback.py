@@ -1,0 +1,133 @@
+"""Feedback of callers: POST /v1/feedback, PUT and DELETE /v1/feedback/{id}, and POST /v1/feedback/batch for many in one request."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, Router, delete, post, put
+
+from app.api.authentication import authenticate_scope
+from app.api.response_headers import new_request_headers
+from app.domain import Caller
+from app.gateway.feedback.intake import MAX_AT_ONCE
+from app.gateway.feedback.request import MAX_DEMONSTRATION_BYTES, check_feedback_id, check_idempotency_key, parse_feedback
+from app.gateway.serve import Gateway
+from app.recording.feedback_records import Feedback
+from providers.canonical.errors import InvalidRequest, NarthexError
+
+MAX_BODY_BYTES = MAX_DEMONSTRATION_BYTES + 64 * 1024
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+
+
+def routes(gateway: Gateway) -> Router:
+    intake = gateway.feedback
+
+    async def authenticate(request: Request[Any, Any, Any]) -> Caller:
+        caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
+        if request.scope["query_string"]:
+            raise InvalidRequest("This route takes no query parameters.")
+        return caller
+
+    async def check(caller: Caller, raw: bytes, **options: str | None) -> Feedback:
+        def parse_and_check() -> Feedback:
+            return intake.check(caller, parse_feedback(raw), **options)
+
+        try:
+            return await gateway.large_requests.of_team(caller.team_id).run_if_large(len(raw), parse_and_check)
+        except InvalidRequest as error:
+            gateway.telemetry.count_refused_feedback(_code_of(error))
+            raise
+
+    @post("/v1/feedback", request_max_body_size=MAX_BODY_BYTES)
+    async def send_feedback(request: Request[Any, Any, Any]) -> Response[bytes]:
+        caller = await authenticate(request)
+        feedback = await check(caller, await request.body(), header_key=_read_idempotency_key(request))
+        await intake.store(caller, [feedback])
+        return _respond(201, describe(feedback))
+
+    @put("/v1/feedback/{id:str}", request_max_body_size=MAX_BODY_BYTES)
+    async def correct_feedback(request: Request[Any, Any, Any], id: str) -> Response[bytes]:
+        caller = await authenticate(request)
+        feedback = await check(caller, await request.body(), corrects=check_feedback_id(id))
+        await intake.store(caller, [feedback])
+        return _respond(200, describe(feedback))
+
+    @delete("/v1/feedback/{id:str}", status_code=200)
+    async def withdraw_feedback(request: Request[Any, Any, Any], id: str) -> Response[bytes]:
+        caller = await authenticate(request)
+        feedback_id = check_feedback_id(id)
+        await intake.withdraw(caller, feedback_id)
+        return _respond(200, {"object": "feedback.withdrawn", "id": feedback_id, "withdrawn": True})
+
+    @post("/v1/feedback/batch", status_code=200, request_max_body_size=MAX_BATCH_BYTES)
+    async def send_batch(request: Request[Any, Any, Any]) -> Response[bytes]:
+        caller = await authenticate(request)
+        raw, key = await request.body(), _read_idempotency_key(request)
+
+        def check_lines() -> list[Feedback | InvalidRequest]:
+            return [check_line(line, None if key is None else f"{key}/{number}") for number, line in enumerate(split_lines(raw), 1)]
+
+        def check_line(line: bytes, key: str | None) -> Feedback | InvalidRequest:
+            try:
+                return intake.check(caller, parse_feedback(line), header_key=key)
+            except InvalidRequest as error:
+                return error.without_frames()
+
+        checked = await gateway.large_requests.of_team(caller.team_id).run_if_large(len(raw), check_lines)
+        await intake.store(caller, [each for each in checked if isinstance(each, Feedback)])
+        for each in checked:
+            if isinstance(each, InvalidRequest):
+                gateway.telemetry.count_refused_feedback(_code_of(each))
+        return _respond(200, _describe_batch(checked))
+
+    return Router("/", route_handlers=[send_feedback, correct_feedback, withdraw_feedback, send_batch])
+
+
+def _read_idempotency_key(request: Request[Any, Any, Any]) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None:
+        check_idempotency_key(key)
+    return key
+
+
+def split_lines(raw: bytes) -> list[bytes]:
+    """The lines of a batch, without the end of the last one. Raises InvalidRequest if there are none, or too many."""
+    lines = raw.split(b"\n", MAX_AT_ONCE + 1)
+    if not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise InvalidRequest("The body is empty: it must be lines of JSON, each of them feedback as POST /v1/feedback takes it.")
+    if len(lines) > MAX_AT_ONCE:
+        raise InvalidRequest(f"The body has more than {MAX_AT_ONCE} lines: send the rest in further requests.")
+    return lines
+
+
+def describe(feedback: Feedback) -> dict[str, Any]:
+    """Feedback as it was accepted."""
+    return {
+        "object": "feedback",
+        "id": feedback.feedback_id,
+        "metric": feedback.metric,
+        f"{feedback.level}_id": feedback.target_id,
+    }
+
+
+def _describe_batch(checked: Sequence[Feedback | InvalidRequest]) -> dict[str, Any]:
+    results = [
+        {"line": line, **(describe(each) if isinstance(each, Feedback) else {"object": "error", "error": _describe_error(each)})}
+        for line, each in enumerate(checked, 1)
+    ]
+    refused = sum(isinstance(each, InvalidRequest) for each in checked)
+    return {"object": "feedback.batch", "accepted": len(checked) - refused, "refused": refused, "data": results}
+
+
+def _describe_error(error: NarthexError) -> dict[str, Any]:
+    return {"message": error.message, "type": error.kind, "code": error.code, "param": error.param}
+
+
+def _code_of(error: InvalidRequest) -> str:
+    return error.code or "invalid_body"
+
+
+def _respond(status: int, content: dict[str, Any]) -> Response[bytes]:
+    return Response(msgspec.json.encode(content), status_code=status, media_type="application/json", headers=new_request_headers())

@@ -1,0 +1,84 @@
+"""The intake of feedback: what is kept of it by the team's content policy, how much a team may send, and the spool.
+
+It is as durable as an inference when it is accepted, and needs neither Postgres nor Redis for that.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from app.domain import Caller, MaskConfig
+from app.gateway.episodes.episode_id import EpisodeIds
+from app.gateway.feedback.rate import MAX_AT_ONCE, FeedbackRate
+from app.gateway.feedback.request import FeedbackBody, check_feedback, withdrawal
+from app.gateway.large_body.large_requests import LargeRequests
+from app.recording.feedback_records import Feedback, encode_feedback
+from app.recording.masking import compile_rules, rewrite_content
+from app.recording.spool import Spool
+from app.settings import Settings
+from app.store.snapshot_cache import SnapshotCache
+from app.telemetry import Telemetry
+from providers.canonical.errors import Unavailable
+
+__all__ = ["MAX_AT_ONCE", "FeedbackIntake"]
+
+_TEXT_KINDS = ("comment", "demonstration")
+
+
+class FeedbackIntake:
+    """check() what a caller sends, then store() it: once that returns, it is not lost."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        snapshot_cache: SnapshotCache,
+        spool: Spool,
+        episode_ids: EpisodeIds,
+        large_requests: LargeRequests,
+        telemetry: Telemetry,
+    ) -> None:
+        self._snapshot_cache = snapshot_cache
+        self._spool = spool
+        self._episode_ids = episode_ids
+        self._large_requests = large_requests
+        self._telemetry = telemetry
+        self._rate = FeedbackRate(settings.feedback_per_second)
+
+    def check(self, caller: Caller, body: FeedbackBody, *, header_key: str | None = None, corrects: str | None = None) -> Feedback:
+        """Raises InvalidFeedback. `header_key`: the request's Idempotency-Key. `corrects`: the feedback that it takes the place of."""
+        metrics = self._snapshot_cache.snapshot.metrics
+        return check_feedback(body, caller, metrics, self._episode_ids, header_key=header_key, corrects=corrects)
+
+    async def withdraw(self, caller: Caller, feedback_id: str) -> None:
+        await self.store(caller, [withdrawal(feedback_id, caller)])
+
+    async def store(self, caller: Caller, feedback: Sequence[Feedback]) -> None:
+        """All of it, or nothing; at most MAX_AT_ONCE. Raises LimitExceeded, and Unavailable if there is no space."""
+        if not feedback:
+            return
+        self._rate.take(caller.team_id, len(feedback))
+        size_bytes = sum(len(each.value or "") for each in feedback)
+        bodies = await self._large_requests.of_team(caller.team_id).run_if_large(size_bytes, _encode_all, caller, feedback)
+        if not self._spool.append_feedback(bodies):
+            raise Unavailable("This gateway cannot record feedback at the moment: its spool is full. Try again later.", retry_after_s=5)
+        await self._spool.wait_until_durable()
+        for each in feedback:
+            self._telemetry.count_feedback(each.metric or "", each.action)
+
+
+def _encode_all(caller: Caller, feedback: Sequence[Feedback]) -> list[bytes]:
+    return [encode_feedback(_keep(caller, each)) for each in feedback]
+
+
+def _keep(caller: Caller, feedback: Feedback) -> Feedback:
+    """What the team's content policy keeps of it: tags and numbers are no content."""
+    if feedback.kind not in _TEXT_KINDS or feedback.value is None or caller.content == "full":
+        return feedback
+    if caller.content == "masked":
+        return replace(feedback, value=_mask(feedback.value, caller.mask), content="masked")
+    return replace(feedback, value=None, content=caller.content)
+
+
+def _mask(value: str, config: MaskConfig) -> str:
+    return msgspec.json.encode(rewrite_content(msgspec.json.decode(value), compile_rules(config))).decode()

@@ -1,0 +1,297 @@
+"""Feedback as callers send it, and what it must be for its metric. Pure: the inference or episode need not be recorded yet."""
+
+import hashlib
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Struct
+
+from app import uuid7
+from app.decoding_errors import in_plain_words
+from app.domain import BUILT_IN_METRICS, Caller, MetricConfig, MetricKind, MetricLevel
+from app.gateway.episodes.episode_id import EpisodeIds
+from app.recording.feedback_records import Feedback, has_nul
+from providers.canonical.errors import InvalidRequest
+from providers.canonical.tags import check_tags
+
+MAX_COMMENT_CHARS = 16_384
+MAX_DEMONSTRATION_BYTES = 256 * 1024  # as JSON
+MAX_IDEMPOTENCY_KEY_CHARS = 255
+_CLOCK_SKEW_MS = 60_000
+_UNDATED_MS = 1_577_836_800_000  # 2020-01-01: the time in the id of repeatable feedback on an episode that has none
+
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+# Before the UUID in the ids of inferences that other APIs than chat return. Nobody returns `chatcmpl-`: clients are used to it.
+_ID_PREFIXES = re.compile(r"(?:chatcmpl-|cmpl-|resp_|msg_)?(.*)", re.DOTALL)
+_LEVELS_OF_COMMENT: tuple[MetricLevel, ...] = ("inference", "episode")  # of the one that is built in
+
+FeedbackErrorCode = Literal["unknown_metric", "wrong_level", "wrong_value", "invalid_id", "invalid_feedback"]
+
+
+class InvalidFeedback(InvalidRequest):
+    """`code`: what kind of error it is, for programs and for metrics."""
+
+    def __init__(self, message: str, *, param: str | None, code: FeedbackErrorCode = "invalid_feedback") -> None:
+        super().__init__(message, param=param)
+        self.code = code
+
+
+class FeedbackBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Feedback on an inference or an episode. `metric_name` is TensorZero's word for `metric`; send one of them.
+
+    `inference_id`: as a response has it, `resp_`, `msg_` or `cmpl-` before the UUID included. `episode_id`: a UUIDv7, or your own text.
+    `value`: true or false, a number, a text, or of a demonstration also JSON. `id`: your own name for this feedback: sent again with it,
+    it is stored once.
+    """
+
+    metric: str | None = None
+    metric_name: str | None = None
+    inference_id: str | None = None
+    episode_id: str | None = None
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    id: str | None = None
+    tags: Mapping[str, str] = {}
+
+
+_decode_body = msgspec.json.Decoder(FeedbackBody).decode
+
+
+def parse_feedback(raw: bytes) -> FeedbackBody:
+    """Raises InvalidFeedback, which names the field at fault."""
+    if not raw.strip():
+        raise _invalid_body("The body is empty: it must be a JSON object.")
+    try:
+        return _decode_body(raw)
+    except msgspec.ValidationError as fault:
+        problem, _, path = str(fault).partition(" - at `$.")
+        if unknown := _UNKNOWN_FIELD.fullmatch(problem):
+            fields = ", ".join(FeedbackBody.__struct_encode_fields__)
+            raise _invalid_body(f"Unknown field `{unknown[1][:60]}`. The fields are: {fields}.", unknown[1][:60]) from None
+        name = path.rstrip("`")[:60]
+        raise _invalid_body(f"{in_plain_words(problem)}{f' at `{name}`' if name else ''}.", name or None) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        raise _invalid_body(f"The body is not JSON: {fault}.") from None
+    except RecursionError:
+        raise _invalid_body("The body is nested too deeply.") from None
+
+
+def _invalid_body(message: str, param: str | None = None) -> InvalidFeedback:
+    return InvalidFeedback(message, param=param, code="invalid_feedback")
+
+
+class Target(Struct, frozen=True):
+    """What feedback is about."""
+
+    level: MetricLevel
+    id: str
+
+
+def check_feedback(
+    body: FeedbackBody,
+    caller: Caller,
+    metrics: Mapping[str, MetricConfig],
+    episode_ids: EpisodeIds,
+    *,
+    header_key: str | None = None,
+    corrects: str | None = None,
+) -> Feedback:
+    """The record of a request. `header_key`: its Idempotency-Key. `corrects`: the feedback that it takes the place of.
+
+    Raises InvalidFeedback.
+    """
+    received_us = time.time_ns() // 1000
+    name, metric = _find_metric(body, metrics)
+    target = _read_target(body, name, metric, caller.team_id, episode_ids, received_us // 1000)
+    value = _read_value(body.value, name, metric)
+    _check_tags(body.tags)
+    if body.id is not None:
+        if corrects is not None:
+            raise InvalidFeedback("A correction names the feedback in its path, so it takes no `id`.", param="id")
+        check_idempotency_key(body.id)
+    key = header_key if body.id is None else body.id
+    id = uuid7.mint(received_us)
+    return Feedback(
+        id=id,
+        feedback_id=corrects or (id if key is None else _repeatable_id(caller, name, target, key)),
+        action="create" if corrects is None else "correct",
+        received_us=received_us,
+        team_id=caller.team_id,
+        key_id=caller.key_id,
+        metric=name,
+        kind=metric.kind,
+        level=target.level,
+        target_id=target.id,
+        value=value,
+        tags=body.tags,
+        is_repeatable=key is not None,
+    )
+
+
+def withdrawal(feedback_id: str, caller: Caller) -> Feedback:
+    received_us = time.time_ns() // 1000
+    return Feedback(uuid7.mint(received_us), feedback_id, "withdraw", received_us, caller.team_id, caller.key_id)
+
+
+def check_feedback_id(id: str) -> str:
+    """In lower case. Raises InvalidFeedback."""
+    if not uuid7.is_uuid7(id):
+        raise InvalidFeedback(
+            f"The id of feedback is a UUIDv7, as POST /v1/feedback returned it; {id!r:.60} is not one.", param="id", code="invalid_id"
+        )
+    return id.lower()
+
+
+def check_idempotency_key(key: str) -> None:
+    """Raises InvalidFeedback."""
+    if not 0 < len(key) <= MAX_IDEMPOTENCY_KEY_CHARS:
+        raise InvalidFeedback(f"`id`, or the header Idempotency-Key, must have 1 to {MAX_IDEMPOTENCY_KEY_CHARS} characters.", param="id")
+
+
+def _find_metric(body: FeedbackBody, metrics: Mapping[str, MetricConfig]) -> tuple[str, MetricConfig]:
+    if body.metric is not None and body.metric_name is not None and body.metric != body.metric_name:
+        raise InvalidFeedback("`metric` and `metric_name` are the same field, and name two metrics: send one of them.", param="metric_name")
+    name = body.metric if body.metric is not None else body.metric_name
+    if name is None:
+        raise InvalidFeedback(f"`metric` is required. {_known(metrics)}", param="metric")
+    metric = metrics.get(name) or BUILT_IN_METRICS.get(name)
+    if metric is None:
+        raise InvalidFeedback(f"There is no metric {name!r:.100}. {_known(metrics)}", param="metric", code="unknown_metric")
+    return name, metric
+
+
+def _known(metrics: Mapping[str, MetricConfig]) -> str:
+    names = sorted({*metrics, *BUILT_IN_METRICS})
+    more = f" and {len(names) - 50} more" if len(names) > 50 else ""
+    return f"The metrics are: {', '.join(names[:50])}{more}."
+
+
+def _read_target(body: FeedbackBody, name: str, metric: MetricConfig, team_id: str, episode_ids: EpisodeIds, now_ms: int) -> Target:
+    levels = _LEVELS_OF_COMMENT if metric is BUILT_IN_METRICS["comment"] else (metric.level,)
+    fields = {"inference": body.inference_id, "episode": body.episode_id}
+    sent = [level for level, id in fields.items() if id is not None]
+    expected = " or ".join(f"`{level}_id`" for level in levels)
+    if len(sent) == 2:
+        raise InvalidFeedback(
+            f"`inference_id` and `episode_id` exclude each other. {_describe(name, metric, levels)}: send {expected}.",
+            param="episode_id" if levels == ("inference",) else "inference_id",
+            code="wrong_level",
+        )
+    if not sent:
+        raise InvalidFeedback(f"{expected} is required. {_describe(name, metric, levels)}.", param=f"{levels[0]}_id")
+    if sent[0] not in levels:
+        raise InvalidFeedback(f"{_describe(name, metric, levels)}: send {expected}.", param=f"{sent[0]}_id", code="wrong_level")
+    if body.inference_id is not None:
+        return Target("inference", _read_inference_id(body.inference_id, now_ms))
+    assert body.episode_id is not None
+    try:
+        return Target("episode", episode_ids.read(body.episode_id, team_id, now_ms).id)
+    except InvalidRequest as fault:
+        raise InvalidFeedback(fault.message, param="episode_id", code="invalid_id") from None
+
+
+def _describe(name: str, metric: MetricConfig, levels: Iterable[MetricLevel]) -> str:
+    """What a metric is: the beginning of a sentence."""
+    return f"{name} is a {metric.kind} of an {' or an '.join(levels)}"
+
+
+def _read_inference_id(text: str, now_ms: int) -> str:
+    match = _ID_PREFIXES.fullmatch(text)
+    id = match[1] if match is not None else text
+    if not uuid7.is_uuid7(id):
+        raise InvalidFeedback(
+            "`inference_id` must be the id of a response, or its header x-narthex-inference-id: a UUIDv7, perhaps after `resp_`, `msg_` or"
+            f" `cmpl-`; {text!r:.60} is not one.",
+            param="inference_id",
+            code="invalid_id",
+        )
+    if uuid7.created_ms(id) > now_ms + _CLOCK_SKEW_MS:
+        raise InvalidFeedback(
+            "`inference_id` lies in the future: it was created more than a minute from now.", param="inference_id", code="invalid_id"
+        )
+    return id.lower()
+
+
+def _read_value(raw: msgspec.Raw | msgspec.UnsetType, name: str, metric: MetricConfig) -> str:
+    """As JSON, such as Postgres can store."""
+    if raw is msgspec.UNSET:
+        raise InvalidFeedback(f"`value` is required. {_expected(name, metric)}", param="value", code="wrong_value")
+    size_bytes = len(memoryview(raw))
+    if metric.kind == "demonstration" and size_bytes > MAX_DEMONSTRATION_BYTES:
+        raise InvalidFeedback(f"The value has {size_bytes} bytes. {_expected(name, metric)}", param="value", code="wrong_value")
+    try:
+        value = msgspec.json.decode(raw)
+        encoded = msgspec.json.encode(value).decode()
+    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError):
+        raise InvalidFeedback(f"The value cannot be stored. {_expected(name, metric)}", param="value", code="wrong_value") from None
+    if not _is_valid(value, metric.kind):
+        raise InvalidFeedback(f"{_expected(name, metric)} {_got(value)}", param="value", code="wrong_value")
+    if "\\u0000" in encoded and has_nul(value):
+        raise InvalidFeedback("`value` holds a NUL character (\\u0000), which cannot be stored.", param="value", code="wrong_value")
+    return encoded
+
+
+def _is_valid(value: Any, kind: MetricKind) -> bool:
+    match kind:
+        case "boolean":
+            return isinstance(value, bool)
+        case "float":
+            return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
+        case "comment":
+            return isinstance(value, str) and 0 < len(value) <= MAX_COMMENT_CHARS
+        case "demonstration":
+            return bool(value) and isinstance(value, str | dict | list)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _expected(name: str, metric: MetricConfig) -> str:
+    expected = {
+        "boolean": "true or false",
+        "float": "a finite number",
+        "comment": f"a text of 1 to {MAX_COMMENT_CHARS} characters",
+        "demonstration": f"a text, an object or a list, not empty, of at most {MAX_DEMONSTRATION_BYTES // 1024} KiB",
+    }
+    return f"{name} is a {metric.kind}: its value is {expected[metric.kind]}."
+
+
+def _got(value: Any) -> str:
+    match value:
+        case None | True | False:
+            return f"It was {msgspec.json.encode(value).decode()}."
+        case int() | float():
+            return "It was a number."
+        case str():
+            return f"It was a text of {len(value)} characters."
+        case list():
+            return f"It was a list of {len(cast('list[Any]', value))} items."
+        case _:
+            return "It was an object."
+
+
+def _check_tags(tags: Mapping[str, str]) -> None:
+    try:
+        check_tags(tags)
+    except InvalidRequest as fault:
+        raise InvalidFeedback(fault.message.replace("tags (or metadata)", "tags"), param="tags") from None
+    if any("\0" in text for tag in tags.items() for text in tag):
+        raise InvalidFeedback("`tags` hold a NUL character, which cannot be stored.", param="tags")
+
+
+def _repeatable_id(caller: Caller, metric: str, target: Target, key: str) -> str:
+    """The same for each repetition, on every worker, with no look-up: a UUIDv7 with its target's time, and a hash in place of chance."""
+    repeated = msgspec.msgpack.encode((caller.team_id, caller.key_id, metric, target.level, target.id, key))
+    digest = hashlib.blake2b(repeated, digest_size=16, person=b"feedback").digest()
+    created_ms = uuid7.created_ms(target.id) if uuid7.is_uuid7(target.id) else _UNDATED_MS
+    high = created_ms << 16 | 0x7000 | int.from_bytes(digest[:2]) & 0x0FFF
+    low = 0x8000_0000_0000_0000 | int.from_bytes(digest[8:]) & 0x3FFF_FFFF_FFFF_FFFF
+    digits = f"{high:016x}{low:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,0 +1,75 @@
+"""The matcher: finds the inferences and episodes that feedback is about, in each writer's process. Several writers share the work.
+
+Nobody waits for it: feedback is accepted by the id of its target alone, and may be stored long before that, or be about nothing at all.
+"""
+
+import asyncio
+import datetime
+import logging
+import time
+
+import asyncpg
+
+from app.settings import Settings
+from app.store.database import connect
+from app.store.db_errors import describe_without_values
+from app.store.feedback_matching import count_unmatched, match_due
+from app.store.partitions import Connection
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+RECONNECT_S = 2.0
+UNMATCHED_AFTER = datetime.timedelta(minutes=5)
+_BATCH = 500
+_COUNT_EVERY_S = 15.0
+_STATEMENT_TIMEOUT = "60s"
+# Shorter than Postgres's deadlock_timeout: in a conflict with a writer, this side gives way.
+_LOCK_TIMEOUT = "500ms"
+_BUSY_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+
+
+class FeedbackMatcher:
+    """run() never returns. `matched`: since the start. `unmatched`: for more than UNMATCHED_AFTER, when they were last counted."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.matched = 0
+        self.unmatched = 0
+        self._settings = settings
+        self._count_due = 0.0
+
+    async def run(self) -> None:
+        last_error = ""
+        while True:
+            try:
+                connection = await connect(self._settings.database_url)
+                try:
+                    await self._keep_matching(connection)
+                finally:
+                    await connection.close()
+            except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
+                text = describe_without_values(error)
+                if text != last_error:
+                    logger.warning("Feedback cannot be matched at the moment; trying again: %s", text)
+                last_error = text
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _keep_matching(self, connection: Connection) -> None:
+        while True:
+            has_more = await self._match(connection)
+            await asyncio.sleep(0 if has_more else POLL_S)
+
+    async def _match(self, connection: Connection) -> bool:
+        """Returns whether there may be more to do now."""
+        try:
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'")
+                await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                done = await match_due(connection, _BATCH)
+        except _BUSY_ERRORS:
+            return False
+        self.matched += done.found
+        if time.monotonic() >= self._count_due:
+            self.unmatched = await count_unmatched(connection, UNMATCHED_AFTER)
+            self._count_due = time.monotonic() + _COUNT_EVERY_S
+        return done.checked == _BATCH
