@@ -31,6 +31,7 @@ from app.api.request_id import RequestIdApp
 from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
 from app.api.security_headers import SecurityHeaders
 from app.api.sign_in import routes as sign_in
+from app.api.tls_listener import TlsListener, open_tls
 from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
@@ -71,28 +72,41 @@ class GatewayServer(uvicorn.Server):
     """uvicorn's server, which marks the gateway as draining first: new requests get 503 until the socket is closed.
 
     With `admin_config`, the second socket has an application and a protocol of its own: which one a connection came to decides what
-    there is, and neither its address nor a header can be mistaken for the other.
+    there is, and neither its address nor a header can be mistaken for the other. `tls` None: both speak plain HTTP.
     """
 
-    def __init__(self, config: uvicorn.Config, gateway: Gateway, admin_config: uvicorn.Config | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, settings: Settings, gateway: Gateway, admin_config: uvicorn.Config | None, tls: TlsListener | None
+    ) -> None:
         super().__init__(config)
+        self._settings = settings
         self._gateway = gateway
         self._admin_config = admin_config
+        self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets is not None
-        await super().startup(sockets[:1])
-        config = self._admin_config
-        if config is None:
-            return
-        config.load()
+        await super().startup([])
+        await self._listen(self.config, sockets[0])
+        if self._admin_config is not None:
+            self._admin_config.load()
+            await self._listen(self._admin_config, sockets[1])
 
+    async def _listen(self, config: uvicorn.Config, listener: socket.socket) -> None:
         def create_protocol() -> asyncio.Protocol:
             protocol_class = cast(Any, config).http_protocol_class
             return protocol_class(config=config, server_state=self.server_state, app_state=self.lifespan.state)
 
-        loop = asyncio.get_running_loop()
-        self.servers += [await loop.create_server(create_protocol, sock=each, backlog=config.backlog) for each in sockets[1:]]
+        tls: dict[str, Any] = {}
+        if self._tls is not None:
+            tls = {
+                "ssl": self._tls.context,
+                "ssl_handshake_timeout": self._settings.head_timeout_s,
+                # It bounds how long a caller may take to read what is left of a response, too.
+                "ssl_shutdown_timeout": self._settings.silence_timeout_s,
+            }
+        server = await asyncio.get_running_loop().create_server(create_protocol, sock=listener, backlog=config.backlog, **tls)
+        self.servers.append(server)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._gateway.draining = self._gateway.idempotency.draining = True
@@ -102,13 +116,14 @@ class GatewayServer(uvicorn.Server):
 @dataclass(frozen=True, slots=True)
 class Applications:
     """`callers`: the application on the callers' address, whose lifespan starts and stops the gateway. `admin`: on that of the admin API;
-    None: it has none of its own, and `callers` has its routes, too. `access_log`: None: there is none.
+    None: it has none of its own, and `callers` has its routes, too. `access_log`: None: there is none. `tls`: of both addresses.
     """
 
     callers: Litestar
     admin: Litestar | None
     gateway: Gateway
     access_log: AccessLog | None
+    tls: TlsListener | None
 
 
 def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> Applications:
@@ -177,6 +192,9 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
     node_upkeep = NodeUpkeep(settings, fleet, database)
     access_log = None if settings.access_log == "off" else AccessLog(settings.access_log, telemetry.count_dropped_access_lines)
     gateway.background_tasks += (metrics_task, node_upkeep.task)
+    tls = open_tls(settings, telemetry.set_certificate_expiry)
+    if tls is not None:
+        gateway.background_tasks.append(tls.task)
     if access_log is not None:
         gateway.background_tasks.append(access_log.task)
 
@@ -194,9 +212,13 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         node_upkeep.task.start()
         if access_log is not None:
             access_log.start()
+        if tls is not None:
+            tls.task.start()
         try:
             yield
         finally:
+            if tls is not None:
+                await tls.task.stop()
             await metrics_task.stop()
             await gateway.load_shedder.task.stop()
             await node_upkeep.task.stop()
@@ -229,8 +251,8 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
     callers = _application(settings, handlers, INFERENCE_PATHS, lifespan)
     callers.state["refused_requests"] = RefusedRequests(gateway)
     if not settings.admin_port:
-        return Applications(callers, None, gateway, access_log)
-    return Applications(callers, _application(settings, [*shared_routes(gateway), *for_admins], ()), gateway, access_log)
+        return Applications(callers, None, gateway, access_log, tls)
+    return Applications(callers, _application(settings, [*shared_routes(gateway), *for_admins], ()), gateway, access_log, tls)
 
 
 def _application(
@@ -297,7 +319,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     log.info("gateway process starts", extra={"worker": name})
-    await GatewayServer(callers_config, gateway, admin_config).serve(sockets)
+    await GatewayServer(callers_config, settings, gateway, admin_config, applications.tls).serve(sockets)
 
 
 def _with_layers(application: Litestar, settings: Settings, access_log: AccessLog | None) -> ASGIApp:

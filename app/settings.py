@@ -220,6 +220,12 @@ class Settings:
         " everything else.",
     )
     admin_host: str = setting("", "Address on which that port listens. Empty: that of NARTHEX_HOST.")
+    tls_cert: str = setting(
+        "",
+        "File of the listeners' certificate and those that lead to its issuer, in PEM form: both addresses speak HTTPS then. It is read"
+        " again when it changes. Empty: they speak plain HTTP.",
+    )
+    tls_key: str = setting("", "File of its private key, in PEM form, without a passphrase.")
     workers: int = setting(1, "Gateway processes on this machine; more than one for each core does not help.")
     database_url: str = setting(
         "", "PostgreSQL server (postgresql://...). Empty: `narthex up` starts its own.", "DATABASE_URL", shown=False

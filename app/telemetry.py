@@ -233,6 +233,12 @@ class Telemetry:
             registry=registry,
             multiprocess_mode="livemax",
         )
+        self._certificate_expiry = Gauge(
+            "narthex_tls_certificate_expiry_timestamp_seconds",
+            "When the listeners' certificate, or the first of its chain, ends, as Unix time; 0: they have none.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
         self._spans_exported = Gauge(
             "narthex_otlp_spans_exported",
             "Spans that the collector has taken since the writer's start.",
@@ -344,6 +350,10 @@ class Telemetry:
 
     def count_dropped_access_lines(self, lines: int) -> None:
         self._access_lines_dropped.inc(lines)
+
+    def set_certificate_expiry(self, expires_at: float) -> None:
+        """In any thread."""
+        self._certificate_expiry.set(expires_at)
 
     def set_export(self, *, exported_spans: int, dropped_spans: int) -> None:
         self._spans_exported.set(exported_spans)

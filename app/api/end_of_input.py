@@ -5,6 +5,8 @@ The requests before it are answered in order; then comes the error, if there is 
 A caller who shuts down only its sending side (a script with `nc -N`) looks like one who has gone: from both comes a FIN. Whoever has
 gone answers what is sent with a reset, so something is sent that HTTP/1.1 allows at that point, and the kernel is asked for the
 connection's state. Only connections that end while requests are in progress cost this.
+
+Over TLS whoever ends the sending side has gone: asyncio's TLS closes both directions, whatever its protocol wants.
 """
 
 import asyncio
@@ -56,6 +58,8 @@ class EndOfInputProtocol(InferenceProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Whether the connection stays open, for responses."""
+        if self.scheme == "https":
+            return False
         newest: Any = self.cycle
         if newest is None or newest.response_complete or (newest.more_body and not self.pipeline):
             return False  # nothing is in progress, or a request that will never be complete

@@ -13,11 +13,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.http_call import CallHandler
 from app.api.http_limits import BoundedHttpProtocol
+from app.api.tls_closing import close_once_received
 from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 
 _PARSING_S = 0.002
 _PARSED_BYTES = 8 * 1024
+_TLS_BUFFER_BYTES = 64 * 1024  # of what a caller does not read, as without TLS; uvloop would keep 512 KiB
 
 
 class _CallerTransport:
@@ -67,6 +69,20 @@ class _CallerTransport:
             self._transport.resume_reading()
 
 
+class _TlsCallerTransport(_CallerTransport):
+    def __init__(
+        self, transport: asyncio.Transport, write_batcher: WriteBatcher, loop_turns: LoopTurns, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(transport, write_batcher, loop_turns)
+        self._loop = loop
+        transport.set_write_buffer_limits(high=_TLS_BUFFER_BYTES)
+
+    def close(self) -> None:
+        self._write_batcher.flush(self._transport)
+        if not self._transport.is_closing():
+            close_once_received(self._transport, self._loop)
+
+
 def http_protocol_class(
     write_batcher: WriteBatcher,
     turns: LoopTurns,
@@ -92,7 +108,10 @@ def http_protocol_class(
         _head_deadline: float | None = None  # of the newest request whose head did not come in one read
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            self._caller_transport = _CallerTransport(transport, write_batcher, turns)
+            if transport.get_extra_info("ssl_object") is None:
+                self._caller_transport = _CallerTransport(transport, write_batcher, turns)
+            else:
+                self._caller_transport = _TlsCallerTransport(transport, write_batcher, turns, self.loop)
             super().connection_made(cast(asyncio.Transport, self._caller_transport))
             self._read_timer = self.loop.call_later(idle_timeout_s, transport.close)
 

@@ -1,7 +1,7 @@
 """Headers that tell browsers to be careful with answers of the admin API and with pages.
 
-No Strict-Transport-Security: the gateway speaks plain HTTP, where browsers ignore it, and the proxy that adds TLS knows for which names
-and how long TLS is promised. docs/operations.md says so to operators.
+No Strict-Transport-Security: for which names and how long TLS is promised is the operator's to know; a proxy in front can add it.
+docs/operations.md says so to operators.
 """
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send

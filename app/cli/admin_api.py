@@ -11,9 +11,8 @@ from app.cli.errors import CommandError
 from app.cli.session_file import load_session
 from app.settings import Settings
 from app.supervisor.errors import OperatorError
-from app.supervisor.gateway_url import reachable_admin_url
+from app.supervisor.gateway_url import reachable_admin_url, tls_verification
 from providers.canonical.raw_json import DECODE_ERRORS
-from providers.transport.transport import tls_context
 
 _CONNECT_S = 5.0
 
@@ -79,8 +78,9 @@ def _not_a_gateway(access: AdminAccess, status: int) -> CommandError:
 
 def _client(settings: Settings, url: str, timeout_s: float) -> httpx.Client:
     timeout, target, proxy = httpx.Timeout(timeout_s, connect=_CONNECT_S), httpx.URL(url), settings.proxy
-    if target.scheme != "https":
+    verification = tls_verification(settings, url)
+    if verification is False:
         return httpx.Client(timeout=timeout, trust_env=False, verify=False)
     is_proxied = proxy is not None and proxy.is_for(target.host, target.port or 443)
     through = str(settings.https_proxy) if is_proxied else None
-    return httpx.Client(timeout=timeout, trust_env=False, verify=tls_context(settings.ca_bundle or None), proxy=through)
+    return httpx.Client(timeout=timeout, trust_env=False, verify=verification, proxy=through)

@@ -14,7 +14,7 @@ from app.cli.output import json_option, print_json
 from app.cli.render import AnswerRenderer, print_summary
 from app.settings import Settings
 from app.supervisor.errors import OperatorError
-from app.supervisor.gateway_url import reachable_url
+from app.supervisor.gateway_url import reachable_url, tls_verification
 from providers.canonical.events import Event
 
 # Importing it lets the arrow keys edit and recall input; not every Python has it.
@@ -73,7 +73,8 @@ def chat(
         raise OperatorError(f"The value from {key_from} cannot be a key.")
     base_url = url.rstrip("/").removesuffix("/v1") if url else reachable_url(settings)
     opening_messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    with ChatClient(base_url, api_key, key_from, timeout_s=settings.total_timeout_s + _TIMEOUT_MARGIN_S) as client:
+    timeout_s, verification = settings.total_timeout_s + _TIMEOUT_MARGIN_S, tls_verification(settings, base_url)
+    with ChatClient(base_url, api_key, key_from, timeout_s=timeout_s, verification=verification) as client:
         if text is None:
             _run_conversation(client, chat_params, opening_messages)
         elif as_json:

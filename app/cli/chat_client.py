@@ -1,5 +1,6 @@
 """The HTTP client of `narthex chat`: sends a chat to a running gateway and reports events as they arrive."""
 
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,14 +33,16 @@ class ChatClient:
     """One gateway and one key; a context manager.
 
     `key_from`: where the key was found, for error messages. `timeout_s`: the longest silence; the gateway has shorter timeouts itself.
+    `verification`: of the gateway's certificate, as httpx takes it.
     """
 
-    def __init__(self, url: str, key: str, key_from: str, *, timeout_s: float) -> None:
+    def __init__(self, url: str, key: str, key_from: str, *, timeout_s: float, verification: ssl.SSLContext | bool) -> None:
         self._url = url
         self._key_from = key_from
         timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         # Proxies in the environment are ignored: the gateway is ours, and mostly on this machine.
-        self._client = httpx.Client(headers={"authorization": f"Bearer {key}"}, timeout=timeout, trust_env=False)
+        headers = {"authorization": f"Bearer {key}"}
+        self._client = httpx.Client(headers=headers, timeout=timeout, trust_env=False, verify=verification)
 
     def __enter__(self) -> "ChatClient":
         return self

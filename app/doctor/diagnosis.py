@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from app.doctor import database, engines, gateway, limits, machine, processes, records, redis, sign_in
+from app.doctor import certificate, database, engines, gateway, limits, machine, processes, records, redis, sign_in
 from app.doctor.findings import Finding, worst_first
 from app.domain import Snapshot
 from app.settings import Settings
@@ -23,7 +23,8 @@ async def diagnose_installation(environ: Mapping[str, str], on_done: Callable[[s
     gateway_pid = processes.gateway_pid(process_facts)
 
     async def diagnose_machine() -> list[Finding]:
-        return machine.diagnose(await asyncio.to_thread(machine.collect_facts, settings, gateway_pid), settings)
+        facts = await asyncio.to_thread(machine.collect_facts, settings, gateway_pid)
+        return [*machine.diagnose(facts, settings), *await asyncio.to_thread(certificate.diagnose, settings)]
 
     async def diagnose_records() -> list[Finding]:
         return records.diagnose(await asyncio.to_thread(records.collect_facts, settings), settings)

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.doctor.findings import Finding, Findings
 from app.home_id import identify_home
 from app.settings import Settings
-from app.supervisor.gateway_url import reachable_admin_url, reachable_url
+from app.supervisor.gateway_url import reachable_admin_url, reachable_url, tls_verification
 
 _TIMEOUT_S = 3.0
 _MAX_RESPONSE_S = 0.5
@@ -69,7 +69,8 @@ class GatewayFacts(Struct, frozen=True):
 
 async def collect_facts(settings: Settings) -> GatewayFacts:
     url, admin_url = reachable_url(settings), reachable_admin_url(settings)
-    async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False) as client:
+    verification = tls_verification(settings, url)
+    async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False, verify=verification) as client:
         started_at = time.monotonic()
         try:
             response = await client.get(f"{url}/health/ready")

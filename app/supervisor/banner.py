@@ -3,6 +3,7 @@
 import shlex
 import sys
 
+from app.api.tls_certificate import load_certificate
 from app.settings import Settings
 from app.supervisor.gateway_url import reachable_admin_url, reachable_url
 
@@ -37,8 +38,16 @@ END
 Ctrl-C stops everything; the data stays in {home}.
 """
 
+_TLS = """
+The certificate in {path} is for {names}: clients that verify it, as they should, must trust its issuer and call the gateway by such a name.
+"""
+
 
 def banner_text(settings: Settings, key: str) -> str:
     """The text for this gateway, with `key` as the caller's key."""
     url, admin_url = reachable_url(settings), reachable_admin_url(settings)
-    return _TEXT.format(url=url, admin_url=admin_url, key=key, home=settings.home, python=shlex.quote(sys.executable))
+    text = _TEXT.format(url=url, admin_url=admin_url, key=key, home=settings.home, python=shlex.quote(sys.executable))
+    certificate = load_certificate(settings)
+    if certificate is None:
+        return text
+    return text + _TLS.format(names=", ".join(certificate.names) or "no name", path=settings.tls_cert)

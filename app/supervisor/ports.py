@@ -98,11 +98,12 @@ def find_free_port(preferred: int) -> int:
 def exposure_warning(listener: socket.socket, address: ListenerSettings, settings: Settings) -> str | None:
     """A line for an operator whose callers reach the gateway over a network, without a TLS proxy that is known. None: there is no need."""
     host = str(listener.getsockname()[0]).partition("%")[0]
-    if settings.trusted_proxies or ip_address(host).is_loopback:
+    if settings.trusted_proxies or settings.tls_cert or ip_address(host).is_loopback:
         return None
     return (
         f"Warning: Narthex listens on {address.host}:{address.port} without TLS, so keys and prompts can be read on the network."
-        f" Put a TLS proxy in front and name it in NARTHEX_TRUSTED_PROXIES, or listen on 127.0.0.1 only ({address.host_name})."
+        " Set NARTHEX_TLS_CERT and NARTHEX_TLS_KEY; or put a TLS proxy in front and name it in NARTHEX_TRUSTED_PROXIES; or listen on"
+        f" 127.0.0.1 only ({address.host_name})."
     )
 
 

@@ -6,6 +6,7 @@ The descriptors are those of listening sockets: the callers', then the admin API
 import socket
 import sys
 
+from app.api.tls_certificate import BadCertificate
 from app.main import run_worker
 from app.settings import Settings
 from app.supervisor import secret_key
@@ -16,7 +17,10 @@ def main(name: str, *descriptors: str) -> None:
     for listener in listeners:
         # Otherwise a process that the worker starts keeps the port open while the worker drains, and new connections wait for nobody.
         listener.set_inheritable(False)
-    run_worker(secret_key.resolve(Settings.read()), sockets=listeners, name=name)
+    try:
+        run_worker(secret_key.resolve(Settings.read()), sockets=listeners, name=name)
+    except BadCertificate as fault:  # it has become unusable since the supervisor has looked at it
+        sys.exit(str(fault))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from app.settings import Settings
 from app.store.migrate import migrate
-from app.supervisor import banner, bootstrap, local_engines, orphans, ports, secret_key, server_addresses
+from app.supervisor import banner, bootstrap, certificate, local_engines, orphans, ports, secret_key, server_addresses
 from app.supervisor.child_process import ChildProcess
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
@@ -72,6 +72,7 @@ def _supervised(settings: Settings, report: Callable[[str], None]) -> Generator[
     home = make_home(settings.home)
     with _lock_home(home):
         _end_orphans(home)
+        certificate.check(settings, report)
         listeners = ports.open_listeners(settings)
         supervisor = Supervisor(report)
         for listener, address in zip(listeners, ports.listener_settings(settings), strict=True):

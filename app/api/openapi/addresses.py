@@ -13,14 +13,19 @@ _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-
 
 
 def server_address(request: Request[Any, Any, Any], trusted_proxies: tuple[Network, ...], default: str) -> str:
-    """`http://host:port` as the request's Host has it; https if a trusted proxy says so. `default`: for a Host that is no address."""
+    """`http://host:port` as the request's Host has it; https if the request came by TLS, or a trusted proxy says that it did.
+
+    `default`: for a Host that is no address.
+    """
     host = request.headers.get("host", "")
     if not _HOST.fullmatch(host):
         return default
     client = request.scope["client"]
     peer = client_address(client[0] if client else None, [], ())
     is_trusted = peer is not None and is_in(peer, trusted_proxies)
-    is_https = is_trusted and request.headers.get("x-forwarded-proto", "").strip().lower() == "https"
+    is_https = request.scope["scheme"] == "https" or (
+        is_trusted and request.headers.get("x-forwarded-proto", "").strip().lower() == "https"
+    )
     return f"{'https' if is_https else 'http'}://{host.lower()}"
 
 

@@ -69,7 +69,7 @@ class _Documentation:
 
     def _addressed(self, content: bytes, request: Request[Any, Any, Any]) -> bytes:
         settings = self._settings
-        default = f"http://127.0.0.1:{settings.admin_port or settings.port}"
+        default = f"{'https' if settings.tls_cert else 'http'}://127.0.0.1:{settings.admin_port or settings.port}"
         address = server_address(request, settings.trusted_proxies.parsed, default)
         callers = with_port(address, settings.port) if settings.admin_port else address
         return content.replace(_ADDRESS.encode(), address.encode()).replace(_CALLERS.encode(), callers.encode())

@@ -1,5 +1,7 @@
 """The listening socket: an address that others can reach is named to the operator."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.settings import Networks, Settings
@@ -15,6 +17,7 @@ def test_listening_beyond_loopback_without_tls_is_warned_of_in_one_line(host: st
     [address] = listener_settings(settings)
     with open_listener(address) as listener:
         warning = exposure_warning(listener, address, settings)
+        assert exposure_warning(listener, address, replace(settings, tls_cert="cert.pem", tls_key="key.pem")) is None
     assert (warning is not None) == warns
     if warning is not None:
-        assert "\n" not in warning and "without TLS" in warning and "NARTHEX_TRUSTED_PROXIES" in warning
+        assert "\n" not in warning and "without TLS" in warning and "NARTHEX_TRUSTED_PROXIES" in warning and "NARTHEX_TLS_CERT" in warning
