@@ -10,12 +10,15 @@ from app.api.authentication import authenticate_scope
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
 from app.gateway.charges import estimate_usage
+from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.limits.limits import RuleState
 from app.gateway.permissions import may_use
-from app.gateway.plan import plan
+from app.gateway.plan import choose_variant, plan
 from app.gateway.request_headers import pinned_variant, request_tags, resolve_episode
+from app.gateway.reserved_fields import FUNCTION_FIELDS, function_fields
 from app.gateway.serve import Gateway
 from providers.canonical.errors import UnknownModel
+from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS
 
 
@@ -23,8 +26,13 @@ def routes(gateway: Gateway) -> Router:
     @get("/")
     async def show_limits(request: Request[Any, Any, Any], model: str | None = None) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
-        if model is not None and (model not in gateway.snapshot_cache.snapshot.models or not may_use(caller, model)):
-            raise UnknownModel(f"There is no model {model!r:.100}.", param="model")
+        if model is not None:
+            snapshot = gateway.snapshot_cache.snapshot
+            function = snapshot.functions.get(model)
+            if (model not in snapshot.models and function is None) or not may_use(caller, model):
+                raise UnknownModel(f"There is no model {model!r:.100}.", param="model")
+            if function is not None:  # its limits are those of the model that it uses
+                model = function.variants[choose_variant(model, function, None)].model
         states = await gateway.limits.rule_states(caller, model, request_tags(None, dict(request.scope["headers"])))
         return _respond({"object": "list", "data": [_rule_to_json(state) for state in states]})
 
@@ -43,6 +51,10 @@ def routes(gateway: Gateway) -> Router:
         headers = dict(request.scope["headers"])
         episode = resolve_episode(inbound, headers, gateway.episode_ids, caller.team_id, time.time_ns() // 1000)
         planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, episode, pinned_variant=pinned_variant(headers))
+        if planned.function is not None and planned.variant is not None:
+            compiled, of_function = gateway.function_table.compiled(planned), function_fields(inbound.body)
+            inbound.body = Body({key: value for key, value in inbound.body.items() if key not in FUNCTION_FIELDS})
+            inbound, _ = FunctionRequest(compiled, DIALECTS["openai_chat"], inbound, of_function.input).write(planned.variant)
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
         result = await gateway.limits.preview(caller, planned.name, request_tags(inbound, headers), need)

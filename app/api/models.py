@@ -1,4 +1,4 @@
-"""GET /v1/models and /v1/models/{id}: the models that a key may use, in OpenAI's shape, or in Anthropic's for its clients."""
+"""GET /v1/models and /v1/models/{id}: the models and functions that a key may use, in OpenAI's shape, or in Anthropic's for its clients."""
 
 import asyncio
 import datetime
@@ -14,8 +14,8 @@ from app.api.path_segments import decode_slashes
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
 from app.gateway.fleet.fleet import Fleet
-from app.gateway.model_facts import ModelFacts, model_facts
-from app.gateway.permissions import may_use, usable_models
+from app.gateway.model_facts import ModelFacts, function_facts, model_facts
+from app.gateway.permissions import may_use, usable_functions, usable_models
 from app.store.snapshot_cache import SnapshotCache
 from providers.canonical.errors import UnknownModel
 
@@ -30,7 +30,9 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
         for start in range(0, len(names), _AT_ONCE):
             if start:
                 await asyncio.sleep(0)
-            described += (write(name, model_facts(snapshot, table, name, now_s)) for name in names[start : start + _AT_ONCE])
+            for name in names[start : start + _AT_ONCE]:
+                facts = model_facts if name in snapshot.models else function_facts
+                described.append(write(name, facts(snapshot, table, name, now_s)))
         return described
 
     @get("/")
@@ -46,7 +48,8 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
     async def show_model(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(snapshot_cache, request.scope)
         wanted = decode_slashes(name.removeprefix("/"))
-        if wanted not in snapshot_cache.snapshot.models or not may_use(caller, wanted):
+        snapshot = snapshot_cache.snapshot
+        if (wanted not in snapshot.models and wanted not in snapshot.functions) or not may_use(caller, wanted):
             known = ", ".join(_usable_models(snapshot_cache, caller)) or "none yet"
             raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")
         [described] = await describe([wanted], request)
@@ -56,7 +59,8 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
 
 
 def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
-    return sorted(usable_models(snapshot_cache.snapshot, caller))
+    snapshot = snapshot_cache.snapshot
+    return sorted([*usable_models(snapshot, caller), *usable_functions(snapshot, caller)])
 
 
 def openai_model(name: str, facts: ModelFacts) -> dict[str, Any]:

@@ -14,6 +14,7 @@ _SECTIONS = {
         "history": "configuration",
         "rollback": "configuration",
         "models": "models",
+        "functions": "functions",
         "providers": "providers",
         "credentials": "credentials",
         "prices": "prices",

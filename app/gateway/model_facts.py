@@ -5,6 +5,7 @@ from msgspec import Struct
 from app.billing.price_index import find_price
 from app.domain import Capability, Price, PriceStep, Snapshot, Target
 from app.gateway.fleet.endpoint_table import EndpointTable
+from app.gateway.plan import choose_variant
 
 
 class Pricing(Struct, frozen=True, omit_defaults=True):
@@ -40,6 +41,15 @@ def model_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: floa
         model.capabilities or None,
         _pricing([find_price(snapshot, each.provider, each.model, now_s) for each in model.targets]),
     )
+
+
+def function_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: float) -> ModelFacts:
+    """Of the model of its variant; with several, each has its own."""
+    function = snapshot.functions[name]
+    facts = model_facts(snapshot, table, function.variants[choose_variant(name, function, None)].model, now_s)
+    if len(function.variants) > 1:
+        return ModelFacts(0, None, None, None)
+    return ModelFacts(0, facts.context_length, facts.capabilities, facts.pricing)
 
 
 def _probed_context_length(table: EndpointTable, targets: tuple[Target, ...]) -> int | None:

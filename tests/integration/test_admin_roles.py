@@ -50,6 +50,7 @@ class Row(NamedTuple):
 
 _NONE, _PRICE = {"name": "none"}, {"provider": "none", "model": "none", "since": "always"}
 _TARGET = {"provider": "sandbox", "model": "none"}
+_FUNCTION = {"variants": {"only": {"model": "sandbox"}}}
 _LIMIT = {"scope": {"team": "{team}"}, "resource": "requests", "amount": 5, "per": "day"}
 _BUDGET = {"scope": {"team": "{team}"}, "amount": 5, "per": "month"}
 _TEAM, _KEY, _USER, _ACCOUNT = {"name": "{team}"}, {"prefix": "{key}"}, {"id": "{user}"}, {"name": "{account}"}
@@ -122,6 +123,13 @@ TABLE = {
     "add_model_target": Row(EDIT, "", _NONE, body=_TARGET, is_missing=True),
     "put_model_target": Row(EDIT, "", {**_NONE, "number": "0"}, body=_TARGET, is_missing=True),
     "remove_model_target": Row(EDIT, "", {**_NONE, "number": "0"}, is_missing=True),
+    "list_functions": Row(READ, is_list=True),
+    "get_function": Row(READ, "", _NONE, is_missing=True),
+    "create_function": Row(EDIT, body={"name": "{unused}", **_FUNCTION}),
+    "put_function": Row(EDIT, "", _NONE, body=_FUNCTION, is_missing=True),
+    "patch_function": Row(EDIT, "", _NONE, body={}, is_missing=True),
+    "delete_function": Row(EDIT, "", _NONE, is_missing=True),
+    "render_function": Row(READ, "", _NONE, body={}, is_missing=True),
     "list_configured_limits": Row(READ, READ, is_list=True),
     "get_configured_limit": Row(READ, READ, {"name": "{limit}"}),
     "create_configured_limit": Row(EDIT, body={"name": "{unused}", **_LIMIT}),

@@ -1,6 +1,7 @@
 """Functions: reached through the official SDKs, rendered by their variant, recorded, limited, and listed like models."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -192,3 +193,109 @@ async def test_variant_header_and_input_of_a_model_are_reported_as_dropped(clien
     assert set(engine.requests[-1].body) == {"model", "messages"}
     of_function = await client.post(CHAT, json={"model": "fn-answer", "messages": HI, **ADA})
     assert "x-narthex-dropped" not in of_function.headers
+
+
+async def test_functions_are_listed_like_models(service: Service, client: httpx.AsyncClient):
+    listed = {each["id"]: each for each in (await client.get("/v1/models")).json()["data"]}
+    assert listed["fn-answer"] == {"id": "fn-answer", "object": "model", "owned_by": "narthex", "created": 0}
+    assert (await client.get("/v1/models/fn-extract")).json()["id"] == "fn-extract"
+    assert (await client.get("/v1/limits", params={"model": "fn-answer"})).status_code == 200
+    preview = (await client.post("/v1/limits/preview", json={"model": "fn-answer", "messages": HI, **ADA})).json()
+    assert (preview["model"], preview["reserves"]["output_tokens"]) == ("fn-small", 50)
+
+
+async def test_key_of_a_function_reaches_no_model(service: Service, engine: ScriptedEngine):
+    made = json.loads(service.run("keys", "create", "--team", "fn-team", "--model", "fn-answer", "--json").stdout)
+    async with service.client(headers={"authorization": f"Bearer {made['key']}"}) as restricted:
+        assert [each["id"] for each in (await restricted.get("/v1/models")).json()["data"]] == ["fn-answer"]
+        assert (await restricted.post(CHAT, json={"model": "fn-answer", "messages": HI, **ADA})).status_code == 200
+        for name in ("fn-small", "fn-extract", "narthex::function_name::fn-extract"):
+            refused = await restricted.post(CHAT, json={"model": name, "messages": HI})
+            assert (refused.status_code, refused.json()["error"]["param"]) == (403, "model")
+            assert "This key may use: fn-answer." in refused.json()["error"]["message"]
+        assert (await restricted.get("/v1/models/fn-extract")).status_code == 404
+
+
+async def test_limit_of_a_model_counts_what_functions_send_to_it(service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine):
+    one, two = engine, second_engine
+    service.apply(f"""
+        [providers]
+        fn-limited = {{ adapter = "openai", base_url = "http://127.0.0.1:{one.port}" }}
+        fn-free = {{ adapter = "openai", base_url = "http://127.0.0.1:{two.port}" }}
+        [models]
+        fn-limited = {{ targets = [{{ provider = "fn-limited", model = "m" }}] }}
+        fn-free = {{ targets = [{{ provider = "fn-free", model = "m" }}] }}
+        [functions.fn-alone]
+        variants.only.model = "fn-limited"
+        [functions.fn-backed]
+        default = "broken"
+        fallbacks = ["only"]
+        variants.broken.model = "fn-free"
+        variants.only.model = "fn-limited"
+        [[limits]]
+        name = "fn-limit"
+        scope = {{ model = "fn-limited" }}
+        resource = "requests"
+        amount = 3
+        per = "hour"
+    """)
+    two.script = fail
+    async with service.client() as client:
+
+        async def status(model: str) -> int:
+            return (await client.post(CHAT, json={"model": model, "messages": HI})).status_code
+
+        assert [await status(model) for model in ("fn-alone", "fn-limited", "fn-backed")] == [200, 200, 200]
+        assert await status("fn-alone") == 429 and len(one.requests) == 3
+        refused = await client.post(CHAT, json={"model": "fn-backed", "messages": HI})
+        assert refused.status_code in (429, 500, 502) and len(one.requests) == 3
+
+
+async def test_functions_are_changed_and_rendered_over_http(service: Service):
+    async with service.admin_client() as admin:
+        path = "/admin/v1/functions/fn-http"
+        made = await admin.post(
+            "/admin/v1/functions", json={"name": "fn-http", "variants": {"a": {"model": "fn-small", "system_template": "Be kind."}}}
+        )
+        assert made.status_code == 201, made.text
+        match = {"if-match": made.headers["etag"]}
+        changed = await admin.patch(
+            path, json={"variants": {"b": {"model": "fn-large"}}, "default": "a", "fallbacks": ["b"]}, headers=match
+        )
+        assert changed.status_code == 200 and set(changed.json()["variants"]) == {"a", "b"}, changed.text
+        assert (await admin.patch(path, json={"default": "b"}, headers=match)).status_code == 412
+        broken = await admin.patch(path, json={"variants": {"b": {"system_template": "{{ x"}}}, headers={"if-match": "*"})
+        assert broken.status_code == 400
+        assert "functions.fn-http.variants.b.system_template, line 1: `{{` is not closed" in broken.json()["error"]["message"]
+        rendered = await admin.post(f"{path}/render", json={"request": {"messages": HI}})
+        assert rendered.json() == {
+            **{"function": "fn-http", "variant": "a", "model": "fn-small", "dialect": "openai_chat"},
+            **{"input_tokens": rendered.json()["input_tokens"]},
+            "request": {"model": "fn-small", "messages": [{"role": "system", "content": "Be kind."}, *HI]},
+        }
+        of_claude = await admin.post(f"{path}/render", params={"dialect": "anthropic_messages"}, json={})
+        assert of_claude.json()["request"]["system"] == "Be kind."
+        refused = await admin.post(f"{path}/render", json={"request": {"messages": [{"role": "system", "content": "x"}]}})
+        assert refused.status_code == 400 and "takes no text" in refused.json()["error"]["message"]
+        used = await admin.delete("/admin/v1/models/fn-large", headers={"if-match": "*"})
+        assert used.status_code == 409 and "functions.fn-http.variants.b" in used.json()["error"]["message"]
+        events = (await admin.get("/admin/v1/audit", params={"limit": 50})).json()["data"]
+        assert any("fn-http" in json.dumps(event) for event in events)
+        assert (await admin.delete(path, headers={"if-match": "*"})).status_code == 200
+
+
+def test_commands_list_show_and_render_functions(service: Service, tmp_path: Path):
+    listed = json.loads(service.run("functions", "--json").stdout)["functions"]
+    assert {"fn-answer", "fn-extract"} <= {each["name"] for each in listed}
+    assert "fn-answer" in service.run("functions", "list").stdout
+    shown = service.run("functions", "show", "fn-answer").stdout
+    assert "terse (serves by default): fn-small" in shown and "Answer {{ name }} in one sentence." in shown
+    rendered = json.loads(service.run("functions", "render", "fn-answer", "--input", '{"system": {"name": "Ada"}}', "--json").stdout)
+    assert rendered["request"]["messages"][0] == {"role": "system", "content": PROMPTS["terse"]}
+    (tmp_path / "request.json").write_text(json.dumps({"input": "Hi", **ADA}))
+    arguments = ("--variant", "wordy", "--dialect", "openai_responses", "--input", f"@{tmp_path / 'request.json'}", "--json")
+    assert json.loads(service.run("functions", "render", "fn-answer", *arguments).stdout)["request"]["instructions"] == PROMPTS["wordy"]
+    for wrong, message in (("{}", '"name" is a required property'), ("[", "--input must be a JSON object"), ("@/none", "cannot be read")):
+        refused = service.run("functions", "render", "fn-answer", "--input", wrong)
+        assert refused.returncode == 1 and message in refused.stderr
+    assert "There is no function 'none'" in service.run("functions", "show", "none").stderr

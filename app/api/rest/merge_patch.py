@@ -1,5 +1,6 @@
 """JSON merge patch (RFC 7396): its type, and its application. Absent fields stay, null removes, lists are replaced."""
 
+import functools
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
@@ -8,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 
+@functools.cache  # the OpenAPI document can show one type of a name, in however many others it is
 def patch_type(settings: type[Struct], name: str) -> type[Any]:
     """A Struct with the fields of `settings`, each of which may be absent or null; so may those of objects in it."""
     hints = get_type_hints(settings, include_extras=True)

@@ -1,0 +1,52 @@
+"""What a function would send, without sending it: for whoever writes templates."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from app.domain import FunctionConfig
+from app.gateway.functions.function_request import FunctionRequest
+from app.gateway.functions.function_table import compile_function
+from app.gateway.plan import choose_variant
+from app.gateway.reserved_fields import FUNCTION_FIELDS, function_fields
+from providers.canonical.raw_json import Body
+from providers.dialects.catalogue import CALLER_DIALECTS
+
+PreviewDialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
+# What a request needs besides, if the preview is only of a system template.
+_PLACEHOLDERS: Mapping[str, Mapping[str, Any]] = {
+    "openai_chat": {"messages": [{"role": "user", "content": "..."}]},
+    "openai_responses": {"input": "..."},
+    "anthropic_messages": {"messages": [{"role": "user", "content": "..."}], "max_tokens": 1024},
+}
+
+
+class Preview(Struct, frozen=True):
+    """`request`: in the caller's own API; what goes to a target is translated from it. `input_tokens`: what limits reserve for it."""
+
+    function: str
+    variant: str
+    model: str
+    dialect: str
+    input_tokens: int
+    request: dict[str, Any]
+
+
+def preview_request(
+    name: str, function: FunctionConfig, request: Mapping[str, Any], variant: str | None = None, dialect: PreviewDialect = "openai_chat"
+) -> Preview:
+    """`request`: as a caller sends it, without `model`; what every request must have gets a placeholder. `variant` None: the default.
+
+    Raises InvalidRequest as the request itself would.
+    """
+    spoken = CALLER_DIALECTS[dialect]
+    parsed = spoken.parse_request(msgspec.json.encode({**_PLACEHOLDERS[dialect], **request, "model": name}))
+    of_function = function_fields(parsed.body)
+    parsed.body = Body({key: value for key, value in parsed.body.items() if key not in FUNCTION_FIELDS})
+    chosen = choose_variant(name, function, variant or of_function.variant)
+    written, raw = FunctionRequest(compile_function(name, function), spoken, parsed, of_function.input).write(chosen)
+    made: dict[str, Any] = msgspec.json.decode(raw)
+    model = function.variants[chosen].model
+    return Preview(name, chosen, model, dialect, written.input_tokens, {**made, "model": model})
