@@ -66,7 +66,7 @@ def _import(source: str, root: Path | None) -> Imported:
     if path.suffix.lower() in (".yaml", ".yml"):
         if root is not None:
             raise click.UsageError("--root is for TensorZero's templates: LiteLLM's configuration names no files.")
-        return import_litellm(read_source(path), os.environ)
+        return import_litellm(read_source(path), os.environ, path.parent)
     if path.is_dir() or path.suffix.lower() == ".toml":
         return import_tensorzero(source, root, os.environ)
     raise OperatorError(f"{source!r:.200} is neither a folder nor a file that ends in .yaml, .yml or .toml.")

@@ -8,6 +8,8 @@ from app.store.errors import BadConfiguration
 
 MAX_FILE_BYTES = 1_000_000
 MAX_FILES = 1000
+# Of all files of a source together.
+MAX_CHARACTERS = 8_000_000
 
 
 def read_source(path: Path) -> str:

@@ -132,5 +132,14 @@ async def test_tensorzero_configuration_serves_requests(
     for model in ("tensorzero::model_name::from-tensorzero", "from-tensorzero"):
         raw = await sdk.chat.completions.with_raw_response.create(model=model, messages=[message])  # pyright: ignore[reportArgumentType]
         assert raw.headers["x-narthex-served"] == "openai-2/engine-model"
+    for variant, system, temperature in (("terse", "Answer in one sentence.", 0.25), ("wordy", "Answer at length.", None)):
+        engine.requests.clear()
+        await sdk.chat.completions.create(
+            model="tensorzero::function_name::drafts-of-tensorzero",
+            messages=[message],  # pyright: ignore[reportArgumentType]
+            extra_headers={"x-narthex-variant": variant},
+        )
+        sent = json.loads(engine.requests[-1].raw)
+        assert sent["messages"] == [{"role": "system", "content": system}, message] and sent.get("temperature") == temperature
     assert service.run("import", str(source)).stdout == file.read_text()
     assert service.run("apply", str(file), "--yes").stdout.strip() == "Nothing to change."

@@ -75,7 +75,7 @@ class EntryReader:
         add_price(self._draft, source.provider, source.model, params, info_table)
         own = read_attempt_settings(params, ("num_retries", "max_retries"), ("timeout",))
         has_own_timeout = own.timeout_s is not None or own.stream_timeout_s is not None
-        limited = params.whole("max_parallel_requests")
+        limited = read_concurrency(params, "max_parallel_requests")
         target = Target(
             source.provider,
             source.model,
@@ -88,6 +88,14 @@ class EntryReader:
         parameters.leave_all_out(ENTRY_PARAMETERS)
         report_request_fields(params)
         return Entry(name, table.path, target, info, rates, params.number("order"), params.flag("drop_params"), _read_budget(params))
+
+
+def read_concurrency(table: SourceTable, key: str) -> int | None:
+    number = table.whole(key)
+    if number is None or number >= 1:
+        return number
+    table.report.leave_out(table.path_of(key), "It must be 1 or more; without it there is no limit.")
+    return None
 
 
 def _first_number(key: str, *tables: SourceTable) -> float | None:

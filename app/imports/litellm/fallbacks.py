@@ -15,6 +15,8 @@ _KEYS: Mapping[str, tuple[FallbackReason, ...]] = {
     "content_policy_fallbacks": ("content_refused",),
 }
 _ANY = "*"
+# One request makes fewer attempts than this.
+_MAX_FALLBACKS = 50
 
 
 class Fallbacks:
@@ -41,6 +43,9 @@ class Fallbacks:
                     if fallback not in draft.models:
                         draft.report.leave_out(own_path, self._explain_missing(fallback))
                         continue
+                    if fallback not in reasons and len(reasons) == _MAX_FALLBACKS:
+                        draft.report.leave_out(own_path, f"A model has at most {_MAX_FALLBACKS} fallbacks: further ones are left out.")
+                        break
                     path = own_path
                     reasons.setdefault(fallback, []).extend(each for each in self._reasons(key) if each not in reasons[fallback])
             if reasons:

@@ -56,4 +56,5 @@ def read_model_info(info: SourceTable) -> ModelInfo:
     main = _MODES.get(mode or "")
     capabilities: list[Capability] = [main, *supported] if main is not None and supported else supported
     info.leave_all_out(_ADVICE)
-    return ModelInfo(None if id is None else str(id), mode, info.whole("max_input_tokens"), capabilities)
+    length = info.whole("max_input_tokens")
+    return ModelInfo(None if id is None else str(id), mode, length if length is not None and length > 0 else None, capabilities)

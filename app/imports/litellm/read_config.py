@@ -1,6 +1,7 @@
 """LiteLLM's config.yaml as a configuration of ours."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -9,9 +10,10 @@ from app.domain import Limit
 from app.imports.cost_limits import add_budget
 from app.imports.draft import Draft, Imported
 from app.imports.litellm.attempts import read_attempt_settings, with_defaults
-from app.imports.litellm.entries import Entry, EntryReader
+from app.imports.litellm.entries import Entry, EntryReader, read_concurrency
 from app.imports.litellm.environment import Environment
 from app.imports.litellm.fallbacks import Fallbacks
+from app.imports.litellm.included_files import TWICE, with_included_files
 from app.imports.litellm.models import add_aliases, add_entry_limits, add_models
 from app.imports.litellm.parameters import NamedCredentials
 from app.imports.litellm.providers import ProviderReader
@@ -25,6 +27,7 @@ _HEADER = "# Imported from LiteLLM by `narthex import`. Read it, then: narthex a
 # The strategies in which LiteLLM refuses by `rpm` and `tpm`; in the others they only weigh.
 _STRATEGIES_WITH_LIMITS = ("usage-based-routing", "usage-based-routing-v2")
 _WEIGHTED_STRATEGY = "simple-shuffle"
+_NO_CONFIGURATION = "The file is no configuration of LiteLLM's proxy: it has no list `model_list`."
 _KEY_LIMITS: Mapping[str, Limit] = {
     "rpm_limit": Limit("requests per minute of a key", {"key": "each"}, "requests", 0, "minute"),
     "tpm_limit": Limit("tokens per minute of a key", {"key": "each"}, "tokens", 0, "minute"),
@@ -32,16 +35,20 @@ _KEY_LIMITS: Mapping[str, Limit] = {
 }
 
 
-def import_litellm(text: str, variables: Mapping[str, str]) -> Imported:
+def import_litellm(text: str, variables: Mapping[str, str], folder: Path | None = None) -> Imported:
     """`variables`: the environment, from which addresses and the like are read where the file names a variable; secrets never are.
+    `folder`: of the file, below which files lie that it includes; None: none are read.
 
     Raises BadConfiguration for a file that is no such configuration.
     """
     report = Report()
-    document = parse_yaml(text, lambda path: report.changed(path, "It is in the file twice: the last one counts, as in LiteLLM."))
-    if not isinstance(document, dict) or not isinstance(cast("dict[str, Any]", document).get("model_list"), list):
-        raise BadConfiguration("The file is no configuration of LiteLLM's proxy: it has no list `model_list`.")
-    config = SourceTable(cast("dict[str, Any]", document), "", report)
+    document = parse_yaml(text, lambda path: report.changed(path, TWICE))
+    if not isinstance(document, dict):
+        raise BadConfiguration(_NO_CONFIGURATION)
+    merged = with_included_files(cast("dict[str, Any]", document), folder, report)
+    if not isinstance(merged.get("model_list"), list):
+        raise BadConfiguration(_NO_CONFIGURATION)
+    config = SourceTable(merged, "", report)
     draft = Draft(report)
     _read(config, draft, variables)
     config.report_unread()
@@ -58,7 +65,9 @@ def _read(config: SourceTable, draft: Draft, variables: Mapping[str, str]) -> No
         read_attempt_settings(litellm, ("num_retries",), ("request_timeout",)),
     )
     providers = ProviderReader(draft, environment)
-    entries = EntryReader(draft, providers, named_credentials, attempts, router.whole("default_max_parallel_requests")).read_all(config)
+    entries = EntryReader(
+        draft, providers, named_credentials, attempts, read_concurrency(router, "default_max_parallel_requests")
+    ).read_all(config)
     named_credentials.report_unused()
     add_models(draft, entries, attempts, litellm)
     aliases = _read_aliases(router)
@@ -68,7 +77,7 @@ def _read(config: SourceTable, draft: Draft, variables: Mapping[str, str]) -> No
     _add_general_limits(draft, litellm, general)
     for table, advice in ((litellm, LITELLM_SETTINGS), (general, GENERAL_SETTINGS), (router, ROUTER_SETTINGS), (config, SECTIONS)):
         table.leave_all_out(advice)
-    config.leave_out("include", "Files that are included are not read: put all into one file, and import that.")
+    config.leave_out("include", "It should be a list of files.")
 
 
 def _read_variables(config: SourceTable) -> Mapping[str, str]:
@@ -116,14 +125,14 @@ def _refuses_by_rates(router: SourceTable) -> bool:
 
 def _add_general_limits(draft: Draft, litellm: SourceTable, general: SourceTable) -> None:
     """Limits on everything, and on each key."""
-    in_all = general.whole("global_max_parallel_requests")
+    in_all = read_concurrency(general, "global_max_parallel_requests")
     if in_all is not None:
         limit = Limit("requests in progress", {"all": "each"}, "concurrency", in_all)
         draft.add_limit(limit, general.path_of("global_max_parallel_requests"))
     _add_budget_of(draft, litellm, "cost", {"all": "each"})
     keys = litellm.table("default_key_generate_params")
     for name, limit in _KEY_LIMITS.items():
-        amount = keys.whole(name)
+        amount = read_concurrency(keys, name)
         if amount is not None:
             draft.add_limit(replace(limit, amount=amount), keys.path_of(name))
             draft.report.changed(keys.path_of(name), "It holds for every key; a `scope` can name one (docs/configuration.md#limits).")

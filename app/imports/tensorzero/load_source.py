@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from app.imports.source_files import MAX_FILES, read_source
+from app.imports.source_files import MAX_CHARACTERS, MAX_FILES, read_source
 from app.imports.source_table import join_path
 from app.store.config_file import parse_toml
 from app.store.errors import BadConfiguration
@@ -34,11 +34,16 @@ def load_source(source: str) -> Source:
     document: dict[str, Any] = {}
     folders: dict[str, Path] = {}
     origins: dict[str, Path] = {}
+    characters = 0
     for file in files:
         try:
-            tables = parse_toml(read_source(file))
+            text = read_source(file)
+            tables = parse_toml(text)
         except BadConfiguration as fault:
             raise BadConfiguration(f"{file}: {fault}" if len(files) > 1 and str(file) not in str(fault) else str(fault)) from None
+        characters += len(text)
+        if characters > MAX_CHARACTERS:
+            raise BadConfiguration(f"{source!r:.200} names files with more than {MAX_CHARACTERS:,} characters together.")
         _merge(document, tables, _Merge(file, folders, origins), "", 0)
     return Source(document, folders, root)
 

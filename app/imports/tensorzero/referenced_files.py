@@ -1,18 +1,15 @@
 """Files that a configuration of TensorZero's names: templates and schemas, read only below one folder."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from app.imports.source_files import MAX_FILES, read_source
+from app.imports.source_files import MAX_CHARACTERS, MAX_FILES, read_source
 from app.imports.source_table import SourceTable
 from app.store.errors import BadConfiguration
-
-# Of all templates and schemas together, each as often as it is named.
-_MAX_CHARACTERS = 8_000_000
-_INCLUDE = re.compile(r"\{%-?\+?\s*(?:include|import|extends|from)\b\s*(?:\[\s*)?(?:\"([^\"]*)\"|'([^']*)')?")
+from app.templating.errors import TemplateFault
+from app.templating.source import scan_source
 
 
 class Unreadable(Exception):
@@ -44,6 +41,11 @@ class ReferencedFiles:
             return None
         return self._read(self._folders.get(path, self._root) / name, table, path)
 
+    def read_template(self, table: SourceTable, key: str) -> str | None:
+        """As read_text(), without the line end at the end of the file, which TensorZero's MiniJinja ignores and ours keeps."""
+        text = self.read_text(table, key)
+        return None if text is None else _without_last_line_end(text)
+
     def read_json(self, table: SourceTable, key: str) -> dict[str, Any] | None:
         """The object in the file that the key names; None: the key is absent. Raises Unreadable."""
         text = self.read_text(table, key)
@@ -65,16 +67,13 @@ class ReferencedFiles:
         included: dict[str, str] = {}
         pending = [template]
         while pending:
-            for match in _INCLUDE.finditer(pending.pop()):
-                name = match[1] or match[2]
-                if not name:
-                    table.report.changed(path, "It includes a template whose name it computes: add that to the variant's `templates`.")
-                elif base is None:
+            for name in sorted(_includes(pending.pop())):
+                if base is None:
                     raise _refused(table, path, "It includes templates, and gateway.template_filesystem_access has no base_path.")
-                elif name not in included:
+                if name not in included:
                     if len(included) == MAX_FILES:
                         raise _refused(table, path, f"It includes more than {MAX_FILES} templates.")
-                    included[name] = self._read(base / name, table, path)
+                    included[name] = _without_last_line_end(self._read(base / name, table, path))
                     pending.append(included[name])
         return included
 
@@ -95,10 +94,22 @@ class ReferencedFiles:
             except BadConfiguration as fault:
                 raise _refused(table, path, str(fault)) from None
         text = self._texts[resolved]
-        self._characters += len(text)
-        if self._characters > _MAX_CHARACTERS:
-            raise BadConfiguration(f"Templates and schemas have more than {_MAX_CHARACTERS:,} characters together.")
+        self._characters += len(text)  # again, each time that it goes into the configuration
+        if self._characters > MAX_CHARACTERS:
+            raise BadConfiguration(f"Templates and schemas have more than {MAX_CHARACTERS:,} characters together.")
         return text
+
+
+def _without_last_line_end(text: str) -> str:
+    return text[:-1].removesuffix("\r") if text.endswith("\n") else text
+
+
+def _includes(template: str) -> frozenset[str]:
+    """The names of the templates that it includes; none of one that will be refused for what it is."""
+    try:
+        return scan_source(template).includes
+    except TemplateFault:
+        return frozenset()
 
 
 def _refused(table: SourceTable, path: str, reason: str) -> Unreadable:

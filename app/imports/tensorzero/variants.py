@@ -76,7 +76,7 @@ class VariantReader:
         included: dict[str, str] = {}
         named = [(name, each, "path") for name, each in table.named_tables("templates")]
         for name, each, key in (*((role, table, f"{role}_template") for role in _ROLES), *named):
-            text = self._files.read_text(each, key)
+            text = self._files.read_template(each, key)
             if text is not None:
                 found[name] = text
                 included |= self._files.read_included(text, self._base, each, each.path_of(key))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.imports.draft import Imported, check_applicable
@@ -366,6 +366,35 @@ def test_prices_of_long_prompts_are_steps() -> None:
     assert price["steps"] == [{"above": 200_000, "input": 2.5, "output": 10.0}] and (price["input"], price["output"]) == (1.25, 10)
 
 
+def test_included_files_are_part_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "models.yaml").write_text(one_model({"model": "openai/x"}, litellm_settings={"num_retries": 1}))
+    text = "include: [models.yaml]\nlitellm_settings: { num_retries: 4 }\n"
+    document = tomllib.loads(import_litellm(text, {}, tmp_path).text)
+    assert document["models"]["m"]["retries"] == 1
+    entry = "{ model_name: n, litellm_params: { model: openai/y } }"
+    both = import_litellm(f"include: [models.yaml]\nmodel_list: [{entry}]\n", {}, tmp_path)
+    assert list(tomllib.loads(both.text)["models"]) == ["n", "m"]
+    assert "include" in notes(import_litellm(f"include: x.yaml\nmodel_list: [{entry}]", {}, tmp_path), "left_out")
+
+
+@pytest.mark.parametrize("name", ["../outside.yaml", "link.yaml", "/etc/hostname", "absent.yaml", "."])
+def test_file_outside_of_the_folder_is_not_included(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (tmp_path / "outside.yaml").write_text(one_model({"model": "openai/x"}))
+    (folder / "link.yaml").symlink_to(tmp_path / "outside.yaml")
+    with pytest.raises(BadConfiguration, match=r"include\[0\]: the file is outside|cannot be read|not a regular file"):
+        import_litellm(f"include: [{name}]\n", {}, folder)
+
+
+def test_numbers_that_mean_nothing_take_no_model_with_them() -> None:
+    params = {"model": "openai/x", "max_parallel_requests": 0, "num_retries": 99, "timeout": 0, "weight": -1}
+    document = imported_document(
+        yaml.safe_dump({"model_list": [{"model_name": "m", "litellm_params": params, "model_info": {"max_input_tokens": 0}}]})
+    )
+    assert document["models"]["m"] == {"targets": [{"provider": "openai", "model": "x", "retries": 5}]}
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "a: 1", "model_list: {}", "model_list: [", "- model_list", "model_list: []\n---\nb: 1", "a: !!python/object:os.system {}"],
@@ -406,6 +435,7 @@ sections = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(model_entries, max_size=4), sections)
 def test_whatever_is_imported_can_be_applied(entries: list[dict[str, Any]], more: dict[str, Any]) -> None:
     for each in entries:

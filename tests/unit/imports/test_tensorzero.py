@@ -82,11 +82,11 @@ def test_function_is_brought_with_its_templates_schemas_and_tools() -> None:
     assert list(function["variants"]) == ["v1", "v2", "safe"]
     assert function["variants"]["v1"] == {
         "model": "gpt-5-mini",
-        "system_template": 'You draft emails for {{ company }}.{% include "tone.minijinja" %}\n',
+        "system_template": 'You draft emails for {{ company }}.{% include "tone.minijinja" %}',
         "templates": {
-            "tone.minijinja": 'Be kind.{% include "signature.minijinja" %}\n',
-            "signature.minijinja": "Sign as the assistant.\n",
-            "task": "To {{ recipient }}: {{ gist }}\n",
+            "tone.minijinja": 'Be kind.{% include "signature.minijinja" %}',
+            "signature.minijinja": "Sign as the assistant.",
+            "task": "To {{ recipient }}: {{ gist }}",
         },
         "params": {"temperature": 0.2, "max_tokens": 500, "stop": ["END"]},
         "retries": 2,
@@ -311,9 +311,9 @@ def test_schema_that_is_none_leaves_its_function_out(tmp_path: Path, schema: str
     assert "functions" not in tomllib.loads(imported.text) and "functions.f.user_schema" in notes(imported, "left_out")
 
 
-def test_templates_that_include_without_end_are_included_once(tmp_path: Path) -> None:
-    (tmp_path / "a.minijinja").write_text("{% include 'b.minijinja' %}{% include ['c.minijinja'] %}{% include name %}")
-    (tmp_path / "b.minijinja").write_text('{%- include "a.minijinja" -%}')
+def test_included_templates_are_included_once(tmp_path: Path) -> None:
+    (tmp_path / "a.minijinja").write_text("{% include 'b.minijinja' %}{% include 'c.minijinja' %}")
+    (tmp_path / "b.minijinja").write_text('{%- include "c.minijinja" -%}')
     (tmp_path / "c.minijinja").write_text("c")
     text = f"""{MODELS}
         [gateway.template_filesystem_access]
@@ -323,17 +323,34 @@ def test_templates_that_include_without_end_are_included_once(tmp_path: Path) ->
         [functions.f.variants.v]
         type = "chat_completion"
         model = "m"
-        user_template = "a.minijinja"
+        system_template = "a.minijinja"
+    """
+    (variant,) = tomllib.loads(import_text(tmp_path, text).text)["functions"]["f"]["variants"].values()
+    assert variant["templates"].keys() == {"b.minijinja", "c.minijinja"}
+    alone = import_text(tmp_path, text.replace("[gateway.template_filesystem_access]", "[gateway.cache]"))
+    assert "functions" not in tomllib.loads(alone.text)  # nothing may be included, so that it could not be rendered
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{% include name %}", "{{ 1 +", "{% include 'a.minijinja' %}", "{% for x in y %}", "{{ " + "1+" * 9000 + "1 }}", "{{ nobody }}"],
+)
+def test_template_that_cannot_be_rendered_leaves_its_variant_out(tmp_path: Path, template: str) -> None:
+    (tmp_path / "a.minijinja").write_text(template)
+    text = f"""{MODELS}
+        [gateway]
+        template_filesystem_access.base_path = "."
+        [functions.f]
+        type = "chat"
+        [functions.f.variants.v]
+        model = "m"
+        [functions.f.variants.w]
+        model = "m"
+        system_template = "a.minijinja"
     """
     imported = import_text(tmp_path, text)
-    included = import_text(
-        tmp_path, text.replace("[gateway.template_filesystem_access]\n        base_path", "[gateway]\n        debug = true # ")
-    )
-    assert "functions" not in tomllib.loads(included.text)  # nothing may be included, so that it could not be rendered
-    found = tomllib.loads(imported.text).get("functions", {}).get("f", {}).get("variants", {}).get("v")
-    if found is not None:  # a template that includes itself may be refused by the check of templates
-        assert found["templates"].keys() == {"a.minijinja", "b.minijinja", "c.minijinja"}
-    assert "name it computes" in notes(imported, "changed")["functions.f.variants.v.user_template"]
+    assert tomllib.loads(imported.text)["functions"]["f"] == {"variants": {"v": {"model": "m"}}}
+    assert "functions.f.variants.w" in notes(imported, "left_out")
 
 
 @pytest.mark.parametrize(
@@ -475,7 +492,7 @@ documents = st.fixed_dictionaries(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(documents)
 def test_whatever_is_imported_can_be_applied(tmp_path: Path, document: dict[str, Any]) -> None:
     (tmp_path / "t.minijinja").write_text("{{ x }}")
