@@ -65,6 +65,7 @@ PROVIDER_LAYERS = (
         "providers.host_tools",
         "providers.output_bounds",
         "providers.participant_names",
+        "providers.request_overrides",
         "providers.restricted_fields",
         "providers.stream_editor",
         "providers.unsupported",

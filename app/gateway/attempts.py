@@ -59,6 +59,7 @@ from providers.canonical.refusal_reasons import RefusalReason, refusal_reason
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens, estimate_response
+from providers.request_overrides.overrides import Scope
 
 # Of the first retry; doubled for each further one.
 _FIRST_RETRY_WAIT_S = 0.1
@@ -335,7 +336,7 @@ class Attempts:
         target, run.retry_after_s = run.target, None
         is_retry, run.was_tried = run.was_tried, True
         translator, left_out = translators.original, ()
-        if not translators.are_all_the_same or translator.operator_drops is not None:
+        if not translators.are_all_the_same or translator.depends_on_target:
             translator, left_out = await self._translator_for(serving, model_name, target)
         choice = attempted.planned.endpoint_table.choose_endpoints(
             target, translator.request, translator.team_id, session_of(translator.headers)
@@ -482,6 +483,8 @@ class Attempts:
         translator, left_out = await serving.translators.of(target.provider)
         if translator.operator_drops is not None:
             translator.apply_operator_drops(serving.attempted.planned.plan.name, model_name, target.provider)
+        if translator.request.overrides is not None:
+            translator.serving = Scope(model_name, target.provider, serving.attempted.variant)
         return translator, left_out
 
     async def _reserve_fallback(self, planned: Planned, model_name: str, context: RequestContext) -> None:

@@ -9,6 +9,7 @@ from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Planned
 from providers.canonical.errors import NarthexError, Unsupported
+from providers.request_overrides.overrides import Scope
 
 # The request is translated for each of them on the event loop, for nothing but an error's text.
 _MAX_TARGETS = 12
@@ -49,6 +50,7 @@ def _other_targets(planned: Planned) -> Iterator[tuple[str, Target]]:
 async def _takes_request(target: Target, model: str, translator: RequestTranslator, planned: Planned) -> bool:
     if translator.operator_drops is not None:
         translator.apply_operator_drops(model, model, target.provider)
+    translator.serving = Scope(model, target.provider)
     for endpoint in planned.endpoint_table.endpoints_of(target)[:1]:
         try:
             await translate_request(translator, endpoint, target)

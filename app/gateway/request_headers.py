@@ -8,6 +8,7 @@ import msgspec
 from app.domain import Caller
 from app.episode_names import RecordedEpisode
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
+from app.gateway.gateway_options import NAMESPACE_TAG
 from app.store.key_validation import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.tags import check_tags
@@ -52,8 +53,8 @@ def _header_text(header_value: bytes) -> str:
         ) from None
 
 
-def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
-    """The header's tags, else the body's. Raises InvalidRequest."""
+def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes], namespace: str | None = None) -> Mapping[str, str]:
+    """The header's tags, else the body's; and TensorZero's `namespace`, which it too keeps as a tag. Raises InvalidRequest."""
     header_value = headers.get(b"x-narthex-tags")
     if header_value is None:
         tags: Mapping[str, str] = {} if request is None else request.tags
@@ -62,6 +63,8 @@ def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes])
             tags = msgspec.json.decode(header_value, type=dict[str, str])
         except (msgspec.DecodeError, UnicodeDecodeError) as fault:
             raise InvalidRequest(f"The header x-narthex-tags must be a JSON object of strings: {fault}.") from None
+    if namespace is not None:
+        tags = {**tags, NAMESPACE_TAG: namespace}
     if tags:
         check_tags(tags)
     return tags

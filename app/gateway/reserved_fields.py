@@ -1,13 +1,16 @@
 """Fields in the name spaces of gateways (tensorzero::, narthex::) that this gateway does not have. They may hold credentials."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from app.gateway.gateway_options import RECORDED_FIELDS
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 from providers.dialect import InboundRequest
+from providers.dialects.tensorzero_inference import TensorZeroInference
 
 _NAME_SPACES = ("tensorzero::", "narthex::")
 _KNOWN_FIELDS = frozenset({"tensorzero::episode_id", "tensorzero::tags"})
@@ -51,13 +54,17 @@ def function_fields(body: Body) -> FunctionFields:
     return FunctionFields(body.get(_INPUT_FIELD) if body.has_value(_INPUT_FIELD) else None, variant)
 
 
-def remove_fields(request: InboundRequest, fields: list[str]) -> tuple[InboundRequest, bytes]:
-    """The request without these fields, and its body as it is recorded: what a function reads of them stays in it."""
-    recorded = Body({**request.body, **{name: _RECORDED_AS for name in fields if name not in FUNCTION_FIELDS}})
+def remove_fields(request: InboundRequest, raw: bytes, fields: list[str]) -> tuple[InboundRequest, bytes]:
+    """The request without these fields, and its body `raw` as it is recorded: without what may be a credential."""
+    recorded = Body.read(raw)
+    for name in fields:
+        key = name.removeprefix("tensorzero::") if request.dialect == TensorZeroInference.name else name
+        if name not in RECORDED_FIELDS and name not in FUNCTION_FIELDS:
+            recorded[key] = _RECORDED_AS
     removed = frozenset(fields)
     return replace(request, body=Body({key: value for key, value in request.body.items() if key not in removed})), recorded.write()
 
 
-def reported_names(fields: list[str]) -> list[str]:
+def reported_names(fields: Sequence[str]) -> list[str]:
     """The names as `x-narthex-dropped` and the record have them."""
     return [name[:_MAX_REPORTED_CHARS] for name in fields[:_MAX_REPORTED]]

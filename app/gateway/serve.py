@@ -39,6 +39,7 @@ from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import extend_may_drop
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import FunctionTable
+from app.gateway.gateway_options import NO_OPTIONS, read_options
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
@@ -211,10 +212,17 @@ async def serve(
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
     reserved = reserved_fields(request.body)
-    of_function = NO_FUNCTION_FIELDS
+    of_function, options = NO_FUNCTION_FIELDS, NO_OPTIONS
     if reserved:
         of_function = function_fields(request.body)
-        request, raw = remove_fields(request, reserved)
+        credential_headers = gateway.fleet.table.caller_credential_headers
+        if is_work_large:
+            large_requests = gateway.large_requests.of_team(authenticated.caller.team_id)
+            request, options = await large_requests.run(read_options, dialect, request, reserved, credential_headers)
+        else:
+            request, options = read_options(dialect, request, reserved, credential_headers)
+        request, raw = remove_fields(request, raw, reserved)
+        headers = {**headers, **options.headers}
     sent_body = request.body
     continued_episode: RecordedEpisode | None = None
     if request.previous_response_id is not None or request.references_items:
@@ -224,9 +232,9 @@ async def serve(
         is_work_large = is_work_large or history_claim.size_bytes > LARGE_BYTES
     team_id = authenticated.caller.team_id
     episode = resolve_episode(request, headers, gateway.episode_ids, team_id, context.received_us, continued_episode)
-    admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers))
+    admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers, options.namespace))
     if reserved:
-        admitted.reserved_fields = reported_names(reserved)
+        admitted.reserved_fields = reported_names(options.reported)
     shows_cost = request.stream and wants_cost(headers)
     variant = pinned_variant(headers) if of_function.variant is None else of_function.variant
     planned, constraint, upstream_raw = await _plan(gateway, dialect, raw, context, admitted, variant, of_function.input)

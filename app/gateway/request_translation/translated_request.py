@@ -23,7 +23,7 @@ class TranslatedRequest(Struct, frozen=True):
     `constraint_plan`: how the constraint on the output is enforced; None: there is none.
     `id`: by which the engine knows the request; None: it takes no id. `model`: the host's model where the URL names it, else "".
     `emulation`: what the gateway does itself, as the target cannot; None: nothing. `parts`: the requests that are sent instead of this
-    one, and whose responses are merged; empty: this one is sent.
+    one, and whose responses are merged; empty: this one is sent. `header_lines`: of headers that the caller adds.
     """
 
     raw: bytes
@@ -36,6 +36,7 @@ class TranslatedRequest(Struct, frozen=True):
     model: str = ""
     emulation: Emulation | None = None
     parts: Sequence[RequestPart] = ()
+    header_lines: bytes = b""
 
     @property
     def is_checked(self) -> bool:

@@ -41,10 +41,12 @@ from providers.canonical.instructions import add_instruction, describe_output
 from providers.canonical.output_format import JsonObject, JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.dialect import CallerChatDialect, CallerDialect, Dialect, EngineDialect, InboundRequest
+from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
 from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
 from providers.host_operation import HostOperation
+from providers.request_overrides.overrides import Scope
 from providers.structured_output import Constraint, ConstraintPlan
 from providers.structured_output.constraint import SLOW_MIN_BYTES
 
@@ -73,6 +75,7 @@ class RequestTranslator:
     `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
     response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media. `large_requests`: None:
     this is not one. `team_salts`: for engines whose prefix caches teams do not share; None: the request is no team's.
+    `serving`: whom the request goes to next, for the caller's overrides.
     `operator_drops`: what the operator allows besides, for apply_operator_drops(); None: nothing.
     `resumable`: the response, if it is a stream that is to go on elsewhere where it breaks off; None: it is not.
     """
@@ -83,7 +86,7 @@ class RequestTranslator:
         *("_id_count", "_inference_id", "_inlined_for", "_is_rewritten", "_large_requests", "_max_path_lookups", "_may_drop"),
         *("_may_name_media", "_media_fetcher", "_raw"),
         *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "refuses_unvalidated", "request"),
-        *("resumable", "team_id", "team_salts"),
+        *("resumable", "serving", "team_id", "team_salts"),
     )
 
     def __init__(
@@ -108,6 +111,7 @@ class RequestTranslator:
     ) -> None:
         self.request = request
         self.resumable = resumable
+        self.serving = Scope()
         self.headers = headers
         self.caller_dialect = dialect
         self._may_drop = self._caller_may_drop = may_drop
@@ -299,6 +303,11 @@ class RequestTranslator:
         if self._large_requests is None:
             return self._read_chat(caller_dialect)
         return await self._large_requests.run(self._read_chat, caller_dialect)
+
+    @property
+    def depends_on_target(self) -> bool:
+        """Whether what is sent depends on whom it goes to, beyond what that target takes."""
+        return self.operator_drops is not None or self.request.overrides is not None
 
     def apply_operator_drops(self, requested_model: str, serving_model: str, provider: str) -> None:
         """For the target that is tried next: whatever its provider and these models may drop is dropped, too."""
@@ -564,6 +573,9 @@ class RequestTranslator:
     ) -> TranslatedRequest:
         """`caller_field_name`: the caller's name of a field of the body; None: the body is in the caller's dialect."""
         body["model"] = target.model  # hosts' rules about their models go by this name
+        overrides = self.request.overrides
+        if overrides is not None:
+            overrides.apply(body, self.serving)
         if not provider.restricted.top_level_names.isdisjoint(body):
             dropped += provider.restricted.drop_or_refuse(body, provider.target_name, self._may_drop)
         if caller_field_name is None:
@@ -598,9 +610,21 @@ class RequestTranslator:
             betas = b""
         if betas:
             betas = provider.forward_betas(body, dialect.name, betas)
+        header_lines = b""
+        if overrides is not None:
+            added = dict(overrides.headers_for(self.serving))
+            own_betas = added.pop("anthropic-beta", None)
+            if own_betas is not None and dialect.name != AnthropicMessages.name:
+                dropped.append("anthropic-beta")
+            elif own_betas is not None:
+                betas = b", ".join(filter(None, (betas, provider.forward_betas(body, dialect.name, own_betas.encode()))))
+            header_lines = b"".join([f"{name}: {value}\r\n".encode() for name, value in added.items()])
         raw = body.write() if self._large_requests is None else body.write_in_steps()
         model_in_url = target.model if provider.model_in_url else ""
-        return TranslatedRequest(raw, dialect, stream, limit_paths(dropped), betas, adapted.constraint_plan, id, model_in_url, emulation)
+        constraint_plan = adapted.constraint_plan
+        return TranslatedRequest(
+            raw, dialect, stream, limit_paths(dropped), betas, constraint_plan, id, model_in_url, emulation, header_lines=header_lines
+        )
 
     def _may_leave_out(self, field: str) -> bool:
         """Whether a target may be sent the request without this field: it may be dropped, or the gateway does what it asks for."""

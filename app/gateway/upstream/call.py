@@ -119,9 +119,10 @@ class UpstreamCall:
         template_key = RequestTemplateKey(translated.dialect.name, translated.model, translated.stream, translated.betas)
         # Most requests need no token to be fetched first, and are built without a coroutine.
         request = self.credential_client.try_build_request(template_key, body, timeout)
+        added_lines = self.trace_lines + translated.header_lines
         if request is not None:
-            if self.trace_lines:
-                _add_lines(request, self.trace_lines)
+            if added_lines:
+                _add_lines(request, added_lines)
             return request
         try:
             request = await self.credential_client.build_request(endpoint.provider, endpoint.base_url, template_key, body, timeout)
@@ -131,8 +132,8 @@ class UpstreamCall:
             raise TokenUnavailable(
                 f"No token for the gateway's credential at {endpoint.provider.configured_as} could be fetched."
             ) from None
-        if self.trace_lines:
-            _add_lines(request, self.trace_lines)
+        if added_lines:
+            _add_lines(request, added_lines)
         return request
 
     @property

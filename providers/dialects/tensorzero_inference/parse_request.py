@@ -16,16 +16,16 @@ from providers.dialects.tensorzero_inference.request_schema import Block, Reques
 _MEDIA_TOKENS = {"image": IMAGE_TOKENS, "audio": AUDIO_TOKENS, "file": FILE_TOKENS}
 
 _decoder = msgspec.json.Decoder(Request)
-_RESERVED_TAG = "tensorzero::"
-NAMESPACE_TAG = "tensorzero::namespace"
+_PREFIX = "tensorzero::"
 
-# Fields that TensorZero has and this gateway does not, and what to do instead.
+# Fields that say how the gateway serves the request, by the names that they have in OpenAI's API.
+_OF_GATEWAY = (
+    *("variant_name", "namespace", "dryrun", "cache_options", "credentials", "extra_body", "extra_headers", "provider_tools"),
+    *("include_raw_response", "include_raw_usage"),
+)
+# Those of which TensorZero's OpenAI API has none.
 _NOT_OFFERED = {
-    "dryrun": "every inference is recorded and charged here. Leave it out; a key with the content policy `none` has records without "
-    "content",
     "include_original_response": "responses of hosts are translated, and kept in that form",
-    "include_raw_response": "responses of hosts are translated, and kept in that form",
-    "include_raw_usage": "usage is reported in one form, whichever host answered",
     "include_aggregated_response": "the chunks of a stream are all of the response",
     "internal_dynamic_variant_config": "variants are configured by whoever operates the gateway",
 }
@@ -69,9 +69,6 @@ def _check_fields(request: Request, parsed: Body) -> None:
     for field, why in _NOT_OFFERED.items():
         if getattr(request, field):
             raise Unsupported(f"`{field}` is not offered: {why}.", param=field)
-    for field in ("provider_tools", "credentials", "extra_body", "extra_headers"):
-        if getattr(request, field):
-            raise Unsupported(f"`{field}` is not offered.", param=field)
     if request.model_name is not None and request.variant_name is not None:
         raise InvalidRequest("`variant_name` is only for functions: a model has no variants.", param="variant_name")
     has_schema, params = request.output_schema is not None, request.params.chat_completion
@@ -155,9 +152,9 @@ def _no_template(path: str) -> InvalidRequest:
 def _tags(request: Request) -> dict[str, str]:
     if not request.internal:
         for key in request.tags:
-            if key.startswith(_RESERVED_TAG):
-                raise InvalidRequest(f"`tags`: names that begin with `{_RESERVED_TAG}` are reserved, and {key!r:.80} does.", param="tags")
-    return request.tags if request.namespace is None else {**request.tags, NAMESPACE_TAG: request.namespace}
+            if key.startswith(_PREFIX):
+                raise InvalidRequest(f"`tags`: names that begin with `{_PREFIX}` are reserved, and {key!r:.80} does.", param="tags")
+    return request.tags
 
 
 def _flatten(request: Request, parsed: Body, name: str) -> Body:
@@ -168,9 +165,12 @@ def _flatten(request: Request, parsed: Body, name: str) -> Body:
         body.update((field, value) for field, value in asdict(params).items() if value is not None)
     if request.additional_tools:
         body["tools"] = as_raw(parsed["additional_tools"])
-    for field in ("tool_choice", "allowed_tools", "parallel_tool_calls", "output_schema", "variant_name"):
+    for field in ("tool_choice", "allowed_tools", "parallel_tool_calls", "output_schema"):
         if parsed.has_value(field):
             body[field] = parsed[field]
+    for field in _OF_GATEWAY:
+        if getattr(request, field) and parsed.has_value(field):
+            body[_PREFIX + field] = parsed[field]
     return body
 
 

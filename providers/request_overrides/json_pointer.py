@@ -1,0 +1,99 @@
+"""Sets and deletes a value in a body by the tokens of a JSON Pointer (RFC 6901).
+
+Objects on the way are made; `-` is the place behind a list's end.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, cast
+
+import msgspec
+from msgspec import Raw
+
+from providers.canonical.extra_fields import as_raw
+from providers.canonical.raw_json import Body
+from providers.request_overrides.refusal import refuse
+
+
+def set_value(body: Body, tokens: Sequence[str], value: Raw, path: str) -> None:
+    """`path`: the caller's, of the pointer. Raises InvalidRequest for one that leads into a text, or beyond a list."""
+    top, *rest = tokens
+    if not rest:
+        body[top] = value
+        return
+    holder: Any = _copy(body, top) if body.has_value(top) else {}
+    body[top] = holder
+    for token in rest[:-1]:
+        child = _child(holder, token, path)
+        if child is None:
+            child = cast("dict[str, Any]", {})
+            _set(holder, token, child, path)
+        holder = child
+    _set(holder, rest[-1], msgspec.json.decode(value), path)
+
+
+def delete_value(body: Body, tokens: Sequence[str], path: str) -> None:
+    """As set_value(). What is not there is deleted already."""
+    top, *rest = tokens
+    if not rest:
+        body.pop(top, None)
+        return
+    if not body.has_value(top):
+        return
+    holder = body[top] = _copy(body, top)
+    for token in rest[:-1]:
+        if isinstance(holder, list) and not _is_place(cast("list[Any]", holder), token):
+            return
+        holder = _child(holder, token, path)
+        if holder is None:
+            return
+    last = rest[-1]
+    if isinstance(holder, dict):
+        cast("dict[str, Any]", holder).pop(last, None)
+    elif isinstance(holder, list):
+        items = cast("list[Any]", holder)
+        if _is_place(items, last):
+            del items[int(last)]
+    else:
+        _refuse_value(path)
+
+
+def _copy(body: Body, key: str) -> Any:
+    """Other requests for the same caller may share the value."""
+    return msgspec.json.decode(as_raw(body[key]))
+
+
+def _child(holder: Any, token: str, path: str) -> Any:
+    """None: there is none."""
+    if isinstance(holder, dict):
+        return cast("dict[str, Any]", holder).get(token)
+    if isinstance(holder, list):
+        items = cast("list[Any]", holder)
+        return None if token == "-" else items[_place(items, token, path)]
+    _refuse_value(path)
+
+
+def _set(holder: Any, token: str, value: Any, path: str) -> None:
+    if isinstance(holder, dict):
+        cast("dict[str, Any]", holder)[token] = value
+    elif isinstance(holder, list):
+        items = cast("list[Any]", holder)
+        if token == "-":
+            items.append(value)
+        else:
+            items[_place(items, token, path)] = value
+    else:
+        _refuse_value(path)
+
+
+def _place(items: list[Any], token: str, path: str) -> int:
+    if not _is_place(items, token):
+        refuse(path, f"{token!r:.40} is no place in a list of {len(items)}")
+    return int(token)
+
+
+def _is_place(items: list[Any], token: str) -> bool:
+    return token.isascii() and token.isdigit() and len(token) <= 9 and int(token) < len(items)
+
+
+def _refuse_value(path: str) -> NoReturn:
+    refuse(path, "it leads into a value that is neither an object nor a list")

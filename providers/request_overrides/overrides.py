@@ -1,0 +1,86 @@
+"""What a caller adds to the request that goes to a target: TensorZero's extra_body, extra_headers and provider_tools.
+
+Nothing here gets around what the gateway reads, bounds, checks or writes (own_fields.py, headers.py), and what an adapter refuses by name
+(providers/restricted_fields.py) it refuses here too: its rules are applied afterwards.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+from providers.canonical.extra_fields import as_raw
+from providers.canonical.raw_json import Body
+from providers.request_overrides.json_pointer import delete_value, set_value
+
+_list = msgspec.json.Decoder(list[Raw])
+
+
+class Scope(Struct, frozen=True):
+    """Which requests an override is for, by the configured names; None: all."""
+
+    model: str | None = None
+    provider: str | None = None
+    variant: str | None = None
+
+    def covers(self, target: "Scope") -> bool:
+        """`target`: whom the request goes to. A variant of None is of no function."""
+        return (
+            self.model in (None, target.model)
+            and self.provider in (None, target.provider)
+            and (self.variant is None or self.variant == target.variant)
+        )
+
+
+class BodyOverride(Struct, frozen=True):
+    """`tokens`: of the pointer. `value` None: what is there is deleted. `path`: the caller's path of the pointer."""
+
+    scope: Scope
+    tokens: tuple[str, ...]
+    value: Raw | None
+    path: str
+
+
+class HeaderOverride(Struct, frozen=True):
+    """`value` None: the header of this name is not sent."""
+
+    scope: Scope
+    name: str
+    value: str | None
+
+
+class ProviderTool(Struct, frozen=True):
+    """`tool`: as the provider's API has it."""
+
+    scope: Scope
+    tool: Raw
+
+
+class RequestOverrides(Struct, frozen=True):
+    body: tuple[BodyOverride, ...] = ()
+    headers: tuple[HeaderOverride, ...] = ()
+    tools: tuple[ProviderTool, ...] = ()
+
+    def apply(self, body: Body, target: Scope) -> None:
+        """Changes a body for this target, in place. Raises InvalidRequest for a pointer that leads nowhere in it."""
+        tools = [each.tool for each in self.tools if each.scope.covers(target)]
+        if tools:
+            body["tools"] = [*(_list.decode(as_raw(body["tools"])) if body.has_value("tools") else ()), *tools]
+        for override in self.body:
+            if not override.scope.covers(target):
+                continue
+            if override.value is None:
+                delete_value(body, override.tokens, override.path)
+            else:
+                set_value(body, override.tokens, override.value, override.path)
+
+    def headers_for(self, target: Scope) -> Mapping[str, str]:
+        """By name, in lower case; of several with one name the last counts."""
+        headers: dict[str, str] = {}
+        for override in self.headers:
+            if override.scope.covers(target):
+                if override.value is None:
+                    headers.pop(override.name, None)
+                else:
+                    headers[override.name] = override.value
+        return headers
