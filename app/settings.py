@@ -3,7 +3,7 @@
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -468,8 +468,14 @@ class Settings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
-        """Settings from environment variables. Raises BadSetting; an empty variable counts as not set."""
+        """Settings from environment variables. Raises BadSetting; an empty variable counts as not set.
+
+        A setting without a variable may be a file of its name in $CREDENTIALS_DIRECTORY, where systemd puts secrets of a service.
+        """
         hints = get_type_hints(cls)
+        if folder := environ.get("CREDENTIALS_DIRECTORY"):
+            names = [environment_name(each) for each in fields(cls)]
+            environ = {**environ, **_read_credentials(Path(folder), [name for name in names if not environ.get(name)])}
         values = {
             each.name: _parse(name, value, hints[each.name])
             for each in fields(cls)
@@ -491,6 +497,18 @@ class Settings:
 def environment_name(each: Any) -> str:
     """The environment variable of a field of Settings."""
     return each.metadata["name"] or f"NARTHEX_{each.name.upper()}"
+
+
+def _read_credentials(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = (folder / name).read_text().strip()
+        except FileNotFoundError:
+            continue
+        except (OSError, UnicodeDecodeError) as fault:
+            raise BadSetting(f"{name}: {folder / name} cannot be read: {getattr(fault, 'strerror', None) or 'it is not text'}.") from None
+    return found
 
 
 def _parse(name: str, text: str, kind: Any) -> Any:

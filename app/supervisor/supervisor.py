@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
+from app.supervisor import service_manager
 from app.supervisor.errors import OperatorError
 from app.supervisor.log_file import LogFile
 from app.supervisor.process import SupervisedProcess
@@ -62,11 +63,13 @@ class Supervisor:
     def run(self) -> None:
         """Restarts processes that end, until a signal (Ctrl-C, SIGTERM, a closed terminal); the caller then calls stop()."""
         self._running = True
+        service_manager.notify("READY=1")
         while not self._stop_signals:
             for group in self._groups:
                 for supervised in group:
                     self._check(supervised)
             time.sleep(_POLL_S)
+        service_manager.notify("STOPPING=1")
 
     def stop(self) -> None:
         """Ends every process, the group started last first. A second signal cuts the waiting short."""

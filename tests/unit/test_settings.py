@@ -131,3 +131,16 @@ def test_bad_settings_of_telemetry_are_refused_without_their_value(name: str, va
     with pytest.raises(BadSetting, match=name) as raised:
         Settings.read({name: value})
     assert "secret" not in str(raised.value)
+
+
+def test_setting_without_a_variable_is_read_from_its_file_among_the_credentials(tmp_path: Path) -> None:
+    (tmp_path / "DATABASE_URL").write_text("postgresql://narthex:secret@db/narthex\n")
+    (tmp_path / "NARTHEX_PORT").write_text("9000")
+    (tmp_path / "unrelated").write_text("x")
+    environment = {"CREDENTIALS_DIRECTORY": str(tmp_path), "NARTHEX_PORT": "9001", "DATABASE_URL": ""}
+    settings = Settings.read(environment)
+    assert settings == dataclasses.replace(Settings(), database_url="postgresql://narthex:secret@db/narthex", port=9001)
+    assert Settings.read({"CREDENTIALS_DIRECTORY": str(tmp_path / "nowhere")}) == Settings()
+    (tmp_path / "REDIS_URL").write_bytes(b"\xff")
+    with pytest.raises(BadSetting, match=r"^REDIS_URL: .*/REDIS_URL cannot be read: it is not text\.$"):
+        Settings.read(environment)
