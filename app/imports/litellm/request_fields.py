@@ -11,7 +11,7 @@ _FIELDS = (
     "cache_control_injection_points",
 )
 _PROMPT_FORMAT = ("initial_prompt_value", "roles", "final_prompt_value", "bos_token", "eos_token", "prompt_id", "prompt_variables")
-_ADVICE = "A model adds no fields to requests: callers send it, or a function's variant has it in its `params` (docs/configuration.md)."
+_ADVICE = "A model adds no fields to requests: callers send it, or a function's variant has it in its `params` (docs/functions.md)."
 
 
 def report_request_fields(params: SourceTable) -> None:

@@ -59,7 +59,7 @@ def _read_experimentation(table: SourceTable, variants: Sequence[str]) -> tuple[
     if kind in _ADAPTIVE:
         table.report.changed(
             table.path,
-            "Weights do not adapt by themselves: they are equal, and you set new ones by the results (`narthex experiments`).",
+            "Weights do not adapt by themselves: they are equal, and you set new ones by the results (docs/functions.md).",
         )
     for key in _ADAPTIVE_KEYS:
         table.read(key)
