@@ -39,7 +39,8 @@ def test_minted_id_is_a_uuid7_of_its_time_and_is_recognised(at_us: int) -> None:
 
 
 def test_minted_ids_are_unique() -> None:
-    assert len({IDS.mint(TEAM, 1_700_000_000_000_000).id for _ in range(20_000)}) == 20_000
+    # Of one microsecond. A pair is equal once in 2**38, so these are never.
+    assert len({IDS.mint(TEAM, 1_700_000_000_000_000).id for _ in range(500)}) == 500
 
 
 @bounded
