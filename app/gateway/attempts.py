@@ -241,7 +241,10 @@ class Attempts:
         assert of_variant is not None
         serving.translators = await of_variant(variant)
         attempted.variant = variant
-        attempted.planned.admitted.request = serving.translators.original.request
+        admitted, request = attempted.planned.admitted, serving.translators.original.request
+        if serving.meta.request_body is admitted.request.body:
+            serving.meta = replace(serving.meta, request_body=request.body)
+        admitted.request = request
 
     def _rank(self, translators: ProviderTranslators, attempted: Attempted) -> Sequence[int]:
         """The positions of the plan's targets in the order in which to try them."""

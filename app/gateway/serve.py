@@ -88,6 +88,7 @@ from providers.canonical.stream_usage import add_to_last_usage
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import CallerDialect, InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, RAW_PROMPT_DIALECTS
+from providers.dialects.tensorzero_inference import TensorZeroInference
 from providers.structured_output import Constraint
 from providers.transport.transport import Transport
 
@@ -237,8 +238,13 @@ async def serve(
         admitted.reserved_fields = reported_names(options.reported)
     shows_cost = request.stream and wants_cost(headers)
     variant = pinned_variant(headers) if of_function.variant is None else of_function.variant
+    if request.dialect == TensorZeroInference.name:
+        variant = request.body.value("variant_name") or variant
     planned, constraint, upstream_raw = await _plan(gateway, dialect, raw, context, admitted, variant, of_function.input)
-    request = admitted.request
+    if planned.function_request is not None:
+        request, is_work_large = admitted.request, is_work_large or len(upstream_raw) > LARGE_BYTES
+        if request.dialect == TensorZeroInference.name:  # its responses say which variant wrote them, and in which form
+            sent_body = request.body
     may_drop = droppable_fields(headers)
     operator_drops = planned.endpoint_table.operator_drops
     if operator_drops is not None or authenticated.caller.drop:

@@ -195,6 +195,31 @@ async def test_variant_header_and_input_of_a_model_are_reported_as_dropped(clien
     assert "x-narthex-dropped" not in of_function.headers
 
 
+async def test_native_api_of_tensorzero_reaches_functions(
+    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
+):
+    sent = {"function_name": "fn-answer", "input": {"system": {"name": "Ada"}, "messages": HI}}
+    answer = await client.post("/inference", json=sent)
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["variant_name"], answer.json()["content"][0]["text"]) == ("terse", "Hello.")
+    assert engine.requests[-1].body["messages"] == [{"role": "system", "content": PROMPTS["terse"]}, *HI]
+    row = await service.wait_for_record(answer.json()["inference_id"])
+    assert (row["function"], row["variant"]) == ("fn-answer", "terse")
+    pinned = await client.post("/inference", json={**sent, "variant_name": "wordy"})
+    assert pinned.json()["variant_name"] == "wordy" and second_engine.requests[-1].body["messages"][0]["content"] == PROMPTS["wordy"]
+    engine.script = fail
+    assert (await client.post("/inference", json=sent)).json()["variant_name"] == "wordy"
+    refused = await client.post("/inference", json={**sent, "input": {"messages": HI}})
+    assert refused.status_code == 400 and "required property" in refused.json()["error"]
+
+    async def respond_json(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps(completion('{"a": 1}')).encode())
+
+    engine.script = respond_json
+    extracted = await client.post("/inference", json={"function_name": "fn-extract", "input": {"messages": HI}})
+    assert extracted.json()["output"] == {"raw": '{"a": 1}', "parsed": {"a": 1}}, extracted.text
+
+
 async def test_functions_are_listed_like_models(service: Service, client: httpx.AsyncClient):
     listed = {each["id"]: each for each in (await client.get("/v1/models")).json()["data"]}
     assert listed["fn-answer"] == {"id": "fn-answer", "object": "model", "owned_by": "narthex", "created": 0}

@@ -11,7 +11,8 @@ from providers.canonical.raw_json import Body, merge_object
 from providers.structured_output import CONSTRAINT_FIELDS
 
 CHAT, RESPONSES, MESSAGES, COUNT = "openai_chat", "openai_responses", "anthropic_messages", "anthropic_count_tokens"
-DIALECTS_OF_FUNCTIONS = (CHAT, RESPONSES, MESSAGES, COUNT)
+INFERENCE = "tensorzero_inference"
+DIALECTS_OF_FUNCTIONS = (CHAT, RESPONSES, MESSAGES, COUNT, INFERENCE)
 
 # OpenAI's names of parameters in chats to those of other dialects, where there is one. Others keep their name as unknown fields:
 # what serves the request takes them, or drops or refuses them by that name.
@@ -25,6 +26,10 @@ _PARAMS_OF_MESSAGES: Mapping[str, tuple[str, str | None]] = {
     "max_completion_tokens": ("max_tokens", None),
     "stop": ("stop_sequences", None),
     "reasoning_effort": ("output_config", "effort"),
+}
+_PARAMS_OF_INFERENCE: Mapping[str, tuple[str, str | None]] = {
+    "max_completion_tokens": ("max_tokens", None),
+    "stop": ("stop_sequences", None),
 }
 _OTHER_NAMES: Mapping[str, tuple[str, ...]] = {"max_tokens": ("max_completion_tokens",), "max_completion_tokens": ("max_tokens",)}
 _SCHEMA_NAME = "response"
@@ -64,6 +69,7 @@ def default_fields(function: FunctionConfig, variant: VariantConfig) -> Mapping[
         RESPONSES: (*_params(variant, _PARAMS_OF_RESPONSES), *_responses_tools(function), *_output(function, "text", "format")),
         MESSAGES: (*_params(variant, _PARAMS_OF_MESSAGES), *_messages_tools(function), *_output(function, "output_config", "format")),
         COUNT: (*_messages_tools(function),),
+        INFERENCE: (*_params(variant, _PARAMS_OF_INFERENCE), *_inference_tools(function)),
     }
 
 
@@ -84,7 +90,7 @@ def _chat_tools(function: FunctionConfig) -> Iterator[DefaultField]:
 
 def _responses_tools(function: FunctionConfig) -> Iterator[DefaultField]:
     # `strict` is true there unless a request says otherwise.
-    tools = [{"type": "function", "strict": False, **_named(tool), "parameters": tool.parameters} for tool in function.tools]
+    tools = [{"type": "function", "strict": False, **tool} for tool in written_tools(function)]
     choice = function.tool_choice
     yield from _tools(function, tools, {"type": "function", "name": choice} if choice in _names(function) else choice)
 
@@ -111,6 +117,22 @@ def _messages_tools(function: FunctionConfig) -> Iterator[DefaultField]:
     if function.tools:
         tools = [{**_named(tool), "input_schema": {"type": "object", **tool.parameters}} for tool in function.tools]
         yield DefaultField("tools", _raw(tools), ("tools",))
+
+
+def _inference_tools(function: FunctionConfig) -> Iterator[DefaultField]:
+    """The choice and the format; the tools themselves are offered beside those of the request."""
+    choice = function.tool_choice
+    if choice is not None:
+        yield DefaultField("tool_choice", _raw({"specific": choice} if choice in _names(function) else choice))
+    if function.parallel_tool_calls is not None:
+        yield DefaultField("parallel_tool_calls", _raw(function.parallel_tool_calls))
+    if function.output_schema is not None:
+        yield DefaultField("output_schema", _raw(function.output_schema))
+
+
+def written_tools(function: FunctionConfig) -> list[dict[str, Any]]:
+    """The tools as Responses and TensorZero's API write them, but for their type."""
+    return [{**_named(tool), "parameters": tool.parameters} for tool in function.tools]
 
 
 def _named(tool: FunctionTool) -> dict[str, Any]:

@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.gateway.functions.default_fields import CHAT, COUNT, DIALECTS_OF_FUNCTIONS, MESSAGES, RESPONSES
+from app.gateway.functions.default_fields import CHAT, COUNT, DIALECTS_OF_FUNCTIONS, INFERENCE, MESSAGES, RESPONSES, written_tools
 from app.gateway.functions.function_table import CompiledFunction, CompiledVariant
+from app.gateway.functions.inference_input import edit_inference
 from app.gateway.functions.message_templates import MAX_INPUT_BYTES, MessageTemplates
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
@@ -48,6 +49,8 @@ class FunctionRequest:
         _EDITS[self._dialect.name](body, variant, self._system_input)
         for default in variant.fields[self._dialect.name]:
             default.set_in(body)
+        if self._dialect.name == INFERENCE:
+            return self._finish_inference(body, variant)
         raw = body.write()
         try:
             parsed = self._dialect.parse_request(raw)
@@ -66,6 +69,17 @@ class FunctionRequest:
             holds_only_text=parsed.holds_only_text,
         )
         return written, raw
+
+    def _finish_inference(self, body: Body, variant: CompiledVariant) -> tuple[InboundRequest, bytes]:
+        """Its body is not as it came: the fields of a request stand where they were not. See the dialect's parse_request."""
+        config, sent = self._function.config, self._sent
+        if config.tools:
+            body["tools"] = [*({**tool, "type": "function"} for tool in written_tools(config)), *(body.value("tools") or ())]
+        body["variant_name"] = variant.name
+        raw = body.write()
+        tokens = sent.input_tokens + text_tokens(max(0, len(raw) - self.size_bytes))
+        strict = None if config.tools else sent.has_strict_tools
+        return replace(sent, body=body, input_tokens=tokens, output_tokens=body.value("max_tokens"), has_strict_tools=strict), raw
 
 
 def _read_system_input(field: Raw | None) -> Mapping[str, Any] | None:
@@ -154,4 +168,5 @@ _EDITS: Mapping[str, Callable[[Body, CompiledVariant, Mapping[str, Any] | None],
     RESPONSES: _edit_responses,
     MESSAGES: _edit_messages,
     COUNT: _edit_messages,
+    INFERENCE: edit_inference,
 }

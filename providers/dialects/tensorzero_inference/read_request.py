@@ -37,6 +37,14 @@ from providers.dialects.tensorzero_inference.request_schema import Block, Input
 from providers.structured_output.locate_format import locate_format
 
 _CHAT = "openai_chat"
+# What is read of a body. A function may have set others.
+_FIELDS = frozenset(
+    {
+        *("model", "input", "tools", "tool_choice", "allowed_tools", "parallel_tool_calls", "output_schema", "json_mode", "variant_name"),
+        *("reasoning_effort", "thinking_budget_tokens", "verbosity", "max_tokens", "temperature", "top_p", "seed", "stop_sequences"),
+        *("frequency_penalty", "presence_penalty", "service_tier"),
+    }
+)
 _KNOWN_EFFORTS = frozenset(get_args(Effort))
 _input_decoder = msgspec.json.Decoder(Input)
 _tools_decoder = msgspec.json.Decoder(list[request_schema.Tool])
@@ -70,6 +78,7 @@ def _read_body(body: Body) -> ChatRequest:
         frequency_penalty=value("frequency_penalty"),
         presence_penalty=value("presence_penalty"),
         service_tier=value("service_tier"),
+        extra={name: as_raw(each) for name, each in body.items() if name not in _FIELDS},
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from providers.canonical.raw_json import Body
 from providers.dialect import ResponseMeta
 
 _PREFIXES = ("tensorzero::model_name::", "tensorzero::function_name::")
@@ -10,6 +11,9 @@ _PREFIXES = ("tensorzero::model_name::", "tensorzero::function_name::")
 
 def response_head(meta: ResponseMeta) -> dict[str, Any]:
     """`variant_name`: of a model that is called directly TensorZero gives its name there."""
+    variant = Body(meta.request_body).value("variant_name")
+    if variant is not None:
+        return {"inference_id": meta.id, "episode_id": meta.episode_id, "variant_name": variant}
     name = meta.model
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)

@@ -13,7 +13,7 @@ from app.domain import FunctionConfig, FunctionTool, VariantConfig
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import compile_function
 from providers.canonical.errors import InvalidRequest
-from providers.dialects.catalogue import CALLER_DIALECTS
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, CALLER_DIALECTS
 from tests.support.chat_strategies import bounded
 
 NAMED = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"], "additionalProperties": False}
@@ -270,6 +270,53 @@ def test_output_schema_is_demanded_unless_the_caller_demands_a_format(schema: An
     assert made["text"] == {"verbosity": "low", "format": {"type": "json_schema", "name": "response", "schema": schema, **strict}}
     made = make(function, "anthropic_messages", {"messages": HI, "max_tokens": 9, "output_config": {"effort": "low"}})
     assert made["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
+
+
+def test_native_api_of_tensorzero_reaches_functions_with_its_own_forms():
+    variant = VariantConfig(
+        "m",
+        system_template="Answer {{ name }}.",
+        user_template="<{{ name }}>",
+        templates={"greet": "Hello {{ name }}!"},
+        params={"temperature": 0.2, "stop": "END", "max_completion_tokens": 5, "seed": 1},
+    )
+    function = function_of(
+        variant, schemas={"system": NAMED, "user": NAMED, "greet": NAMED}, tools=(TOOL,), tool_choice="look_up", parallel_tool_calls=False
+    )
+    messages: Any = [
+        {"role": "user", "content": {"name": "a"}},
+        {"role": "assistant", "content": [{"type": "text", "text": "b"}]},
+        {"role": "user", "content": [{"type": "text", "arguments": {"name": "c"}}, {"type": "raw_text", "value": "d"}]},
+        {"role": "user", "content": [{"type": "template", "name": "greet", "arguments": {"name": "e"}}]},
+    ]
+    own: Any = {"name": "own", "parameters": {}}
+    body: Any = {
+        **{"function_name": "f", "input": {"system": {"name": "Ada"}, "messages": messages}, "additional_tools": [own]},
+        "params": {"chat_completion": {"seed": 2}},
+    }
+    dialect = CALLER_CHAT_DIALECTS["tensorzero_inference"]
+    request = FunctionRequest(compile_function("f", function), dialect, dialect.parse_request(json.dumps(body).encode()), None)
+    written, raw = request.write("v")
+    assert json.loads(raw) == {
+        "model": "tensorzero::function_name::f",
+        "input": {
+            "system": "Answer Ada.",
+            "messages": [
+                {"role": "user", "content": "<a>"},
+                messages[1],
+                {"role": "user", "content": [{"type": "text", "text": "<c>"}, {"type": "text", "text": "d"}]},
+                {"role": "user", "content": "Hello e!"},
+            ],
+        },
+        **{"temperature": 0.2, "stop_sequences": ["END"], "max_tokens": 5, "seed": 2, "variant_name": "v"},
+        **{"tool_choice": {"specific": "look_up"}, "parallel_tool_calls": False},
+        "tools": [{"type": "function", "name": "look_up", "description": "Looks up.", "parameters": TOOL.parameters}, own],
+    }
+    assert written.output_tokens == 5
+    with pytest.raises(InvalidRequest) as refused:
+        body["input"]["messages"] = [{"role": "user", "content": "text"}]
+        FunctionRequest(compile_function("f", function), dialect, dialect.parse_request(json.dumps(body).encode()), None).write("v")
+    assert refused.value.param == "input.messages[0].content"
 
 
 def test_estimate_of_the_input_counts_what_is_rendered():
