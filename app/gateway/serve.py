@@ -343,7 +343,8 @@ async def _plan(
     if targets.function is not None and targets.variant is not None:
         function_request = FunctionRequest(function_table.compiled(targets), dialect, request, function_input)
         admitted.reserved_fields = [name for name in admitted.reserved_fields if name not in FUNCTION_FIELDS]
-        request, upstream_raw = await _write_variant(gateway, function_request, targets.variant, caller, len(raw))
+        size_bytes = len(raw) if context.body_claim is None else max(len(raw), context.body_claim.size_bytes)  # with its history
+        request, upstream_raw = await _write_variant(gateway, function_request, targets.variant, caller, size_bytes)
         admitted.request = request
         _claim_bytes(gateway, context, caller, max(0, len(upstream_raw) - len(raw)))
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)

@@ -22,7 +22,9 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class FunctionRequest:
-    """`sent`: as the caller sent it, with the history of its conversation: `size_bytes` in all. `input_field`: its `narthex::input`.
+    """`sent`: as the caller sent it, with the history of its conversation. `input_field`: its `narthex::input`.
+
+    `size_bytes`: of all that; 0 until write(), as a thread should find it for a large one.
 
     Raises InvalidRequest if the function does not answer such requests.
     """
@@ -39,13 +41,14 @@ class FunctionRequest:
         self._function = function
         self._dialect = dialect
         self._sent = sent
-        self.size_bytes = len(sent.body.write())
+        self.size_bytes = 0
         self._system_input = _read_system_input(input_field)
 
     def write(self, variant_name: str) -> tuple[InboundRequest, bytes]:
         """The request that the variant makes of it, and its body. Raises InvalidRequest for what the variant's templates do not take."""
         variant = self._function.variants[variant_name]
         body = Body(self._sent.body)
+        self.size_bytes = self.size_bytes or len(body.write())
         _EDITS[self._dialect.name](body, variant, self._system_input)
         for default in variant.fields[self._dialect.name]:
             default.set_in(body)
