@@ -1,6 +1,6 @@
 # Every task of this project. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up serve migrate test test-long test-engines test-clients check bench lock clean
+.PHONY: help up serve migrate test test-long test-engines test-clients test-deploy check sbom bench lock clean
 
 VENV := .venv/bin
 NARTHEX := $(VENV)/narthex
@@ -23,7 +23,7 @@ migrate: installed  ## Create or upgrade the tables of DATABASE_URL, or of the r
 	@$(NARTHEX) migrate
 
 test: installed-dev  ## Run the tests in three processes (minutes)
-	$(PYTEST) -n 3 --dist loadfile --ignore=tests/engines --ignore=tests/long --ignore=tests/clients $(ARGS)
+	$(PYTEST) -n 3 --dist loadfile --ignore=tests/engines --ignore=tests/long --ignore=tests/clients --ignore=tests/deploy $(ARGS)
 
 test-long: installed-dev  ## Run the long tests, among them the README in an empty folder
 	$(PYTEST) tests/long $(ARGS)
@@ -36,6 +36,16 @@ test-clients: installed-dev  ## Test popular SDKs and frameworks with the gatewa
 	$(VENV)/python -m tests.clients.install
 	$(PYTEST) tests/clients $(ARGS)
 
+test-deploy: installed-dev  ## Check the image, compose file and Helm chart; their tools are installed first
+	@test -x .venv-deploy/bin/python || $(VENV)/python -m venv .venv-deploy
+	@.venv-deploy/bin/python -m pip install --quiet -r infra/requirements-deploy.txt
+	$(PYTEST) tests/deploy $(ARGS)
+
+SBOM := dist/narthex.cdx.json
+sbom:  ## Write the list of all packages of the image (CycloneDX); needs `make test-deploy` once
+	@mkdir -p $(dir $(SBOM))
+	@.venv-deploy/bin/cyclonedx-py requirements requirements-serve.lock --pyproject pyproject.toml --output-file $(SBOM)
+
 check: installed-dev  ## Check style and types: ruff and pyright
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
@@ -47,6 +57,7 @@ bench: installed-dev  ## Measure the gateway, beside a direct connection and oth
 lock:  ## Regenerate the lock files from pyproject.toml (needs uv; UPGRADE=1 upgrades versions)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: pipx install uv, or make lock UV=/path/to/uv" >&2; exit 1; }
 	$(COMPILE) --extra local --group build -o requirements.lock
+	$(COMPILE) --group build -c requirements.lock -o requirements-serve.lock
 	$(COMPILE) --extra local --extra parquet --extra dev --group build -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove build results (.venv, caches); the data in .narthex stays

@@ -464,11 +464,11 @@ def locked_versions(name: str) -> dict[str, str]:
 def test_runtime_lock_is_part_of_the_development_lock() -> None:
     """So that what is tested is what runs."""
     running, testing = locked_versions("requirements.lock"), locked_versions("requirements-dev.lock")
-    assert running.items() <= testing.items()
+    assert locked_versions("requirements-serve.lock").items() <= running.items() <= testing.items()
 
 
 def test_every_locked_requirement_has_hashes_and_no_index() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-serve.lock"):
         text = (ROOT / name).read_text()
         requirements = re.split(r"\n(?=[a-z0-9])", text[text.index("\n", text.rindex("#    make")) :].strip())
         assert len(requirements) == len(locked_versions(name))
@@ -478,7 +478,12 @@ def test_every_locked_requirement_has_hashes_and_no_index() -> None:
 
 def test_locks_hold_every_declared_dependency() -> None:
     project = (ROOT / "pyproject.toml").read_text()
-    for lock, parts in (("requirements.lock", ("dependencies", "local", "build")), ("requirements-dev.lock", ("dev",))):
+    locks = {
+        "requirements.lock": ("dependencies", "local", "build"),
+        "requirements-dev.lock": ("dev",),
+        "requirements-serve.lock": ("dependencies", "build"),
+    }
+    for lock, parts in locks.items():
         for part in parts:
             listed = re.search(rf"^{part} = \[(.*?)\]\s*$", project, re.MULTILINE | re.DOTALL)
             assert listed is not None
