@@ -16,6 +16,7 @@ from app.supervisor import run_writer, server_addresses
 from app.supervisor import up as machine
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
+from app.supervisor.home import make_home
 
 
 @click.command()
@@ -59,7 +60,9 @@ def writer() -> None:
     Example:
       DATABASE_URL=postgresql://narthex@db/narthex narthex writer
     """
-    run_writer.main(server_addresses.resolve(Settings.read()))
+    settings = server_addresses.resolve(Settings.read())
+    make_home(settings.home)  # the writer may be started before the gateway
+    run_writer.main(settings)
 
 
 @click.command()
