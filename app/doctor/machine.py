@@ -137,7 +137,7 @@ def read_settings(environ: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
     findings = Findings("settings")
     names = {environment_name(each) for each in fields(Settings)}
     valid: dict[str, str] = {}
-    for name in names & environ.keys():
+    for name in (*(names & environ.keys()), *({"CREDENTIALS_DIRECTORY"} & environ.keys())):
         try:
             Settings.read({name: environ[name]})
             valid[name] = environ[name]

@@ -309,3 +309,12 @@ def test_home_inspection_reports_readable_keys_and_quarantined_records(tmp_path:
     (tmp_path / "quarantine" / "a-1.bad").write_bytes(b'{"segment": "a", "reason": "a NUL in a name"}\nbytes')
     record_facts = records.collect_facts(Settings(home=tmp_path))
     assert (record_facts.quarantined, record_facts.last_reason, record_facts.writer) == (1, "a NUL in a name", None)
+
+
+def test_settings_that_are_files_of_the_service_manager_are_read(tmp_path: Path) -> None:
+    (tmp_path / "REDIS_URL").write_text("redis://cache")
+    settings, found = machine.read_settings({"CREDENTIALS_DIRECTORY": str(tmp_path), "NARTHEX_PORT": "9000"})
+    assert (settings.redis_url, settings.port) == ("redis://cache", 9000) and [each.severity for each in found] == ["ok"]
+    (tmp_path / "NARTHEX_WORKERS").write_text("many")
+    settings, found = machine.read_settings({"CREDENTIALS_DIRECTORY": str(tmp_path), "NARTHEX_PORT": "9000"})
+    assert settings.port == 9000 and [each.severity for each in found] == ["error"] and "NARTHEX_WORKERS='many'" in found[0].message
