@@ -23,7 +23,7 @@ _PLACEHOLDERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-class Preview(Struct, frozen=True):
+class FunctionPreview(Struct, frozen=True):
     """`request`: in the caller's own API; what goes to a target is translated from it. `input_tokens`: what limits reserve for it."""
 
     function: str
@@ -36,7 +36,7 @@ class Preview(Struct, frozen=True):
 
 def preview_request(
     name: str, function: FunctionConfig, request: Mapping[str, Any], variant: str | None = None, dialect: PreviewDialect = "openai_chat"
-) -> Preview:
+) -> FunctionPreview:
     """`request`: as a caller sends it, without `model`; what every request must have gets a placeholder. `variant` None: the default.
 
     Raises InvalidRequest as the request itself would.
@@ -49,4 +49,4 @@ def preview_request(
     written, raw = FunctionRequest(compile_function(name, function), spoken, parsed, of_function.input).write(chosen)
     made: dict[str, Any] = msgspec.json.decode(raw)
     model = function.variants[chosen].model
-    return Preview(name, chosen, model, dialect, written.input_tokens, {**made, "model": model})
+    return FunctionPreview(name, chosen, model, dialect, written.input_tokens, {**made, "model": model})

@@ -11,7 +11,7 @@ from app.api.admin.models import Retries, TimeoutSettings
 from app.api.admin.providers import Name, Search
 from app.api.rest.operation import Answer, Call, Operation
 from app.domain import FunctionConfig
-from app.gateway.function_preview import Preview, PreviewDialect, preview_request
+from app.gateway.function_preview import FunctionPreview, PreviewDialect, preview_request
 from app.gateway.serve import Gateway
 from app.store.configuration_entries import FUNCTIONS
 from app.store.paging import After, Limit
@@ -134,7 +134,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             body=PreviewRequest,
             body_is_optional=True,
             max_body_bytes=_MAX_PREVIEW_BYTES,
-            response=Preview,
+            response=FunctionPreview,
             errors={404: "There is no such function."},
             example={"request": {"narthex::input": {"system": {"name": "Ada"}}, "messages": [{"role": "user", "content": "Hello!"}]}},
             handler=render,

@@ -59,10 +59,18 @@ def _clean(schema: Any, names: Mapping[str, str]) -> Any:
         elif key not in _DRAFT_ONLY:
             cleaned[key] = _clean(value, names)
     if cleaned.get("type") == "array":
+        if cleaned.get("items", {}) is False:
+            cleaned["items"] = _item_of_tuple(cleaned.pop("prefixItems"))
         cleaned.setdefault("items", {})  # generators of clients want it
     if "enum" in cleaned and "type" not in cleaned:
         cleaned.update(_enum_type(cleaned["enum"]))
     return cleaned
+
+
+def _item_of_tuple(items: Sequence[Schema]) -> Schema:
+    """What each item of a tuple may be; generators of clients refuse a document with `items: false`, and bounds say how many there are."""
+    kinds = [item for index, item in enumerate(items) if item not in items[:index]]
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
 def _enum_type(values: Sequence[Any]) -> Schema:

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from app.api.admin.routes import operations
 from app.api.openapi.document import build_document
 from app.api.openapi.page import render_contents, render_operations
+from app.api.openapi.schemas import schemas_of
 from app.inference_paths import INFERENCE_PATHS
 from app.main import Applications, create_applications
 from app.settings import Settings
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
+
+_GENERATOR_SETTINGS = Path(__file__).parents[2] / "clients" / "openapi-python-client.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +70,31 @@ def test_bounds_descriptions_and_defaults_of_parameters_are_in_the_document(docu
     assert {"dry_run", "Idempotency-Key", "If-Match"} <= {each["name"] for each in patch["parameters"]}
     assert {"200", "400", "401", "403", "404", "409", "412", "413", "422", "428", "500", "503"} == set(patch["responses"])
     assert document["components"]["schemas"]["TeamChanges"]["additionalProperties"] is False
+
+
+def test_tuples_are_arrays_whose_items_have_a_schema() -> None:
+    (pair, mixed), _ = schemas_of([tuple[int, int], tuple[int, str, int]])
+    assert pair == {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "integer"}}
+    assert mixed == {"type": "array", "minItems": 3, "maxItems": 3, "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}
+
+
+def test_generators_of_clients_are_configured_for_every_body(document: dict[str, Any]) -> None:
+    """Otherwise tests/clients would notice, which is run rarely."""
+    known = {"application/json", "multipart/form-data", *re.findall(r"^  (\S+): ", _GENERATOR_SETTINGS.read_text(), re.MULTILINE)}
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    assert {media_type for each in operations for media_type in each.get("requestBody", {}).get("content", {})} <= known
+
+
+def test_no_component_has_the_name_that_generators_make_of_a_property(document: dict[str, Any]) -> None:
+    """A property `request` of Preview, an object, becomes a class PreviewRequest."""
+    components = document["components"]["schemas"]
+    made = {
+        name + field.title().replace("_", "")
+        for name, schema in components.items()
+        for field, value in schema.get("properties", {}).items()
+        if value.get("type") == "object"
+    }
+    assert made and made & components.keys() == set()
 
 
 def test_every_link_of_the_page_leads_somewhere(document: dict[str, Any]) -> None:
