@@ -243,11 +243,16 @@ class Experiment(Struct, frozen=True):
 NotEnrolled = Literal["pinned", "ineligible", "no_unit", "holdout", "layer", "share", "before", "late", "future"]
 
 
-class Assignment(Struct, frozen=True):
+# minted: by a gateway with the same secret key, for this team. caller_uuid7: a UUIDv7 from anywhere else. text: any other name.
+EpisodeKind = Literal["minted", "caller_uuid7", "text"]
+
+
+class Assignment(Struct, frozen=True, array_like=True):
     """An arm of an experiment, as a request was assigned to it.
 
-    `probability`: of the arm, among units that take part. `not_enrolled` None: the unit takes part, and counts in the results.
-    `unit`: a hash of what was randomised, with the experiment's salt; None: there is none.
+    `probability`: of the arm, among units that take part; 0 for a unit that is left out. `not_enrolled` None: the unit takes part, and
+    counts in the results. `unit`: a hash of what was randomised, with the experiment's salt; None: there is none. `episode_kind`: results
+    of units that a caller could choose are kept apart.
     """
 
     experiment: str
@@ -256,6 +261,7 @@ class Assignment(Struct, frozen=True):
     probability: float
     not_enrolled: NotEnrolled | None = None
     unit: str | None = None
+    episode_kind: EpisodeKind | None = None
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -497,7 +503,8 @@ class Plan(Struct, frozen=True):
 
     `model` is the name that the caller sent, `name` the configured model that it means, `names[i]` the model of `targets[i]`.
     `function`: the one that the caller named instead; None: it named a model. Then `variant` is the one that was chosen, `name` that
-    variant's model, and `variants[i]` the variant whose prompt `targets[i]` gets; without a function `variants` is empty.
+    variant's model, and `variants[i]` the variant whose prompt `targets[i]` gets. The same, without `function`, of arms of a model's
+    experiment, which is then `experiment_model`. Else `variants` is empty. `assignment`: None: no running experiment.
     """
 
     model: str
@@ -508,6 +515,8 @@ class Plan(Struct, frozen=True):
     function: str | None = None
     variant: str | None = None
     variants: tuple[str, ...] = ()
+    assignment: Assignment | None = None
+    experiment_model: str | None = None
 
 
 class Candidate(Struct, frozen=True):
@@ -620,3 +629,5 @@ class Exchange(Struct, frozen=True, array_like=True):
     # Empty: `cost_microusd` is that of `usage`, at one attempt. Else all that is charged.
     charges: tuple[ChargedAttempt, ...] = ()
     episode_name: str | None = None  # the text that the caller names its episode by; None: a UUID, or none
+    assignment: Assignment | None = None  # None: no running experiment. `variant` is its arm; without one, that which was chosen
+    served_variant: str | None = None  # whose model answered; None: nobody's, or there are no variants

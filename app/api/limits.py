@@ -50,14 +50,25 @@ def routes(gateway: Gateway) -> Router:
         inbound = await gateway.large_requests.of_team(caller.team_id).parse(DIALECTS["openai_chat"], raw)
         headers = dict(request.scope["headers"])
         episode = resolve_episode(inbound, headers, gateway.episode_ids, caller.team_id, time.time_ns() // 1000)
-        planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, episode, pinned_variant=pinned_variant(headers))
+        tags = request_tags(inbound, headers)
+        planned = plan(
+            gateway.snapshot_cache.snapshot,
+            caller,
+            inbound.model,
+            episode,
+            tags=tags,
+            end_user=inbound.end_user,
+            now_ms=gateway.snapshot_cache.to_postgres_ms(time.time_ns() // 1000),
+            current_ms=gateway.snapshot_cache.current_ms,
+            pinned_variant=pinned_variant(headers),
+        )
         if planned.function is not None and planned.variant is not None:
             compiled, of_function = gateway.function_table.compiled(planned), function_fields(inbound.body)
             inbound.body = Body({key: value for key, value in inbound.body.items() if key not in FUNCTION_FIELDS})
             inbound, _ = FunctionRequest(compiled, DIALECTS["openai_chat"], inbound, of_function.input).write(planned.variant)
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
-        result = await gateway.limits.preview(caller, planned.name, request_tags(inbound, headers), need)
+        result = await gateway.limits.preview(caller, planned.name, tags, need)
         return _respond(
             {
                 "object": "limits.preview",

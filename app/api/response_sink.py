@@ -6,7 +6,7 @@ from app.api.anthropic_ratelimits import to_anthropic_headers
 from app.api.http_call import HttpCall
 from app.api.response_headers import error_headers
 from app.billing.cost import format_usd
-from app.domain import Attempt
+from app.domain import Attempt, Plan
 from app.gateway.context import RequestContext
 from app.gateway.limits.reservation import Reservation
 from app.gateway.stages import Admitted, Attempted, Planned, Replayed
@@ -63,6 +63,8 @@ class HttpResponseSink:
             case Attempted() as attempted:
                 planned = attempted.planned
                 fields = _inference_headers(context, planned.admitted.episode.id, attempted.dropped)
+                if planned.plan.variant is not None:
+                    fields += _variant_headers(planned.plan, attempted.served_variant if include_served else None)
                 fields += self._rate_limit_headers(planned.reservation)
                 if context.cost_microusd is not None:
                     fields += b"x-narthex-cost-usd: %b\r\n" % format_usd(context.cost_microusd)
@@ -73,8 +75,11 @@ class HttpResponseSink:
                 if attempted.candidates is not None:
                     fields += _candidates_header(attempted)
                 return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
-            case Planned(admitted=admitted, reservation=reservation):
-                return _inference_headers(context, admitted.episode.id, ()) + self._rate_limit_headers(reservation)
+            case Planned(admitted=admitted, plan=plan, reservation=reservation):
+                fields = _inference_headers(context, admitted.episode.id, ())
+                if plan.variant is not None:
+                    fields += _variant_headers(plan, None)
+                return fields + self._rate_limit_headers(reservation)
             case Admitted(episode=episode):
                 return _inference_headers(context, episode.id, ())
             case Replayed(response=response):
@@ -125,6 +130,21 @@ def _served_headers(served: Attempt | None, structured_output: str | None, repor
     if reported_model is not None:
         fields += b"x-narthex-reported-model: %b\r\n" % _header_value(reported_model)
     return fields + b"x-narthex-served: %b\r\n" % _header_value(f"{served.provider}/{served.model}")
+
+
+def _variant_headers(plan: Plan, served_variant: str | None) -> bytes:
+    """The arm that the request was assigned to, and the one that answered."""
+    assignment = plan.assignment
+    variant = plan.variant if assignment is None else assignment.arm
+    fields = b"" if variant is None else b"x-narthex-variant: %b\r\n" % _header_value(variant)
+    if served_variant is not None:
+        fields += b"x-narthex-served-variant: %b\r\n" % _header_value(served_variant)
+    if assignment is None:
+        return fields
+    fields += b"x-narthex-experiment: %b\r\n" % _header_value(f"{assignment.experiment}@{assignment.version}")
+    if assignment.not_enrolled is not None:
+        fields += b"x-narthex-not-enrolled: %b\r\n" % assignment.not_enrolled.encode()
+    return fields
 
 
 def _replay_headers(context: RequestContext, response: StoredResponse) -> bytes:

@@ -137,7 +137,9 @@ class Attempts:
         Raises the failure that tells the caller most: CallerCredentialRequired, UpstreamError, Unsupported, LimitExceeded or
         Unavailable, OperationNotSupported.
         """
-        attempted = Attempted(planned, context.progress, reserved_models={planned.plan.name}, variant=planned.plan.variant)
+        plan = planned.plan
+        reserved = {plan.name} if plan.experiment_model is None else {plan.name, plan.experiment_model}
+        attempted = Attempted(planned, context.progress, reserved_models=reserved, variant=plan.variant)
         return await self._serve(translators, attempted, meta, context), attempted
 
     async def resume(
@@ -208,7 +210,7 @@ class Attempts:
         while (at := _find_next(remaining, plan, failures)) is not None:
             group = remaining.pop(at)
             model_name = group.model
-            if group.variant != attempted.variant and group.variant is not None:
+            if plan.function is not None and group.variant != attempted.variant and group.variant is not None:
                 try:
                     await self._use_variant(serving, group.variant)
                 except NarthexError as refusal:  # its templates may not take what those of the first do
@@ -221,6 +223,8 @@ class Attempts:
                     failures.add(Rank.LIMITED, refusal)
                     continue
                 reserved.add(model_name)
+            if plan.function is None:
+                attempted.variant = group.variant
             runs = [self._run(plan, target, model_name, group.variant) for target in group.targets]
             response = await self._serve_model(serving, model_name, runs)
             if response is not None:
@@ -566,8 +570,10 @@ def _find_next(remaining: Sequence[_TargetGroup], plan: Plan, failures: Failures
 
 def _model_of(plan: Plan, variant: str | None) -> str:
     """The model that the plan, or one of its variants, is for; what else serves it are that model's fallbacks."""
-    if variant is None or variant == plan.variant or plan.function is None:
+    if variant is None or variant == plan.variant:
         return plan.name
+    if plan.function is None:  # an arm of a model's experiment
+        return variant if variant in plan.snapshot.models else plan.name if plan.experiment_model is None else plan.experiment_model
     return plan.snapshot.functions[plan.function].variants[variant].model
 
 

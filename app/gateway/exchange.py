@@ -92,7 +92,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         tags=admitted.tags,
         end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],
         function=planned.plan.function,
-        variant=planned.plan.variant,
+        variant=planned.plan.variant if planned.plan.assignment is None else planned.plan.assignment.arm,
         charged_input=input_tokens,
         charged_output=output_tokens,
         cost_microusd=cost,
@@ -109,6 +109,8 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         served_us=None if served is None else duration_us - served.started_us,
         charges=recorded_charges,
         episode_name=admitted.episode.name,
+        assignment=planned.plan.assignment,
+        served_variant=None if attempted is None else attempted.served_variant,
     )
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from app.domain import FUNCTION_PREFIXES, MODEL_PREFIXES, Caller, FunctionConfig, Plan, Snapshot, Target
+from app.domain import FUNCTION_PREFIXES, MODEL_PREFIXES, Caller, FunctionConfig, ModelConfig, Plan, Snapshot, Target
 from app.gateway.episodes.episode_id import Episode
+from app.gateway.experiments.chosen_arm import ChosenArm, choose_serving_arm
+from app.gateway.experiments.model_plan import plan_model_arms
+from app.gateway.experiments.unit import RequestFacts
+from app.gateway.experiments.weighted_rendezvous import order_arms
 from app.gateway.permissions import may_use, usable_functions, usable_models
-from app.gateway.weighted_rendezvous import order_arms
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 
 _NO_TAGS: Mapping[str, str] = {}
@@ -18,31 +21,54 @@ def plan(
     episode: Episode,
     *,
     tags: Mapping[str, str] = _NO_TAGS,
+    end_user: str | None = None,
+    now_ms: int = 0,
+    current_ms: int = 0,
     pinned_variant: str | None = None,
 ) -> Plan:
     """The targets of a model, then those of its fallbacks. Weighted targets are drawn by the caller's team and the episode.
 
-    Of a function: those of the chosen variant's model, of the models that falls back to, and then of each fallback variant's model.
-    `name`: as the caller sent it. `tags` are reserved for experiments (DESIGN.md part 6). Today no model has arms.
+    Of a function: those of the chosen variant's model, of the models that falls back to, and then of each fallback variant's model. Of a
+    model with an experiment: see plan_model_arms(). `name`: as the caller sent it. `tags`, `end_user`, `now_ms`, `current_ms`: see
+    RequestFacts. `pinned_variant`: the variant, or arm of a model's experiment, that the caller demands.
 
     Raises UnknownModel or NotAllowed, naming the models that the key may use, and InvalidRequest for a variant that does not exist. What
-    models fall back to, and what a function uses, needs no permission: the platform configured it.
+    models fall back to, and what a function or an experiment uses, needs no permission: the platform configured it.
     """
     model = name
     for prefix in MODEL_PREFIXES:
         model = model.removeprefix(prefix)
     config = snapshot.models.get(model)
     if config is None:
-        return _plan_function(snapshot, caller, name, model, episode, pinned_variant)
+        facts = RequestFacts(caller, episode, end_user, tags, now_ms, current_ms)
+        return _plan_function(snapshot, caller, name, model, episode, facts, pinned_variant)
     if caller.models is not None and not may_use(caller, model):
         raise _not_allowed(snapshot, caller, name)
+    if config.experiment is not None or pinned_variant is not None:
+        facts = RequestFacts(caller, episode, end_user, tags, now_ms, current_ms)
+        return _plan_model_experiment(snapshot, name, model, config, facts, pinned_variant)
     if len(config.targets) == 1 and not config.fallbacks:
         return Plan(name, model, config.targets, (model,), snapshot)
     candidates = _targets_of(snapshot, model, f"{caller.team_id}/{episode.id}".encode())
     return Plan(name, model, tuple([target for target, _ in candidates]), tuple([each for _, each in candidates]), snapshot)
 
 
-def _plan_function(snapshot: Snapshot, caller: Caller, name: str, model: str, episode: Episode, pinned_variant: str | None) -> Plan:
+def _plan_model_experiment(
+    snapshot: Snapshot, name: str, model: str, config: ModelConfig, facts: RequestFacts, pinned_variant: str | None
+) -> Plan:
+    """Raises InvalidRequest for a pin to what is no arm."""
+    experiment = config.experiment
+    if experiment is None or (pinned_variant is not None and pinned_variant not in experiment.arms):
+        having = "no variants" if experiment is None else f"these: {', '.join(sorted(experiment.arms))}"
+        raise InvalidRequest(f"The model {model!r} has {having}. There is no {pinned_variant!r:.100}.", param="x-narthex-variant")
+    chosen = choose_serving_arm(experiment, snapshot.experiments.get(model), model, facts, pinned_variant)
+    unit = f"{facts.caller.team_id}/{facts.episode.id}".encode()
+    return plan_model_arms(snapshot, name, model, config, chosen, lambda targets, of_model: order_targets(targets, of_model, unit))
+
+
+def _plan_function(
+    snapshot: Snapshot, caller: Caller, name: str, model: str, episode: Episode, facts: RequestFacts, pinned_variant: str | None
+) -> Plan:
     """`model`: the name without a prefix of models. Raises as plan() does, also for a name that is neither a function nor a model."""
     function_name = model
     for prefix in FUNCTION_PREFIXES:
@@ -52,11 +78,11 @@ def _plan_function(snapshot: Snapshot, caller: Caller, name: str, model: str, ep
     function = snapshot.functions.get(function_name) if model == name else None
     if function is None:
         raise UnknownModel(_unknown_message(snapshot, caller, name), param="model")
-    chosen = choose_variant(function_name, function, pinned_variant)
+    chosen, assignment = assign_variant(snapshot, function_name, function, facts, pinned_variant)
     model = function.variants[chosen].model
     config = snapshot.models[model]
     if len(config.targets) == 1 and not config.fallbacks and not function.fallbacks:
-        return Plan(name, model, config.targets, (model,), snapshot, function_name, chosen, (chosen,))
+        return Plan(name, model, config.targets, (model,), snapshot, function_name, chosen, (chosen,), assignment)
     unit = f"{caller.team_id}/{episode.id}".encode()
     targets: list[Target] = []
     names: list[str] = []
@@ -68,11 +94,22 @@ def _plan_function(snapshot: Snapshot, caller: Caller, name: str, model: str, ep
             targets.append(target)
             names.append(model_name)
             variants.append(variant)
-    return Plan(name, model, tuple(targets), tuple(names), snapshot, function_name, chosen, tuple(variants))
+    return Plan(name, model, tuple(targets), tuple(names), snapshot, function_name, chosen, tuple(variants), assignment)
+
+
+def assign_variant(snapshot: Snapshot, name: str, function: FunctionConfig, facts: RequestFacts, pinned: str | None) -> ChosenArm:
+    """The variant that is tried first, by the function's experiment if it has one. Raises as choose_variant() does."""
+    if function.experiment is None:
+        return ChosenArm(choose_variant(name, function, pinned), None)
+    pin = None if pinned is None else choose_variant(name, function, pinned)
+    return choose_serving_arm(function.experiment, snapshot.experiments.get(name), function.default, facts, pin)
 
 
 def choose_variant(name: str, function: FunctionConfig, pinned: str | None) -> str:
-    """The variant that is tried first. `pinned`: the one that the caller demands. Raises InvalidRequest if that does not exist."""
+    """The variant that whoever takes part in no experiment gets. `pinned`: the one that the caller demands.
+
+    Raises InvalidRequest if that does not exist.
+    """
     if pinned is not None:
         if pinned not in function.variants:
             raise InvalidRequest(
@@ -80,12 +117,10 @@ def choose_variant(name: str, function: FunctionConfig, pinned: str | None) -> s
                 param="x-narthex-variant",
             )
         return pinned
-    if function.default is not None:
-        return function.default
     experiment = function.experiment
     if experiment is not None:
-        return experiment.control or min(experiment.arms)
-    return next(iter(function.variants))
+        return experiment.winner or experiment.control_arm(function.default)
+    return function.default or next(iter(function.variants))
 
 
 def _targets_of(snapshot: Snapshot, model: str, unit: bytes) -> list[tuple[Target, str]]:

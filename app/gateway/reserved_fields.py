@@ -16,8 +16,8 @@ _NAME_SPACES = ("tensorzero::", "narthex::")
 _KNOWN_FIELDS = frozenset({"tensorzero::episode_id", "tensorzero::tags"})
 # What a request says to the function that it names; see FunctionFields.
 _INPUT_FIELD = "narthex::input"
-_VARIANT_FIELDS = ("narthex::variant_name", "tensorzero::variant_name")
-FUNCTION_FIELDS = frozenset({_INPUT_FIELD, *_VARIANT_FIELDS})
+VARIANT_FIELDS = ("narthex::variant_name", "tensorzero::variant_name")
+FUNCTION_FIELDS = frozenset({_INPUT_FIELD, *VARIANT_FIELDS})
 _RECORDED_AS = "[withheld]"
 # Their names go into a header, and a caller chooses them.
 _MAX_REPORTED = 8
@@ -46,7 +46,7 @@ NO_FUNCTION_FIELDS = FunctionFields(None, None)
 def function_fields(body: Body) -> FunctionFields:
     """Raises InvalidRequest."""
     variant: str | None = None
-    for name in _VARIANT_FIELDS:
+    for name in VARIANT_FIELDS:
         value = body.value(name)
         if value is not None and (not isinstance(value, str) or value != (variant or value)):
             raise InvalidRequest(f"`{name}` must be the name of a variant, the same wherever it is given.", param=name)

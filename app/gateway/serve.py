@@ -44,6 +44,9 @@ from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
 from app.gateway.limits.limits import Limits
+from app.gateway.limits.reservation import Reservation
+from app.gateway.limits.rule_matcher import RuleMatcher
+from app.gateway.limits.usage_amounts import UsageEstimate
 from app.gateway.load_shedding import LoadShedder
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
@@ -66,6 +69,7 @@ from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.reserved_fields import (
     FUNCTION_FIELDS,
     NO_FUNCTION_FIELDS,
+    VARIANT_FIELDS,
     function_fields,
     remove_fields,
     reported_names,
@@ -338,7 +342,18 @@ async def _plan(
     request, caller = admitted.request, admitted.caller
     # All of one configuration: nothing is awaited between these lines, and the request keeps to them when another is swapped in.
     endpoint_table, matcher, function_table = gateway.fleet.table, gateway.limits.matcher, gateway.function_table
-    targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, admitted.episode, tags=admitted.tags, pinned_variant=pinned)
+    snapshot_cache = gateway.snapshot_cache
+    targets = plan(
+        snapshot_cache.snapshot,
+        caller,
+        request.model,
+        admitted.episode,
+        tags=admitted.tags,
+        end_user=request.end_user,
+        now_ms=snapshot_cache.to_postgres_ms(context.received_us),
+        current_ms=snapshot_cache.current_ms,
+        pinned_variant=pinned,
+    )
     upstream_raw, function_request = raw, None
     if targets.function is not None and targets.variant is not None:
         function_request = FunctionRequest(function_table.compiled(targets), dialect, request, function_input)
@@ -347,10 +362,14 @@ async def _plan(
         request, upstream_raw = await _write_variant(gateway, function_request, targets.variant, caller, size_bytes)
         admitted.request = request
         _claim_bytes(gateway, context, caller, max(0, len(upstream_raw) - len(raw)))
+    elif targets.experiment_model is not None:
+        admitted.reserved_fields = [name for name in admitted.reserved_fields if name not in VARIANT_FIELDS]
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
     opened, claim = gateway.spool.open(context.id, caller.content, caller.mask), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)
     reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate, matcher)
+    if targets.experiment_model is not None and targets.experiment_model != targets.name:
+        reservation = await _reserve_for(gateway, context, caller, targets.experiment_model, admitted.tags, estimate, matcher, reservation)
     # A reservation that no stage holds is never settled: only this comes before the stage. A request that limits refuse costs no check.
     try:
         constraint = await gateway.checks.check_request(request, caller.team_id)
@@ -384,6 +403,25 @@ async def _translate_variant(gateway: Gateway, planned: Planned, translator: Req
     constraint = await gateway.checks.check_request(request, caller.team_id)
     of_variant = functools.partial(_translate_variant, gateway, planned, translator)
     return ProviderTranslators(translator.with_request(request, raw, constraint), find_marked_state(request, raw), of_variant)
+
+
+async def _reserve_for(
+    gateway: Gateway,
+    context: RequestContext,
+    caller: Caller,
+    model: str,
+    tags: Mapping[str, str],
+    estimate: UsageEstimate,
+    matcher: RuleMatcher,
+    reservation: Reservation | None,
+) -> Reservation | None:
+    """The reservation with what the rules of the model that the caller named need, beyond those of the arm's. Raises as reserve() does."""
+    try:
+        return await gateway.limits.extend_reservation(reservation, context.id, caller, model, tags, estimate, matcher)
+    except BaseException:
+        if reservation is not None:
+            gateway.limits.cancel(reservation)
+        raise
 
 
 async def _send_response(

@@ -104,7 +104,7 @@ class Attempted(Struct):
     or the gateway gave up waiting for a host that may have gone on. `emulation`: what the gateway did itself, as the target could not.
     `candidates`: of the newest attempt; None: no explanation was requested. `reserved_models`: against whose rules was reserved.
     `broken_endpoint`: whose stream another endpoint goes on with; None: none broke off. `variant`: whose request the newest attempt
-    got; None: the plan is of no function.
+    got; None: the plan has no variants.
     """
 
     planned: Planned
@@ -120,6 +120,11 @@ class Attempted(Struct):
     reserved_models: set[str] = set()
     broken_endpoint: Endpoint | None = None
     variant: str | None = None
+
+    @property
+    def served_variant(self) -> str | None:
+        """The variant that answered; None: none did, or the plan has none."""
+        return None if self.served is None else self.variant
 
     @property
     def reported_model(self) -> str | None:

@@ -18,7 +18,7 @@ from app.store.erasures import ERASED
 from app.store.inference_writes import INFERENCE_COLUMNS
 
 _POSITIONS = {name: at for at, name in enumerate(INFERENCE_COLUMNS)}
-_REMOVED = [_POSITIONS[name] for name in ("message", "trace_id", "parent_span_id", "request_id", "episode_name")]
+_REMOVED = [_POSITIONS[name] for name in ("message", "trace_id", "parent_span_id", "request_id", "episode_name", "experiment_unit")]
 _OF_ATTEMPTS = ("message", "request_id")  # what a host says may repeat a prompt, and by its id it finds the request
 _ID, _TEAM, _EPISODE, _TAGS, _END_USER = (_POSITIONS[name] for name in ("id", "team_id", "episode_id", "tags", "end_user"))
 _ATTEMPTS, _ERASED_AT = _POSITIONS["attempts"], _POSITIONS["erased_at"]

@@ -92,6 +92,15 @@ def _without_nul(value: Any) -> Any:
             return value
 
 
+# Columns of an Assignment's fields.
+_ASSIGNMENT = {
+    "experiment": "experiment",
+    "experiment_version": "version",
+    "arm_probability": "probability",
+    "not_enrolled": "not_enrolled",
+    "experiment_unit": "unit",
+    "episode_kind": "episode_kind",
+}
 # The fields of columns with another name; all others have the column's name.
 _FIELDS = {
     "received_at": "received_us",
@@ -101,6 +110,7 @@ _FIELDS = {
     "reasoning_tokens": "usage.reasoning",
     "usage_details": "usage",
     "erased_at": "id",
+    **dict.fromkeys(_ASSIGNMENT, "assignment"),
 }
 _CONVERTERS: Mapping[str, Callable[[Exchange], Any]] = {
     "attempts": _attempts,
@@ -126,6 +136,8 @@ _bounded_positions = [
     (INFERENCE_COLUMNS.index(name), maximum, name in _MAX_CHARGES) for name, maximum in (_MAX_COUNTS | _MAX_CHARGES).items()
 ]
 _collection_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _COLLECTIONS.items()]
+_assignment_positions = [INFERENCE_COLUMNS.index(name) for name in _ASSIGNMENT]
+_read_assignment = attrgetter(*_ASSIGNMENT.values())
 _converter_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _CONVERTERS.items()]
 
 
@@ -136,6 +148,9 @@ def inference_row(exchange: Exchange) -> tuple[Any, ...]:
     beyond its column is stored as not reported.
     """
     row: list[Any] = [*_read_fields(exchange)]
+    if exchange.assignment is not None:
+        for position, value in zip(_assignment_positions, _read_assignment(exchange.assignment), strict=True):
+            row[position] = value
     row[_received_at] = _EPOCH + datetime.timedelta(microseconds=exchange.received_us)
     for position in _text_positions:
         if (text := row[position]) is not None and "\0" in text:

@@ -19,6 +19,7 @@ _CHANGED = {
     "parent_span_id": "text",
     "request_id": "text",
     "episode_name": "text",
+    "experiment_unit": "text",
     "erased_at": "timestamptz",
 }
 _POSITIONS = [INFERENCE_COLUMNS.index(name) for name in _CHANGED]

@@ -40,6 +40,9 @@ class InferenceFilter(Struct, frozen=True):
     provider: str | None = None
     served_model: str | None = None
     route: str | None = None
+    function: str | None = None
+    variant: str | None = None
+    experiment: str | None = None
     status: int | None = None
     status_class: int | None = None
     error: str | None = None
@@ -54,7 +57,10 @@ class InferenceFilter(Struct, frozen=True):
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     """Of inferences; without the time and the text."""
     columns = tables.inferences.c
-    names = ("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id")
+    names = (
+        *("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id"),
+        *("function", "variant", "experiment"),
+    )
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
     if filters.model is not None:
         yield columns.model.in_(caller_names(filters.model))
@@ -87,6 +93,7 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         *((filters.team_id, row["team_id"]), (filters.outcome, row["outcome"]), (filters.end_user, row["end_user"])),
         *((filters.served_model, row["served_model"]), (filters.route, row["route"]), (filters.status, row["status"])),
         *((filters.error, row["error"]), (filters.trace_id, row["trace_id"]), (filters.provider, row["served_provider"])),
+        *((filters.function, row["function"]), (filters.variant, row["variant"]), (filters.experiment, row["experiment"])),
         *((filters.team, row["team"]), (filters.key, row["key"])),
     )
     received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})

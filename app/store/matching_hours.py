@@ -22,6 +22,7 @@ def can_narrow(filters: InferenceFilter) -> bool:
     values = (
         *(filters.team_id, filters.team, filters.only_teams, filters.key, filters.end_user, filters.tag, filters.provider),
         *(filters.model, filters.outcome, filters.served_model, filters.route, filters.status, filters.status_class, filters.error),
+        *(filters.function, filters.variant),
         *(filters.min_cost_microusd, filters.min_duration_us),
     )
     return any(each is not None for each in values)
@@ -80,7 +81,7 @@ def _table(filters: InferenceFilter) -> Table:
 
 def _conditions(filters: InferenceFilter, rollups: Table) -> Iterator[ColumnElement[bool]]:
     groups, teams, keys = tables.rollup_groups.c, tables.teams.c, tables.keys.c
-    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "status", "error")
+    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "status", "error", "function", "variant")
     yield from equal_conditions(filters, {name: groups[name] for name in names})
     for wanted in (None if filters.team is None else [filters.team], filters.only_teams):
         if wanted is not None:

@@ -101,6 +101,10 @@ class SnapshotCache:
         """When the snapshot was last known to be the newest, in Unix time by Postgres's clock."""
         return max(self.snapshot.read_ms, self._confirmed_ms)
 
+    def to_postgres_ms(self, local_us: int) -> int:
+        """A time of this machine's clock in milliseconds of Postgres's, as far as that is known."""
+        return int(local_us / 1000 + self._clock_offset_s * 1000)
+
     def now_s(self) -> float:
         """Unix time by Postgres's clock, as far as it is known: machines' clocks differ, and a key must expire on all at once."""
         return time.time() + self._clock_offset_s

@@ -368,6 +368,13 @@ inferences = Table(
     Column("charges", JSONB),  # what each attempt is charged; None: the cost is that of the tokens above, at one attempt
     Column("erased_at", DateTime(timezone=True)),  # when an erasure took from it what says whose it was; None: it was not erased
     Column("episode_name", Text),  # the text that the caller names its episode by; null: it named none, or by a UUID
+    Column("experiment", Text),  # its name; None: none was running, or it was recorded before there were experiments
+    Column("experiment_version", Integer),
+    Column("arm_probability", Double),  # of the arm, which is `variant`, among units that take part; 0: the unit was left out
+    Column("not_enrolled", Text),  # why the unit takes no part; None with an experiment: it takes part
+    Column("experiment_unit", Text),  # a hash of what was randomised; None with an experiment: the request had none
+    Column("episode_kind", Text),  # minted, caller_uuid7 or text; None: no experiment
+    Column("served_variant", Text),  # whose model answered; None: nobody's, or there are no variants
     # The transaction that stored it, set by Postgres; null: stored before that was recorded. Not a part of the record.
     Column("stored_in", BigInteger, server_default=text("((pg_current_xact_id())::text)::bigint")),
     Index(None, "episode_id"),

@@ -15,6 +15,7 @@ _COLUMNS = (
     *("status", "outcome", "finish_reason", "error", "message", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"),
     *("duration_us", "first_token_us", "dropped", "emulated", "tags", "end_user", "charged_input", "charged_output", "charge_basis"),
     *("cost_microusd", "price", "host_cost_microusd", "structured_output", "usage_details", "reported_model"),
+    *("experiment", "experiment_version", "not_enrolled", "served_variant"),
     *("request_id", "trace_id", "episode_name"),
 )
 

@@ -39,5 +39,5 @@ def assigned(
 ) -> Assignment:
     """Of a request so long after the start. `age_ms`: how long ago the snapshot was known to be the newest."""
     now_ms = START_MS + at_ms
-    facts = RequestFacts(caller, episode or episode_born(at_ms, 0), user, tags or {}, now_ms)
-    return assign(of, facts, now_ms - age_ms, pin)
+    facts = RequestFacts(caller, episode or episode_born(at_ms, 0), user, tags or {}, now_ms, now_ms - age_ms)
+    return assign(of, facts, pin)

@@ -82,6 +82,13 @@ class Inference(Struct, frozen=True, kw_only=True):
     charges: Sequence[dict[str, Any]] | None
     erased_at: str | None
     episode_name: str | None
+    experiment: str | None
+    experiment_version: int | None
+    arm_probability: float | None
+    not_enrolled: str | None
+    experiment_unit: str | None
+    episode_kind: str | None
+    served_variant: str | None
 
 
 class Content(Struct, frozen=True):
@@ -126,6 +133,9 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     provider: Annotated[str, Meta(max_length=512, description="Only served by this provider.")] | None = None
     served_model: Annotated[str, Meta(max_length=512, description="Only served by this model of a provider.")] | None = None
     route: Annotated[str, Meta(max_length=512, description="Only of this route, such as openai_chat.")] | None = None
+    function: Annotated[str, Meta(max_length=512, description="Only of requests for this function.")] | None = None
+    variant: Annotated[str, Meta(max_length=512, description="Only assigned to this variant or arm.")] | None = None
+    experiment: Annotated[str, Meta(max_length=512, description="Only assigned by this experiment.")] | None = None
     status: Annotated[str, Meta(pattern="^([1-5][0-9]{2}|[1-5]xx)$", description="Such as 200, or 5xx.")] | None = None
     error: Annotated[str, Meta(max_length=200, description="Only with this error.")] | None = None
     min_cost_microusd: Annotated[int, Meta(ge=0, le=2**53, description="Only what cost at least this.")] | None = None
@@ -187,6 +197,9 @@ def read_filters(call: Call[Any, Any]) -> InferenceFilter:
         status=None if query.status is None or is_class else int(query.status),
         status_class=int(query.status[0]) if query.status is not None and is_class else None,
         error=query.error,
+        function=query.function,
+        variant=query.variant,
+        experiment=query.experiment,
         min_cost_microusd=query.min_cost_microusd,
         min_duration_us=query.min_duration_us,
         trace_id=query.trace_id and query.trace_id.lower(),

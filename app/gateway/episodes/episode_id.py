@@ -4,16 +4,13 @@ import hashlib
 import hmac
 import random
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec import Struct
 
 from app import uuid7
+from app.domain import EpisodeKind
 from app.episode_names import MAX_NAME_CHARACTERS, is_named_episode_id, name_problem, named_episode_id
 from providers.canonical.errors import InvalidRequest
-
-# minted: by a gateway with the same secret key, for this team. caller_uuid7: a UUIDv7 from anywhere else. text: any other name.
-EpisodeKind = Literal["minted", "caller_uuid7", "text"]
 
 _CLOCK_SKEW_MS = 60_000
 _MAC_BYTES = 3

@@ -22,33 +22,34 @@ from app.domain import (
     NotEnrolled,
 )
 from app.gateway.experiments.unit import RequestFacts, Unit, unit_of
-from app.gateway.weighted_rendezvous import order_arms
+from app.gateway.experiments.weighted_rendezvous import order_arms
 from app.store.experiment_validation import LAYER_SLOTS
 
 _TOLERATED_AGE_MS = EXPERIMENT_LEAD_MS - EXPERIMENT_CLOCK_TOLERANCE_MS
 _effective_ms = attrgetter("effective_ms")
 
 
-def assign(experiment: Experiment, facts: RequestFacts, current_ms: int, pin: str | None = None) -> Assignment:
-    """`current_ms`: when the snapshot was last known to be the newest, in Unix time by Postgres's clock. `pin`: the arm that was named."""
+def assign(experiment: Experiment, facts: RequestFacts, pin: str | None = None) -> Assignment:
+    """`pin`: the arm that the caller demands."""
     unit = unit_of(experiment.unit, facts)
     drawn = b"" if unit is None else _hash(b"enrolment", experiment.salt, unit.id)
     version = _version_at(experiment, facts.now_ms if unit is None else unit.at_ms)
     if pin is not None:
-        return _left_out(experiment, version, pin, "pinned", drawn)
+        return _left_out(experiment, version, pin, "pinned", drawn, facts)
     if unit is None:
-        return _left_out(experiment, version, experiment.control, "no_unit", drawn)
+        return _left_out(experiment, version, experiment.control, "no_unit", drawn, facts)
     reason = _find_exclusion(experiment, version, unit, facts, drawn)
     if reason is not None:
-        return _left_out(experiment, version, experiment.control, reason, drawn)
+        return _left_out(experiment, version, experiment.control, reason, drawn, facts)
     assert version is not None
     arms = version.arms if unit.has_birth else experiment.versions[0].arms
     arm = choose_arm(arms, experiment.salt, unit.id)
     if unit.at_ms > facts.now_ms + EXPERIMENT_CLOCK_TOLERANCE_MS:
         reason = "future"
-    elif unit.at_ms > current_ms + _TOLERATED_AGE_MS:
+    elif unit.at_ms > facts.current_ms + _TOLERATED_AGE_MS:
         reason = "late"
-    return Assignment(experiment.name, version.number, arm, arms[arm] / sum(arms.values()), reason, drawn.hex())
+    probability = arms[arm] / sum(arms.values())
+    return Assignment(experiment.name, version.number, arm, probability, reason, drawn.hex(), facts.episode.kind)
 
 
 def choose_arm(arms: Mapping[str, float], salt: str, unit: bytes) -> str:
@@ -101,9 +102,11 @@ def _is_eligible(eligible: Mapping[str, tuple[str, ...]], facts: RequestFacts) -
     return True
 
 
-def _left_out(experiment: Experiment, version: ExperimentVersion | None, arm: str, reason: NotEnrolled, drawn: bytes) -> Assignment:
+def _left_out(
+    experiment: Experiment, version: ExperimentVersion | None, arm: str, reason: NotEnrolled, drawn: bytes, facts: RequestFacts
+) -> Assignment:
     shown = experiment.versions[0] if version is None else version
-    return Assignment(experiment.name, shown.number, arm, 0.0, reason, drawn.hex() or None)
+    return Assignment(experiment.name, shown.number, arm, 0.0, reason, drawn.hex() or None, facts.episode.kind)
 
 
 def _hash(purpose: bytes, salt: str, unit: bytes) -> bytes:

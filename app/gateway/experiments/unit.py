@@ -20,13 +20,17 @@ class Unit(Struct, frozen=True):
 
 
 class RequestFacts(Struct):
-    """What assignments are made by. `now_ms`: when the request came, in Unix time by Postgres's clock as far as it is known."""
+    """What assignments are made by. Times in Unix time by Postgres's clock, as far as it is known.
+
+    `now_ms`: when the request came. `current_ms`: when the snapshot was last known to be the newest.
+    """
 
     caller: Caller
     episode: Episode
     end_user: str | None
     tags: Mapping[str, str]
     now_ms: int
+    current_ms: int
 
 
 def unit_of(kind: str, facts: RequestFacts) -> Unit | None:

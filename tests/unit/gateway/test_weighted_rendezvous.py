@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gateway.weighted_rendezvous import order_arms
+from app.gateway.experiments.weighted_rendezvous import order_arms
 from tests.support.chat_strategies import bounded
 
 UNITS = 20_000

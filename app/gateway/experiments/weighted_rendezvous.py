@@ -18,16 +18,16 @@ def order_arms(arms: Iterable[tuple[bytes, float]], salt: bytes, unit: bytes) ->
     `salt`: of what is drawn: draws with different salts are independent.
     """
     hashed = hashlib.blake2b(_field(salt) + _field(unit), digest_size=8)
-    drawn: list[tuple[float, int]] = []
+    drawn: list[tuple[float, bytes, int]] = []
     for position, (name, weight) in enumerate(arms):
         if weight > 0:
             of_arm = hashed.copy()
             of_arm.update(name)
             # Between 0 and 1 and neither of them, exact in a float: dividing all 64 bits by 2**64 would round up to 1.
             uniform = ((int.from_bytes(of_arm.digest()) >> 12) + 0.5) * 2**-52
-            drawn.append((-math.log(uniform) / weight, position))
+            drawn.append((-math.log(uniform) / weight, name, position))
     drawn.sort()
-    return [position for _, position in drawn]
+    return [position for _, _, position in drawn]
 
 
 def _field(value: bytes) -> bytes:
