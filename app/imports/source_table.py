@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _MAX_SHOWN_KEY = 80
+# Larger ones are not exact everywhere that they come to: Redis, JSON in a browser.
+_MAX_WHOLE = 2**53
 
 
 def join_path(path: str, key: str) -> str:
@@ -22,19 +24,19 @@ def join_path(path: str, key: str) -> str:
 class SourceTable:
     """A table of the source, and its path there.
 
-    Each reader takes a key as one kind of value. It returns None for a key that is absent or null; a value of another kind is reported and
-    counts as absent. report_unread() then reports every key, here and in the tables below, that nothing has read.
+    Each reader takes a key as one kind of value. It returns None for a key that is absent, null or an empty text; a value of another kind
+    is reported and counts as absent. report_unread() then reports every key, here and in the tables below, that nothing has read.
     """
 
     def __init__(self, values: Mapping[str, Any], path: str, report: Report) -> None:
         self.path = path
         self.report = report
         self._values = values
-        self._unread = dict.fromkeys(key for key, value in values.items() if value is not None)
+        self._unread = dict.fromkeys(key for key in values if key in self)
         self._tables: list[SourceTable] = []
 
     def __contains__(self, key: str) -> bool:
-        return self._values.get(key) is not None
+        return self._values.get(key) not in (None, "")
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -54,7 +56,7 @@ class SourceTable:
         return self._values.get(key)
 
     def text(self, key: str) -> str | None:
-        return self._read_kind(key, lambda value: value if isinstance(value, str) and value else None, "a text")
+        return self._read_kind(key, lambda value: value if isinstance(value, str) else None, "a text")
 
     def number(self, key: str) -> float | None:
         """A finite number; digits in a text count too."""
@@ -126,7 +128,7 @@ class SourceTable:
 
     def _read_kind(self, key: str, convert: Callable[[Any], T | None], kind: str) -> T | None:
         value = self.read(key)
-        if value is None:
+        if key not in self:
             return None
         converted = convert(value)
         if converted is None:
@@ -142,6 +144,8 @@ def _is_unset(value: Any) -> bool:
 def _as_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str) or (isinstance(value, str) and len(value) > 100):
         return None
+    if isinstance(value, int) and abs(value) > _MAX_WHOLE:
+        return None
     try:
         number = float(value)
     except (ValueError, OverflowError):
@@ -151,7 +155,7 @@ def _as_number(value: Any) -> float | None:
 
 def _as_whole(value: Any) -> int | None:
     number = _as_number(value)
-    return int(number) if number is not None and number.is_integer() else None
+    return int(number) if number is not None and number.is_integer() and abs(number) <= _MAX_WHOLE else None
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any] | None:

@@ -26,11 +26,9 @@ class AttemptSettings(Struct, frozen=True):
 
 def read_attempt_settings(table: SourceTable, retries_keys: tuple[str, ...], timeout_keys: tuple[str, ...]) -> AttemptSettings:
     """Of several keys that mean the same, the first one that is set counts."""
-    return AttemptSettings(
-        next((number for key in retries_keys if (number := _read_retries(table, key)) is not None), None),
-        next((number for key in timeout_keys if (number := _read_timeout(table, key, _STREAMS_TOO)) is not None), None),
-        _read_timeout(table, "stream_timeout"),
-    )
+    retries = [number for key in retries_keys if (number := _read_retries(table, key)) is not None]
+    timeouts_s = [number for key in timeout_keys if (number := _read_timeout(table, key, _STREAMS_TOO)) is not None]
+    return AttemptSettings(next(iter(retries), None), next(iter(timeouts_s), None), _read_timeout(table, "stream_timeout"))
 
 
 def with_defaults(own: AttemptSettings, general: AttemptSettings) -> AttemptSettings:

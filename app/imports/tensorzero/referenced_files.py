@@ -11,6 +11,8 @@ from app.store.errors import BadConfiguration
 from app.templating.errors import TemplateFault
 from app.templating.source import scan_source
 
+_MAX_DIGITS = 18
+
 
 class Unreadable(Exception):
     """A file that cannot be read, which is reported; what names it cannot be brought."""
@@ -52,7 +54,7 @@ class ReferencedFiles:
         if text is None:
             return None
         try:
-            value = json.loads(text, parse_constant=_refuse_constant)
+            value = json.loads(text, parse_constant=_refuse_constant, parse_int=_read_integer)
         except (ValueError, RecursionError):
             raise _refused(table, table.path_of(key), "The file is not JSON, or nested too deeply.") from None
         if not isinstance(value, dict):
@@ -115,6 +117,12 @@ def _includes(template: str) -> frozenset[str]:
 def _refused(table: SourceTable, path: str, reason: str) -> Unreadable:
     table.report.leave_out(path, reason)
     return Unreadable()
+
+
+def _read_integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError("a number of more than 64 bits cannot be stored")
+    return int(digits)
 
 
 def _refuse_constant(name: str) -> NoReturn:

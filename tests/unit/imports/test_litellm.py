@@ -387,8 +387,14 @@ def test_file_outside_of_the_folder_is_not_included(tmp_path: Path, name: str) -
         import_litellm(f"include: [{name}]\n", {}, folder)
 
 
+def test_empty_texts_count_as_absent() -> None:
+    imported = import_litellm(one_model({"model": "openai/x", "api_key": "", "api_base": "", "frobnicate": ""}), {})
+    assert tomllib.loads(imported.text)["providers"]["openai"] == {"adapter": "openai", "credential": "env:OPENAI_API_KEY"}
+    assert imported.notes == ()
+
+
 def test_numbers_that_mean_nothing_take_no_model_with_them() -> None:
-    params = {"model": "openai/x", "max_parallel_requests": 0, "num_retries": 99, "timeout": 0, "weight": -1}
+    params = {"model": "openai/x", "max_parallel_requests": 0, "num_retries": 99, "max_retries": 10**300, "timeout": 0, "weight": -1}
     document = imported_document(
         yaml.safe_dump({"model_list": [{"model_name": "m", "litellm_params": params, "model_info": {"max_input_tokens": 0}}]})
     )

@@ -303,7 +303,7 @@ def test_template_that_is_no_text_leaves_its_variant_out(tmp_path: Path, content
     assert {"functions.f.variants.v.user_template", "functions.f.variants.v"} <= notes(imported, "left_out").keys()
 
 
-@pytest.mark.parametrize("schema", ["[1]", "{", '{"a": NaN}', "[" * 100_000])
+@pytest.mark.parametrize("schema", ["[1]", "{", '{"a": NaN}', '{"maximum": 1' + "0" * 30 + "}", "[" * 100_000])
 def test_schema_that_is_none_leaves_its_function_out(tmp_path: Path, schema: str) -> None:
     (tmp_path / "s.json").write_text(schema)
     text = '[functions.f]\ntype = "chat"\nuser_schema = "s.json"\n[functions.f.variants.v]\ntype = "chat_completion"\nmodel = "m"\n'
