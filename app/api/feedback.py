@@ -1,4 +1,7 @@
-"""Feedback of callers: POST /v1/feedback, PUT and DELETE /v1/feedback/{id}, and POST /v1/feedback/batch for many in one request."""
+"""Feedback of callers: POST /v1/feedback, PUT and DELETE /v1/feedback/{id}, and POST /v1/feedback/batch for many in one request.
+
+POST /feedback is TensorZero's.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +11,7 @@ from litestar import Request, Response, Router, delete, post, put
 
 from app.api.authentication import authenticate_scope
 from app.api.response_headers import new_request_headers
+from app.api.tensorzero_feedback import read_tensorzero_feedback
 from app.domain import Caller
 from app.gateway.feedback.intake import MAX_AT_ONCE
 from app.gateway.feedback.request import MAX_DEMONSTRATION_BYTES, check_feedback_id, check_idempotency_key, parse_feedback
@@ -45,6 +49,15 @@ def routes(gateway: Gateway) -> Router:
         await intake.store(caller, [feedback])
         return _respond(201, describe(feedback))
 
+    @post("/feedback", status_code=200, request_max_body_size=MAX_BODY_BYTES)
+    async def send_tensorzero_feedback(request: Request[Any, Any, Any]) -> Response[bytes]:
+        caller = await authenticate(request)
+        raw, is_dry_run = read_tensorzero_feedback(await request.body())
+        feedback = await check(caller, raw, header_key=_read_idempotency_key(request))
+        if not is_dry_run:
+            await intake.store(caller, [feedback])
+        return _respond(200, {"feedback_id": feedback.feedback_id})
+
     @put("/v1/feedback/{id:str}", request_max_body_size=MAX_BODY_BYTES)
     async def correct_feedback(request: Request[Any, Any, Any], id: str) -> Response[bytes]:
         caller = await authenticate(request)
@@ -80,7 +93,7 @@ def routes(gateway: Gateway) -> Router:
                 gateway.telemetry.count_refused_feedback(_code_of(each))
         return _respond(200, _describe_batch(checked))
 
-    return Router("/", route_handlers=[send_feedback, correct_feedback, withdraw_feedback, send_batch])
+    return Router("/", route_handlers=[send_feedback, send_tensorzero_feedback, correct_feedback, withdraw_feedback, send_batch])
 
 
 def _read_idempotency_key(request: Request[Any, Any, Any]) -> str | None:

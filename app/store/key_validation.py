@@ -13,7 +13,7 @@ from providers.engine_routes.catalogue import ROUTE_BY_PATH
 ROUTES = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/responses/*", "/v1/embeddings"),
     *("/v1/messages", "/v1/messages/count_tokens", "/inference/v1/generate", *ROUTE_BY_PATH),
-    *("/inference", "/openai/v1/chat/completions", "/openai/v1/embeddings"),
+    *("/inference", "/feedback", "/openai/v1/chat/completions", "/openai/v1/embeddings"),
     *("/v1/models", "/v1/models/*", "/v1/limits", "/v1/limits/preview", "/v1/usage", "/v1/inferences/*"),
     *("/admin/v1/*", "/metrics"),
 )

@@ -202,6 +202,20 @@ _TENSORZERO = [
         errors=_INFERENCE_ERRORS,
         error_schema="TensorZeroError",
     ),
+    CallerRoute(
+        method="POST",
+        path="/feedback",
+        id="tensorzero_feedback",
+        tag="TensorZero",
+        summary="Say how good an inference or episode was, in TensorZero's shape",
+        description="As /v1/feedback. Also taken: `dryrun` (checked, not stored) and `internal`.",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        example={"metric_name": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
+        response=_object(feedback_id=_TEXT),
+        errors=(413, 429),
+        error_schema="TensorZeroError",
+    ),
     *(
         replace(each, path=f"/openai{each.path}", id=f"tensorzero_{each.id}", tag="TensorZero", description=f"The same as {each.path}.")
         for each in _INFERENCES
