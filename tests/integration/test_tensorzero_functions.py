@@ -56,9 +56,9 @@ async def _infer(client: httpx.AsyncClient, function: str = "tzf-answer", **fiel
 
 
 async def test_function_renders_its_templates_and_sets_its_fields(client: httpx.AsyncClient, engine: ScriptedEngine):
-    greet = {"type": "template", "name": "greet", "arguments": {"whom": "Bob"}}
-    own = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": False}
-    content = [{"type": "text", "text": "Please."}, greet]
+    greet: Any = {"type": "template", "name": "greet", "arguments": {"whom": "Bob"}}
+    own: Any = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": False}
+    content: Any = [{"type": "text", "text": "Please."}, greet]
     response = await _infer(
         client, input={"system": {"name": "Ada"}, "messages": [{"role": "user", "content": content}]}, additional_tools=[own]
     )
@@ -119,11 +119,16 @@ async def test_wrong_call_of_a_function_is_refused(client: httpx.AsyncClient, fi
 
 async def test_feedback_is_accepted_checked_and_refused(client: httpx.AsyncClient, engine: ScriptedEngine):
     inference = (await _infer(client)).json()["inference_id"]
-    as_client = {"episode_id": None, "inference_id": inference, "internal": False, "tags": {}, "dryrun": None}
+    as_client: dict[str, Any] = {"episode_id": None, "inference_id": inference, "internal": False, "tags": {}, "dryrun": None}
     sent = await client.post("/feedback", json={**as_client, "metric_name": "tzf-helpful", "value": True})
     assert sent.status_code == 200 and set(sent.json()) == {"feedback_id"}, sent.text
     checked = await client.post("/feedback", json={**as_client, "metric_name": "tzf-helpful", "value": False, "dryrun": True})
     assert checked.status_code == 200
-    for wrong in ({"metric_name": "no-such-metric", "value": True}, {"metric_name": "tzf-helpful", "value": "yes"}, {"dryrun": 5}):
+    wrongs: list[dict[str, Any]] = [
+        {"metric_name": "no-such-metric", "value": True},
+        {"metric_name": "tzf-helpful", "value": "yes"},
+        {"dryrun": 5},
+    ]
+    for wrong in wrongs:
         refused = await client.post("/feedback", json={**as_client, **wrong})
         assert refused.status_code == 400 and isinstance(refused.json()["error"], str), refused.text
