@@ -15,6 +15,7 @@ _SECTIONS = {
         "rollback": "configuration",
         "models": "models",
         "functions": "functions",
+        "experiments": "experiments",
         "providers": "providers",
         "credentials": "credentials",
         "prices": "prices",

@@ -9,6 +9,10 @@ class UnknownVersion(BadConfiguration):
     """A version of the configuration that the history does not have."""
 
 
+class UnknownExperiment(BadConfiguration):
+    """An experiment that the configuration does not have."""
+
+
 class InvalidKeyField(ValueError):
     """An invalid field of a key, a team, or a query; `field` names it, the message is a sentence."""
 

@@ -73,20 +73,21 @@ ExperimentChange: TypeAlias = DraftSaved | DraftDropped | Started | VersionAdded
 
 def find_experiment_changes(current: Snapshot, wanted: Snapshot) -> list[ExperimentChange]:
     """Those that end come first: another may take the name. Raises BadConfiguration for what a running experiment does not permit."""
-    before, after = dict(_owned(current)), dict(_owned(wanted))
+    before = {each.owner: each for each in owned_experiments(current)}
+    after = {each.owner: each for each in owned_experiments(wanted)}
     changes: list[ExperimentChange] = []
     for owner in in_steps(dict.fromkeys((*current.experiments, *before, *after))):
         changes += _changes_of(owner, current.experiments.get(owner), before.get(owner), after.get(owner))
     return sorted(changes, key=lambda change: not isinstance(change, Ended | DraftDropped))
 
 
-def _owned(snapshot: Snapshot) -> Iterator[tuple[str, Owned]]:
+def owned_experiments(snapshot: Snapshot) -> Iterator[Owned]:
     for name, model in in_steps(snapshot.models.items()):
         if model.experiment is not None:
-            yield name, Owned("models", name, model.experiment, model.experiment.control_arm(name))
+            yield Owned("models", name, model.experiment, model.experiment.control_arm(name))
     for name, function in in_steps(snapshot.functions.items()):
         if function.experiment is not None:
-            yield name, Owned("functions", name, function.experiment, function.experiment.control_arm(function.default))
+            yield Owned("functions", name, function.experiment, function.experiment.control_arm(function.default))
 
 
 def _changes_of(owner: str, running: Experiment | None, before: Owned | None, after: Owned | None) -> Iterator[ExperimentChange]:

@@ -1,0 +1,238 @@
+"""narthex experiments: which arm serves whom, and how that changes while they run."""
+
+from typing import Any
+
+import click
+
+from app.cli.errors import OrderedGroup
+from app.cli.output import json_option, print_json, print_table, printable
+from app.settings import Settings
+from app.store import configuration, experiment_edits
+from app.store.audit_log import command_author
+from app.store.configuration import change_configuration
+from app.store.database import transaction
+from app.store.experiment_edits import Edit
+from app.store.experiment_queries import (
+    ExperimentRow,
+    ExperimentVersionRow,
+    ListQuery,
+    find_experiment,
+    newest_versions,
+    page_experiments,
+    page_versions,
+)
+from app.supervisor import server_addresses
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
+
+_APPLY_TIMEOUT_S = 30.0
+_MAX_SHOWN = 1000
+
+
+@click.group(cls=OrderedGroup)
+def experiments() -> None:
+    """List, start, change and stop experiments.
+
+    An experiment of a function splits its requests between variants, one of a model between models or its own targets. It is declared in
+    the configuration ([models.NAME.experiment]); docs/experiments.md is a guide.
+    """
+
+
+@experiments.command("list")
+@json_option
+def list_experiments(as_json: bool) -> None:
+    """List experiments, the newest first.
+
+    \b
+    Example:
+      narthex experiments list
+
+    With --json: {"experiments": [{"id", "name", "section", "owner", "status", "salt", "arms", "unit", "control", "eligible", "holdout",
+    "layer", "slots", "created_at", "started_at", "ended_at", "winner"}]}.
+    """
+
+    async def read(url: str) -> tuple[list[ExperimentRow], dict[str, ExperimentVersionRow]]:
+        async with transaction(url) as connection:
+            page = await page_experiments(connection, ListQuery(limit=_MAX_SHOWN, after=None, sort="-created_at"))
+            return list(page.data), await newest_versions(connection, [each.id for each in page.data if each.status == "running"])
+
+    found, in_force = _query(read)
+    if as_json:
+        print_json({"experiments": found})
+    elif not found:
+        click.echo("There are no experiments yet; docs/experiments.md shows how to make one.")
+    else:
+        cells = [
+            (
+                printable(each.name),
+                f"{each.section}.{printable(each.owner)}",
+                each.status,
+                each.unit,
+                _version_cell(in_force.get(each.id)),
+                ", ".join(each.arms),
+            )
+            for each in found
+        ]
+        print_table(("EXPERIMENT", "OF", "STATUS", "UNIT", "VERSION", "ARMS"), cells)
+
+
+@experiments.command("show")
+@click.argument("name")
+@json_option
+def show_experiment(name: str, as_json: bool) -> None:
+    """Show experiment NAME, with the versions of its weights.
+
+    \b
+    Example:
+      narthex experiments show size
+
+    With --json: {"experiment": as of list, "versions": [{"number", "arms", "enrolment", "effective_at", "created_at", "author",
+    "superseded"}]}.
+    """
+
+    async def read(url: str) -> tuple[ExperimentRow | None, list[ExperimentVersionRow]]:
+        async with transaction(url) as connection:
+            found = await find_experiment(connection, name)
+            if found is None:
+                return None, []
+            return found, list((await page_versions(connection, found.id, ListQuery(limit=_MAX_SHOWN, after=None, sort="-number"))).data)
+
+    found, versions = _query(read)
+    if found is None:
+        raise OperatorError(f"There is no experiment {name!r}; `narthex experiments list` lists them.")
+    if as_json:
+        print_json({"experiment": found, "versions": versions})
+        return
+    click.echo(f"{printable(found.name)}: {found.status}, of {found.section}.{printable(found.owner)}, by {found.unit}")
+    click.echo(f"control {printable(found.control)}" + (f", winner {printable(found.winner)}" if found.winner else ""))
+    cells = [
+        (
+            str(each.number),
+            "superseded" if each.superseded else each.effective_at,
+            f"{each.enrolment:.0%}",
+            ", ".join(f"{printable(arm)} {weight:g}" for arm, weight in sorted(each.arms.items())),
+            printable(each.author),
+        )
+        for each in versions
+    ]
+    if cells:
+        print_table(("VERSION", "IN FORCE FROM", "ENROLMENT", "WEIGHTS", "BY"), cells)
+
+
+@experiments.command("start")
+@click.argument("name")
+@json_option
+def start_experiment(name: str, as_json: bool) -> None:
+    """Start experiment NAME, which freezes its arms.
+
+    Also its unit, its control, its salt and who is eligible. It assigns episodes that begin twelve seconds later.
+
+    \b
+    Example:
+      narthex experiments start size
+
+    With --json: {"name", "version", "message", "warnings"}.
+    """
+    _change(name, experiment_edits.start(name), as_json)
+
+
+@experiments.command("stop")
+@click.argument("name")
+@click.argument("arm", required=False)
+@click.option("--now", is_flag=True, help="Serve the control to what is in the arm, too.")
+@click.option("--winner", metavar="ARM", help="End the experiment, and serve this arm to everybody; without it the control serves.")
+@json_option
+def stop_experiment(name: str, arm: str | None, now: bool, winner: str | None, as_json: bool) -> None:
+    """End experiment NAME, or stop one ARM of it.
+
+    A stopped arm gets no new episodes; those that are in it stay, unless --now is given: then the control serves them, while the record
+    keeps the arm that they were assigned to. The control cannot be stopped.
+
+    \b
+    Examples:
+      narthex experiments stop size large
+      narthex experiments stop size large --now
+      narthex experiments stop size --winner small
+
+    With --json: {"name", "version", "message", "warnings"}.
+    """
+    if arm is None and now:
+        raise click.UsageError("--now is for one arm: name it.")
+    if arm is not None and winner is not None:
+        raise click.UsageError("Give an arm to stop, or --winner to end the experiment, not both.")
+    edit = experiment_edits.end(name, winner) if arm is None else experiment_edits.stop_arm(name, arm, now=now)
+    _change(name, edit, as_json)
+
+
+@experiments.command("weights")
+@click.argument("name")
+@click.argument("weights", metavar="ARM=WEIGHT...", nargs=-1, required=True)
+@json_option
+def set_weights(name: str, weights: tuple[str, ...], as_json: bool) -> None:
+    """Set weights of arms of experiment NAME.
+
+    They are absolute: the others stay as they are, and episodes that have begun keep their arm.
+
+    \b
+    Example:
+      narthex experiments weights size large=0.2
+
+    With --json: {"name", "version", "message", "warnings"}.
+    """
+    parsed: dict[str, float] = {}
+    for each in weights:
+        arm, separator, value = each.rpartition("=")
+        try:
+            parsed[arm] = float(value)
+        except ValueError:
+            separator = ""
+        if not (arm and separator):
+            raise click.BadParameter(f"{each!r} is not ARM=WEIGHT, such as large=0.2", param_hint="ARM=WEIGHT")
+    _change(name, experiment_edits.set_weights(name, parsed), as_json)
+
+
+@experiments.command("enrol")
+@click.argument("name")
+@click.argument("share", type=click.FloatRange(0, 1))
+@json_option
+def set_enrolment(name: str, share: float, as_json: bool) -> None:
+    """Set the SHARE of units that take part in experiment NAME.
+
+    From 0 to 1; the rest of a ramp is dropped. Raising it moves no unit from one arm to another.
+
+    \b
+    Example:
+      narthex experiments enrol size 0.5
+
+    With --json: {"name", "version", "message", "warnings"}.
+    """
+    _change(name, experiment_edits.set_enrolment(name, share), as_json)
+
+
+def _version_cell(version: ExperimentVersionRow | None) -> str:
+    return "" if version is None else f"{version.number} ({version.enrolment:.0%})"
+
+
+def _query(read: Any) -> Any:
+    return query_database(server_addresses.resolve(Settings.read()).database_url, read)
+
+
+def _change(name: str, edit: Edit, as_json: bool) -> None:
+    settings = server_addresses.resolve(Settings.read())
+
+    async def store(database_url: str) -> configuration.Changed:
+        async with transaction(database_url) as connection:
+            return await change_configuration(connection, command_author(), edit, output_tokens=settings.limits_output_tokens)
+
+    changed = query_database(settings.database_url, store)
+    version = changed.version
+    message = "Nothing to change."
+    if version is not None:
+        serving = query_database(settings.database_url, lambda url: configuration.wait_for_workers(url, version, _APPLY_TIMEOUT_S))
+        message = f"Applied as version {version} of the configuration; {serving}"
+    if as_json:
+        print_json({"name": name, "version": version, "message": message, "warnings": changed.warnings})
+        return
+    for warning in changed.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    click.echo(message)
