@@ -1,14 +1,14 @@
 """Recent usage by slots of time, of all subjects at once: what the windows of limits had counted before Redis lost its memory."""
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any
 
 import asyncpg
 from msgspec import Struct
 
 from app import uuid7
-from app.domain import MODEL_PREFIXES, ModelConfig
+from app.domain import FUNCTION_PREFIXES, MODEL_PREFIXES, Snapshot
 from app.store.database import connect
 
 # A request that runs for longer is not settled in Redis any more: see take.lua, which keeps a reservation for as long.
@@ -41,15 +41,16 @@ class UsageBySlot:
         self._connection = connection
 
     async def read(
-        self, dimensions: Sequence[str], window_ms: int, before_ms: int, models: Mapping[str, ModelConfig]
+        self, dimensions: Sequence[str], window_ms: int, before_ms: int, snapshot: Snapshot
     ) -> AsyncIterator[tuple[Subject, list[SlotUsage]]]:
         """Each subject with usage in the window that ended at `before_ms`: its values of `dimensions`, and an upper bound for each slot.
 
         The time at which a request was admitted is not recorded, and what it used beyond its estimate counted at its end: all of it is in
-        the slot of its end, which passes last. Under a model that is another's fallback, what may have been reserved there counts too.
+        the slot of its end, which passes last. Under a model that is another's fallback, that a function uses or that is an arm, what may
+        have been reserved there counts too.
         Raises one of DB_UNAVAILABLE_ERRORS.
         """
-        query, arguments = _query(dimensions, models)
+        query, arguments = _query(dimensions, snapshot)
         width_ms = window_ms / 16
         oldest_slot = int(before_ms // width_ms) - _SLOTS + 1
         from_ms = int(oldest_slot * width_ms) - _CLOCK_MARGIN_MS - MAX_REQUEST_MS
@@ -89,7 +90,7 @@ async def open_usage_by_slot(database_url: str) -> AsyncGenerator[UsageBySlot | 
         await connection.close()
 
 
-def _query(dimensions: Sequence[str], models: Mapping[str, ModelConfig]) -> tuple[str, list[Any]]:
+def _query(dimensions: Sequence[str], snapshot: Snapshot) -> tuple[str, list[Any]]:
     arguments: list[Any] = []
 
     def parameter(value: Any, kind: str) -> str:
@@ -107,7 +108,7 @@ def _query(dimensions: Sequence[str], models: Mapping[str, ModelConfig]) -> tupl
                 joins += " JOIN teams ON teams.id = inferences.team_id"
                 columns.append("teams.name")
             case "model":
-                joins += _model_join(models, parameter)
+                joins += _model_join(snapshot, parameter)
                 columns.append("counted.counts_as")
             case _ if dimension.startswith("tag:"):
                 columns.append(f"inferences.tags ->> {parameter(dimension.removeprefix('tag:'), 'text')}")
@@ -134,19 +135,31 @@ def _query(dimensions: Sequence[str], models: Mapping[str, ModelConfig]) -> tupl
     return query, arguments
 
 
-def _model_join(models: Mapping[str, ModelConfig], parameter: Callable[[Any, str], str]) -> str:
-    """The models under which a request counted: the one that it names, and each of its fallbacks that may have been tried."""
-    counted = [(name, counts_as) for name, model in models.items() for counts_as in (name, *model.fallbacks)]
-    targets = [(name, target.provider, target.model) for name, model in models.items() for target in model.targets]
+def _model_join(snapshot: Snapshot, parameter: Callable[[Any, str], str]) -> str:
+    """The models under which a request counted: the one that it names, or its variant's; and each other one that may have been tried."""
+    counted, first = _counted_models(snapshot)
+    targets = [(name, target.provider, target.model) for name, model in snapshot.models.items() for target in model.targets]
 
     def unnest(rows: Sequence[tuple[str, ...]], width: int) -> str:
         return ", ".join(parameter([row[index] for row in rows], "text[]") for index in range(width))
 
-    prefixes = "".join(f"({prefix})?" for prefix in MODEL_PREFIXES)
+    prefixes = "".join(f"({prefix})?" for prefix in (*MODEL_PREFIXES, *FUNCTION_PREFIXES))
     return f"""
-        JOIN unnest({unnest(counted, 2)}) AS counted (model, counts_as)
-            ON counted.model = regexp_replace(inferences.model, '^{prefixes}', '')
-            AND (counted.counts_as = counted.model OR inferences.attempts IS NOT NULL
+        JOIN unnest({unnest(counted, 2)}) AS counted (name, counts_as)
+            ON counted.name = regexp_replace(inferences.model, '^{prefixes}', '')
+            AND (counted.counts_as = counted.name OR inferences.attempts IS NOT NULL
+                OR (counted.name, inferences.variant, counted.counts_as) IN (SELECT * FROM unnest({unnest(first, 3)}))
                 OR (counted.counts_as, inferences.served_provider, inferences.served_model) IN (
                     SELECT * FROM unnest({unnest(targets, 3)})
                 ))"""  # noqa: S608
+
+
+def _counted_models(snapshot: Snapshot) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
+    """Each name that requests may have, with each model under which they may count; and with a variant, the model that this is tried at."""
+    models = snapshot.models
+    counted = dict.fromkeys((name, counts_as) for name, model in models.items() for counts_as in (name, *model.fallbacks))
+    variants = [(name, each, variant.model) for name, function in snapshot.functions.items() for each, variant in function.variants.items()]
+    arms = [(name, arm, arm) for name, model in models.items() if model.experiment for arm in model.experiment.arms if arm in models]
+    first = [*variants, *arms]
+    counted |= dict.fromkeys((name, counts_as) for name, _, model in first for counts_as in (model, *models[model].fallbacks))
+    return list(counted), first

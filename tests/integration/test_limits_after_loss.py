@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
-from app.domain import Caller, Limit, ModelConfig, Snapshot, Target
+from app.domain import Caller, ExperimentConfig, FunctionConfig, Limit, ModelConfig, Snapshot, Target, VariantConfig
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from app.recording.ledger import SpoolAwareLedger
@@ -40,7 +40,9 @@ HOUR_MS = 3_600_000
 MODELS = {
     "m": ModelConfig((Target("p", "served-m"),), fallbacks=("spare",)),
     "spare": ModelConfig((Target("p", "served-spare"),)),
+    "split": ModelConfig(experiment=ExperimentConfig({"m": 1.0, "spare": 1.0})),
 }
+FUNCTIONS = {"answer": FunctionConfig({"usual": VariantConfig("m"), "other": VariantConfig("spare")}, default="usual")}
 
 
 class Worker(Struct):
@@ -417,6 +419,11 @@ async def test_request_counts_under_each_model_whose_limits_it_may_have_reserved
         {"model": "m", "served_model": "served-spare"},  # the fallback, whose limits were reserved on the way
         {"model": "m", "served_provider": None, "served_model": None, "outcome": "failed", "status": 502},
         {"model": "spare", "served_model": "served-spare"},
+        {"model": "answer", "function": "answer", "variant": "usual", "served_model": "served-m"},
+        {"model": "narthex::function_name::answer", "function": "answer", "variant": "usual", "served_model": "served-spare"},
+        {"model": "answer", "function": "answer", "variant": "other", "served_model": "served-spare"},
+        {"model": "split", "variant": "m", "served_model": "served-m"},
+        {"model": "split", "variant": "spare", "served_provider": None, "served_model": None, "outcome": "failed", "status": 502},
     )
     for number, fields in zip(itertools.count(), served):
         at_us = (before_ms - 10_000 + number) * 1000
@@ -425,7 +432,7 @@ async def test_request_counts_under_each_model_whose_limits_it_may_have_reserved
     spool.close()
     await drain(installation.settings)
     counts = {subject: sum(each.requests for each in slots) async for subject, slots in read_usage(installation, ("model",), before_ms)}
-    assert counts == {("m",): 3, ("spare",): 3}
+    assert counts == {("m",): 7, ("spare",): 6, ("split",): 2}
 
 
 async def read_usage(
@@ -433,7 +440,7 @@ async def read_usage(
 ) -> AsyncGenerator[tuple[tuple[str, ...], list[SlotUsage]]]:
     async with open_usage_by_slot(installation.settings.database_url) as usage:
         assert usage is not None
-        async for subject, slots in usage.read(dimensions, HOUR_MS, before_ms, MODELS):
+        async for subject, slots in usage.read(dimensions, HOUR_MS, before_ms, Snapshot(1, "", {}, MODELS, functions=FUNCTIONS)):
             yield subject, slots
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.background_tasks import BackgroundTask
-from app.domain import Caller, Limit, ModelConfig, Snapshot
+from app.domain import Caller, Limit, Snapshot
 from app.gateway.limits import refusal
 from app.gateway.limits import rule_states as states
 from app.gateway.limits.local_limiter import LocalLimiter
@@ -34,6 +34,7 @@ from app.store.counters.connection import RedisReplyError, RedisUnavailable
 from app.store.counters.counters import RedisCounters
 from app.store.counters.resp import command
 from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
+from app.store.snapshots import EMPTY
 from app.telemetry import Telemetry
 from providers.canonical.errors import LimitExceeded, Unavailable
 
@@ -49,10 +50,12 @@ class LimitsLedger(Ledger, RecentLedger, Protocol):
 
 
 class PreparedRules(Struct, frozen=True):
-    """What Limits.prepare() makes of a snapshot. `models`: their fallbacks decide whose records count for a rule of a model."""
+    """What Limits.prepare() makes of a snapshot. `snapshot`: its fallbacks and functions decide whose records count for a
+    rule of a model.
+    """
 
     matcher: RuleMatcher
-    models: Mapping[str, ModelConfig]
+    snapshot: Snapshot
 
 
 class Limits:
@@ -83,7 +86,7 @@ class Limits:
         self._outbox = Outbox(counters)
         self._local_limiter = LocalLimiter(self._now_ms, lambda key: self._recovery.holders(key))
         self.matcher = RuleMatcher(RuleTable(()), counters.scripts, self._lease_ms, self._now_ms)
-        self._models: Mapping[str, ModelConfig] = {}
+        self._snapshot = EMPTY
         self._recovery = Recovery(
             counters,
             self._redis_epoch,
@@ -129,16 +132,16 @@ class Limits:
         """The rules of a snapshot, for swap(). In steps, in any thread. What limits did not change keeps its cache."""
         table = RuleTable(snapshot.limits, snapshot.limits_since, self.matcher.table, snapshot.overrides)
         if table.rules == self.matcher.table.rules:
-            return PreparedRules(self.matcher, snapshot.models)
-        return PreparedRules(RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms), snapshot.models)
+            return PreparedRules(self.matcher, snapshot)
+        return PreparedRules(RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms), snapshot)
 
     def swap(self, prepared: PreparedRules) -> None:
         """Puts prepared rules in force. Reservations keep the rules they were made by."""
-        self.matcher, self._models = prepared.matcher, prepared.models
+        self.matcher, self._snapshot = prepared.matcher, prepared.snapshot
         self._rebuilder.check_soon()
 
     def _limited_rules(self) -> LimitedRules:
-        return LimitedRules(self.matcher.table, self._models)
+        return LimitedRules(self.matcher.table, self._snapshot)
 
     async def start(self) -> None:
         """Connects to Redis. Returns after a moment also while Redis is away."""

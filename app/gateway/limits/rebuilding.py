@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from app.background_tasks import BackgroundTask
-from app.domain import ModelConfig
+from app.domain import Snapshot
 from app.gateway.limits.loss import LossState, describe_loss, find_full_rules, slot_amounts
 from app.gateway.limits.rules import CLOCK_MARGIN_MS, MAX_WINDOW_MS, WINDOW, Rule, RuleTable
 from app.store.counters.commands import encode_rebuild
@@ -42,7 +42,7 @@ _REAPPEAR_S = 30.0
 
 class SlotReader(Protocol):
     def read(
-        self, dimensions: Sequence[str], window_ms: int, before_ms: int, models: Mapping[str, ModelConfig]
+        self, dimensions: Sequence[str], window_ms: int, before_ms: int, snapshot: Snapshot
     ) -> AsyncIterator[tuple[Subject, list[SlotUsage]]]: ...
 
 
@@ -63,10 +63,10 @@ class RecentLedger(Protocol):
 
 
 class LimitedRules(Struct, frozen=True):
-    """The rules in force. `models`: by name, as a request may count under its fallbacks, too."""
+    """The rules in force. `snapshot`: of their configuration, as a request may count under its model's fallbacks, too."""
 
     table: RuleTable
-    models: Mapping[str, ModelConfig]
+    snapshot: Snapshot
 
 
 class WindowRebuilder:
@@ -215,7 +215,7 @@ class WindowRebuilder:
                 rebuilt = {each.decode() for each in await self._fields(REBUILT_PREFIX, epoch_ms)}
                 rules = [rule for rule in full_rules if _can_rebuild(rule) and rule.id not in rebuilt]
                 for (dimensions, window_ms), alike in _group(rules).items():
-                    await self._fill(usage.read(dimensions, window_ms, epoch_ms, limited.models), dimensions, alike, limited, epoch_ms)
+                    await self._fill(usage.read(dimensions, window_ms, epoch_ms, limited.snapshot), dimensions, alike, limited, epoch_ms)
                 if rules:
                     log.warning("windows of limits were rebuilt from the records", extra={"rules": len(rules), "born_ms": epoch_ms})
         return "the records to be read"
