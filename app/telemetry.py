@@ -122,6 +122,13 @@ class Telemetry:
         self._refused_feedback = Counter(
             "narthex_feedback_refused", "Feedback that was refused as invalid, by the code of the error.", ("error",), registry=registry
         )
+        self._stored_feedback = Gauge(
+            "narthex_writer_feedback",
+            "Feedback that the writer has stored and matched since its start; unmatched: that has waited for minutes for its inference.",
+            ("state",),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         self._models: set[str] = set()
         self._cost = Counter("narthex_cost_microusd", "Cost of requests, in millionths of a US dollar.", ("model",), registry=registry)
         self._limit_grants = Counter("narthex_limit_grants", "Requests that a limit admitted, by rule.", ("rule",), registry=registry)
@@ -295,6 +302,10 @@ class Telemetry:
             self._endpoint_requests.labels(provider).set(in_flight.get(provider, 0))
         self._shown_endpoints |= states.keys()
         self._shown_providers |= in_flight.keys()
+
+    def set_stored_feedback(self, *, stored: int, matched: int, unmatched: int) -> None:
+        for state, count in (("stored", stored), ("matched", matched), ("unmatched", unmatched)):
+            self._stored_feedback.labels(state).set(count)
 
     def set_writer(self, *, connected: bool, silent_s: float, stored: int) -> None:
         self._writer_connected.set(connected)

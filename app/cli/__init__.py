@@ -38,6 +38,8 @@ _SECTIONS = {
         "analytics": "analytics",
         "inferences": "inferences",
         "episode": "episode",
+        "feedback": "feedback",
+        "metrics": "metrics",
         "refusals": "refusals",
         "erase": "erase",
         "audit": "audit",

@@ -4,7 +4,7 @@ docs/privacy.md lists what is gone and what remains.
 """
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, cast
 from uuid import UUID
 
@@ -40,6 +40,15 @@ def erase_row(row: tuple[Any, ...], keep_tags: Collection[str], at: datetime.dat
     erased[_EPISODE] = row[_ID] if erase_episode or is_named_episode_id(str(UUID(row[_TEAM])), str(UUID(row[_EPISODE]))) else row[_EPISODE]
     erased[_ERASED_AT] = at
     return tuple(erased)
+
+
+def lost_episodes(rows: Iterable[tuple[Any, ...]], erased: Iterable[tuple[Any, ...]]) -> set[tuple[str, str]]:
+    """Team and id of the episodes that these rows, and what is left of them, are no longer of."""
+    return {
+        (str(UUID(row[_TEAM])), str(UUID(row[_EPISODE])))
+        for row, left in zip(rows, erased, strict=True)
+        if str(UUID(row[_EPISODE])) != str(UUID(left[_EPISODE]))
+    }
 
 
 def erase_exchange(exchange: Exchange) -> Exchange:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.settings import Settings
 from app.store.cost_changes import driver_connection
 from app.store.erased_copies import CopyStore
+from app.store.erased_feedback import count_left_feedback
 from app.store.erased_inferences import find_erased, find_left_content, find_left_inferences, find_left_texts, list_days
 from app.store.erased_subjects import count_left_sums
 from app.store.erasure_hashes import Selector, SqlHash, hash_of, read_key
@@ -67,6 +68,10 @@ async def _left_sums(connection: Connection, order: Order, sql_hash: SqlHash, da
     return Left(await count_left_sums(connection, order, sql_hash, day))
 
 
+async def _left_feedback(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> Left:
+    return Left(await count_left_feedback(connection, order, sql_hash, day))
+
+
 # What is searched day by day, by the names of stores. A store that holds something of users gets a search here, and a step in
 # app/recording/erasure_steps.py.
 SEARCHES: Mapping[str, Callable[[Connection, Order, SqlHash, int], Awaitable[Left]]] = {
@@ -74,6 +79,7 @@ SEARCHES: Mapping[str, Callable[[Connection, Order, SqlHash, int], Awaitable[Lef
     "contents": _left_content,
     "texts": _left_texts,
     "sums": _left_sums,
+    "feedback": _left_feedback,
 }
 _COPIES = ("stored_responses", "response_items", "idempotent_responses")
 
@@ -128,7 +134,7 @@ async def check_erasure(
 async def _days(connection: Connection, order: Order) -> list[int]:
     """Days with anything from before the order, the newest first."""
     newest = int(order.requested_at.timestamp() * 1000) // DAY_MS
-    days = {*await list_days(connection), *await list_days(connection, _SUBJECT_TABLE)}
+    days = {day for table in ("inferences", _SUBJECT_TABLE, "feedback") for day in await list_days(connection, table)}
     return sorted((day for day in days if day <= newest), reverse=True)
 
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from app.recording.erased_rows import erase_row
+from app.recording.erased_rows import erase_row, lost_episodes
 from app.recording.rollup_sums import sum_lost_subjects
 from app.settings import Settings
 from app.store.erased_copies import CopyStore
+from app.store.erased_feedback import erase_feedback_on_episodes, erase_some_feedback
 from app.store.erased_inferences import find_erased, id_range, list_days, lock_matching, store_erased
 from app.store.erased_subjects import move_subjects, sweep_subject
 from app.store.erasures import (
@@ -30,6 +31,7 @@ from app.store.partitions import DAY_MS, Connection
 _ROWS_PER_PIECE = 300
 _PIECE_S = 0.2  # after which a piece looks for no more
 _HOUR_MS = 3_600_000
+_LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _WRITERS_LOCK_TIMEOUT = "3s"
 
 
@@ -97,11 +99,18 @@ async def erase_records(connection: Connection, _context: Context, order: Order,
         erased = [erase_row(row, order.keep_tags, now, erase_episode=order.kind == "episode") for row in rows]
         contents = await store_erased(connection, erased)
         texts = await delete_texts(connection, [row[0] for row in rows])
+        feedback = await erase_feedback_on_episodes(connection, lost_episodes(rows, erased), order.keep_tags, order.before)
         sums = await move_subjects(connection, sum_lost_subjects(rows, erased))
-        counts.update({"inferences": len(rows), "contents": contents, "texts": texts, "sums": sums})
+        counts.update({"inferences": len(rows), "contents": contents, "texts": texts, "sums": sums, "feedback": feedback})
         if again:
             await note_arrivals(connection, {order.id: len(rows)})
     return Piece((day, hour, after), counts)
+
+
+async def erase_feedback(connection: Connection, _context: Context, order: Order) -> Piece:
+    """Feedback on what is erased: it may quote it. What is stored later is erased when its inference is found."""
+    last, erased = await erase_some_feedback(connection, order, order.position or _LOWEST_ID)
+    return Piece(last, {"feedback": erased})
 
 
 async def erase_sums(connection: Connection, _context: Context, order: Order) -> Piece:
@@ -131,9 +140,11 @@ async def erase_copies(connection: Connection, context: Context, order: Order) -
 STEPS: tuple[Step, ...] = (
     Step(FIRST_STEP, wait_for_writers),
     Step("records", erase_records),
+    Step("feedback", erase_feedback),
     Step("sums", erase_sums),
     Step("copies", erase_copies),
     Step("records again", functools.partial(erase_records, again=True)),
+    Step("feedback again", erase_feedback),
     Step("copies again", erase_copies),
 )
 LAST_STEP = STEPS[-1].name

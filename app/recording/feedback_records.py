@@ -1,7 +1,7 @@
 """Feedback as it is written to the spool: what a caller said of an inference or an episode, one record for each event."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app.domain import MetricKind, MetricLevel
+from app.store.erasures import ERASED
 from app.store.feedback_writes import FEEDBACK_COLUMNS
 from app.store.partitions import day_of
 
@@ -85,9 +86,18 @@ def has_nul(value: Any) -> bool:
             return False
 
 
-def feedback_row(feedback: Feedback) -> tuple[Any, ...]:
+def erase_feedback(feedback: Feedback, keep_tags: Collection[str], *, erase_episode: bool) -> Feedback:
+    """What an erasure leaves: a number, and what it is about. `erase_episode`: it becomes feedback on an episode that nobody has."""
+    tags = {name: value if name in keep_tags else ERASED for name, value in feedback.tags.items()}
+    erased = msgspec.structs.replace(feedback, tags=tags)
+    if feedback.number is None:
+        erased = msgspec.structs.replace(erased, value=None, content="erased")
+    return msgspec.structs.replace(erased, target_id=feedback.id) if erase_episode and feedback.level == "episode" else erased
+
+
+def feedback_row(feedback: Feedback, erased_at: datetime.datetime | None = None) -> tuple[Any, ...]:
     """The row of an event, in the order of FEEDBACK_COLUMNS."""
-    return tuple(_to_column(feedback, name) for name in FEEDBACK_COLUMNS)
+    return tuple(erased_at if name == "erased_at" else _to_column(feedback, name) for name in FEEDBACK_COLUMNS)
 
 
 def _to_column(feedback: Feedback, name: str) -> Any:

@@ -9,11 +9,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from app.recording.batch import InferenceRow
-from app.recording.erased_rows import ERASED_CONTENT, erase_exchange, erase_row
+from app.recording.batch import FeedbackRow, InferenceRow
+from app.recording.erased_rows import ERASED_CONTENT, erase_exchange, erase_row, lost_episodes
+from app.recording.feedback_records import erase_feedback, feedback_row
 from app.recording.rows import content_row
 from app.settings import Settings
 from app.store import erasures
+from app.store.erased_feedback import erase_feedback_on_episodes
 from app.store.erasure_hashes import Selector, hash_of, read_key
 from app.store.erasures import WRITERS_LOCK, Order
 from app.store.inference_writes import INFERENCE_COLUMNS
@@ -47,7 +49,30 @@ class LateErasure:
         arrivals: Counter[str] = Counter()
         checked = [self._erase(row, arrivals) if row.inference[_ID].lower() < self._newest else row for row in rows]
         await erasures.note_arrivals(self._connection, arrivals)
+        lost = lost_episodes((row.inference for row in rows), (row.inference for row in checked)) if arrivals else set[tuple[str, str]]()
+        await erase_feedback_on_episodes(self._connection, lost, (), self._newest)
         return checked
+
+    async def apply_to_feedback(self, rows: list[FeedbackRow]) -> list[FeedbackRow]:
+        """After apply(): feedback that an order reaches by its episode or by its tags. Else its inference says whether it is erased."""
+        if not self._by_hash:
+            return rows
+        arrivals: Counter[str] = Counter()
+        checked = [self._erase_feedback(row, arrivals) if row.feedback.id < self._newest else row for row in rows]
+        await erasures.note_arrivals(self._connection, arrivals)
+        return checked
+
+    def _erase_feedback(self, row: FeedbackRow, arrivals: Counter[str]) -> FeedbackRow:
+        feedback = row.feedback
+        is_of_episode = feedback.level == "episode" and feedback.target_id is not None
+        selectors = [Selector("episode", None, feedback.target_id or "")] if is_of_episode else []
+        selectors += [Selector("tag", name, value) for name, value in feedback.tags.items() if name in self._tags]
+        orders = self._find_orders(selectors, feedback.id, feedback.team_id)
+        if not orders:
+            return row
+        arrivals.update(order.id for order in orders)
+        erased = erase_feedback(feedback, _kept_tags(orders), erase_episode=any(order.kind == "episode" for order in orders))
+        return replace(row, feedback=erased, row=feedback_row(erased, datetime.datetime.now(datetime.UTC)))
 
     async def _read_orders(self) -> None:
         self._key = await read_key(self._connection) or b""
@@ -64,8 +89,7 @@ class LateErasure:
         if not orders:
             return row
         arrivals.update(order.id for order in orders)
-        keep_tags = set(orders[0].keep_tags).intersection(*(order.keep_tags for order in orders))
-        keep_tags -= {order.tag for order in orders if order.tag is not None}
+        keep_tags = _kept_tags(orders)
         now, is_episode = datetime.datetime.now(datetime.UTC), any(order.kind == "episode" for order in orders)
         return replace(
             row,
@@ -81,9 +105,17 @@ class LateErasure:
             selectors.append(Selector("end_user", None, inference[_END_USER]))
         tags: Mapping[str, str] = {} if inference[_TAGS] is None or not self._tags else _decode_tags(inference[_TAGS])
         selectors += [Selector("tag", name, value) for name, value in tags.items() if name in self._tags]
+        return self._find_orders(selectors, id, team_id)
+
+    def _find_orders(self, selectors: Sequence[Selector], id: str, team_id: str) -> Sequence[Order]:
         return [
             order
             for selector in selectors
             for order in self._by_hash.get(hash_of(self._key, selector), ())
             if id < order.before and order.team_id in (None, team_id)
         ]
+
+
+def _kept_tags(orders: Sequence[Order]) -> set[str]:
+    keep_tags = set(orders[0].keep_tags).intersection(*(order.keep_tags for order in orders))
+    return keep_tags - {order.tag for order in orders if order.tag is not None}

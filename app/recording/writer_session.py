@@ -292,7 +292,7 @@ class WriterSession:
                     await copy_all(self._connection, rows)
                     await add_row_texts(self._connection, rows)
                     await self._look_for_feedback(rows)
-                    await add_all_feedback(self._connection, batch.feedback)
+                    await add_all_feedback(self._connection, await self._late_erasure.apply_to_feedback(batch.feedback))
                     sums = await self._add_refusals_and_sums(rows, batch.refusals)
                 batch.rows = rows
             except ROW_ERRORS:
@@ -312,6 +312,7 @@ class WriterSession:
             valid = [row for row in rows if id(row) not in rejected_ids]
             await add_valid_row_texts(self._connection, valid)
             await self._look_for_feedback(valid)
+            batch.feedback = await self._late_erasure.apply_to_feedback(batch.feedback)
             for feedback, reason in await add_valid_feedback(self._connection, batch.feedback):
                 self._quarantine_record(feedback.reader, [(feedback.offset, feedback.end)], reason)
                 batch.feedback.remove(feedback)

@@ -124,6 +124,11 @@ def models_with(provider: str | None) -> list[Condition]:
     return [_models.c.config.op("@>", is_comparison=True)(cast({"targets": [{"provider": provider}]}, JSONB))]
 
 
+def metrics_with(kind: str | None, level: str | None) -> list[Condition]:
+    wanted = {"kind": kind, "level": level}
+    return [tables.metrics.c.config[name].astext == value for name, value in wanted.items() if value is not None]
+
+
 def limits_with(resource: str | None, per: str | None, scope: Mapping[str, str | None]) -> list[Condition]:
     """`scope`: dimensions with the name, or "each", that they have."""
     fields = {"resource": resource, "per": per}

@@ -10,13 +10,13 @@ from app.store.tables import feedback
 # once see each other's.
 FEEDBACK_LOCK = 0x6E617274_66656564  # for pg_advisory_xact_lock
 
-_SET_HERE = ("is_current", "matched_at", "model", "function", "variant", "erased_at")
-FEEDBACK_COLUMNS = [column.name for column in feedback.columns if column.name not in _SET_HERE]
+_SET_LATER = ("is_current", "matched_at", "model", "function", "variant")
+FEEDBACK_COLUMNS = [column.name for column in feedback.columns if column.name not in _SET_LATER]
 
 _TYPES = {
     **dict.fromkeys(("id", "feedback_id", "team_id", "key_id", "target_id"), "uuid"),
     **dict.fromkeys(("value", "tags"), "jsonb"),
-    "received_at": "timestamptz",
+    **dict.fromkeys(("received_at", "erased_at"), "timestamptz"),
     "number": "double precision",
 }
 _NAMES = ", ".join(FEEDBACK_COLUMNS)

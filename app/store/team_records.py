@@ -7,6 +7,7 @@ from sqlalchemy import Integer, Row, bindparam, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.content_packing import UNCOMPRESSED_PREFIX, unpack_within
+from app.store.feedback_queries import FeedbackEvent, read_feedback_on
 from app.store.tables import deleted_responses, inference_content, inferences
 
 # Without what is the operator's own: addresses of endpoints, the hash of the configuration, what hosts say about themselves.
@@ -18,13 +19,17 @@ _COLUMNS = (
     *("experiment", "experiment_version", "not_enrolled", "served_variant"),
     *("request_id", "trace_id", "episode_name"),
 )
+_OF_FEEDBACK = ("metric", "kind", "value", "content", "tags", "key", "received_at")
 
 
 async def find_team_record(connection: AsyncConnection, id: str, team_id: str, max_bytes: int) -> dict[str, Any] | None:
     """With its content, of which a request or response that is longer than `max_bytes` is left out. None: the team has no such record."""
     values = {"id": id, "team_id": team_id, "max_packed_bytes": max_bytes + len(UNCOMPRESSED_PREFIX)}
     row = (await connection.execute(_FIND, values)).first()
-    return None if row is None else await asyncio.to_thread(_to_dict, row, max_bytes)
+    if row is None:
+        return None
+    feedback = await read_feedback_on(connection, id, team_id)
+    return {**await asyncio.to_thread(_to_dict, row, max_bytes), "feedback": [_feedback_to_dict(each) for each in feedback]}
 
 
 def _find() -> Any:
@@ -70,6 +75,10 @@ def _to_dict(row: Row[Any], max_bytes: int) -> dict[str, Any]:
         ]
         fields["content"] = {"policy": row.content_policy, "request": request, "response": response, "left_out": left_out}
     return fields
+
+
+def _feedback_to_dict(event: FeedbackEvent) -> dict[str, Any]:
+    return {"id": event.feedback_id, **{name: getattr(event, name) for name in _OF_FEEDBACK}}
 
 
 def _unpack(packed: bytes | None, max_bytes: int) -> str | None:

@@ -102,6 +102,9 @@ TABLE = {
     "restore_configuration_version": Row(EDIT, "", {"version": "999999999"}, is_missing=True),
     "list_settings": Row(READ, is_list=True),
     "get_analytics": Row(READ, READ, is_list=True),
+    "list_feedback": Row(READ, READ, is_list=True),
+    "export_feedback": Row(READ, READ, is_list=True),
+    "get_feedback": Row(READ, READ, {"id": "{feedback}"}),
     "list_refusals": Row(READ, READ, is_list=True),
     "list_retention": Row(READ, is_list=True),
     "list_workers": Row(READ, is_list=True),
@@ -119,6 +122,12 @@ TABLE = {
     "put_configured_model": Row(EDIT, "", _NONE, body={"targets": [_TARGET]}, is_missing=True),
     "patch_configured_model": Row(EDIT, "", _NONE, body={}, is_missing=True),
     "delete_configured_model": Row(EDIT, "", _NONE, is_missing=True),
+    "list_metrics": Row(READ, is_list=True),
+    "get_metric": Row(READ, "", _NONE, is_missing=True),
+    "create_metric": Row(EDIT, body={"name": "{unused}", "kind": "float", "level": "inference"}),
+    "put_metric": Row(EDIT, "", _NONE, body={"kind": "float", "level": "inference"}, is_missing=True),
+    "patch_metric": Row(EDIT, "", _NONE, body={}, is_missing=True),
+    "delete_metric": Row(EDIT, "", _NONE, is_missing=True),
     "list_model_targets": Row(READ, "", _NONE, is_missing=True),
     "add_model_target": Row(EDIT, "", _NONE, body=_TARGET, is_missing=True),
     "put_model_target": Row(EDIT, "", {**_NONE, "number": "0"}, body=_TARGET, is_missing=True),
@@ -207,6 +216,8 @@ FILTERS = {
     ),
     "export_inferences": ({"team": "{team}"}, {"key": "{key}", "format": "csv"}),
     "get_analytics": ({"team": "{team}", "group_by": "key"}, {"key": "{key}"}),
+    "list_feedback": ({"team": "{team}"}, {"key": "{key}"}, {"episode_id": "{episode}"}, {"inference_id": "{inference}"}),
+    "export_feedback": ({"team": "{team}"}, {"key": "{key}", "format": "csv"}),
     "list_refusals": ({"team": "{team}"}, {"key": "{key}"}),
     "summarize_dropped_fields": ({"team": "{team}"}, {"key": "{key}"}),
     "list_audit_events": ({"team": "{team}"}, {"name": "{key}"}, {"name": "{account}"}, {"search": "{account}"}, {"search": "{key}"}),
@@ -261,6 +272,8 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
         assert answer.status_code == 200, answer.text
         refused = await client.post("/v1/chat/completions", json={**chat, "model": "none"}, headers=as_holder(key["key"]))
         assert refused.status_code == 404, refused.text
+        sent = {"metric": "comment", "inference_id": answer.headers["x-narthex-inference-id"], "value": "a comment"}
+        names["feedback"] = (await made(await client.post("/v1/feedback", json=sent, headers=as_holder(key["key"]))))["id"]
     names |= {"inference": answer.headers["x-narthex-inference-id"], "episode": answer.headers["x-narthex-episode-id"]}
     tokens: dict[tuple[str, str], str] = {}
     for where, in_team in (("the company", None), ("the team", team), ("another team", other)):
@@ -281,7 +294,11 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
     async def is_listed() -> bool:
         return refused.headers["x-narthex-inference-id"] in (await admin.get("/admin/v1/refusals", params={"team": team})).text
 
+    async def is_feedback_stored() -> bool:
+        return (await admin.get(f"/admin/v1/feedback/{names['feedback']}")).status_code == 200
+
     await wait_until(is_listed)
+    await wait_until(is_feedback_stored)
     return World({each.id: each for each in _declared_operations()}, names, other, tokens)
 
 

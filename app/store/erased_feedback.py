@@ -1,0 +1,106 @@
+"""Feedback, as an erasure finds, changes and counts it: what was written in it, and its tags. Numbers stay, and what they are about.
+
+An order reaches feedback by its inference or episode, and by its own tags.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from app import uuid7
+from app.store.erasure_hashes import SqlHash
+from app.store.erasures import ERASED, Order
+from app.store.feedback_targets import TargetKey, find_targets
+from app.store.feedback_writes import lock_feedback
+from app.store.partitions import DAY_MS, Connection
+
+_ROWS_AT_ONCE = 1_000
+_REACHABLE = """
+    SELECT id::text, level, team_id::text, target_id::text, tags ->> $4::text AS tag FROM feedback
+    WHERE id > $1::uuid AND id < $2::uuid AND erased_at IS NULL AND action <> 'withdraw' AND ($5::uuid IS NULL OR team_id = $5::uuid)
+    ORDER BY id LIMIT $3
+"""
+_OF_EPISODES = """
+    SELECT id::text FROM feedback JOIN unnest($1::uuid[], $2::uuid[]) AS episode (team_id, episode_id)
+        ON feedback.target_id = episode.episode_id AND feedback.team_id = episode.team_id
+    WHERE feedback.level = 'episode' AND feedback.erased_at IS NULL AND feedback.id < $3::uuid
+"""
+_ERASE = f"""
+    UPDATE feedback SET
+        value = CASE WHEN number IS NULL THEN NULL ELSE value END,
+        content = CASE WHEN number IS NULL THEN 'erased' ELSE content END,
+        tags = (
+            SELECT jsonb_object_agg(name, CASE WHEN name = any($4::text[]) THEN tag ELSE '"{ERASED}"' END)
+            FROM jsonb_each(tags) AS each (name, tag)
+        ),
+        target_id = CASE WHEN level = 'episode' AND target_id = any($5::uuid[]) THEN id ELSE target_id END,
+        erased_at = now()
+    WHERE id = any($1::uuid[]) AND id >= $2::uuid AND id <= $3::uuid AND erased_at IS NULL
+"""  # noqa: S608
+
+
+async def erase_some_feedback(connection: Connection, order: Order, after: str) -> tuple[str | None, int]:
+    """Erase some of it, after this id; returns the id to go on with, None at the end, and how much was erased."""
+    assert order.value is not None, "an order that is carried out has its value"
+    rows = await connection.fetch(_REACHABLE, after, order.before, _ROWS_AT_ONCE, order.tag, order.team_id)
+    targets = [TargetKey(row["level"], row["team_id"], row["target_id"]) for row in rows]
+    erased_targets = await find_targets(connection, targets, only_erased=True)
+    episode_id = order.value if order.kind == "episode" else None
+    ids = [
+        row["id"]
+        for row, target in zip(rows, targets, strict=True)
+        if target in erased_targets
+        or (order.kind == "tag" and row["tag"] == order.value)
+        or (target.level == "episode" and target.id == episode_id)
+    ]
+    await erase_by_ids(connection, ids, [tag for tag in order.keep_tags if tag != order.tag], [] if episode_id is None else [episode_id])
+    return rows[-1]["id"] if len(rows) == _ROWS_AT_ONCE else None, len(ids)
+
+
+async def erase_feedback_on_episodes(
+    connection: Connection, episodes: Collection[tuple[str, str]], keep_tags: Collection[str], before: str
+) -> int:
+    """Of episodes that lose their id, by team and id, what has a lower id than `before`; returns how much."""
+    if not episodes:
+        return 0
+    teams, ids = ([*column] for column in zip(*episodes, strict=True))
+    found = [row["id"] for row in await connection.fetch(_OF_EPISODES, teams, ids, before)]
+    await erase_by_ids(connection, found, keep_tags, ids)
+    return len(found)
+
+
+async def erase_by_ids(connection: Connection, ids: Sequence[str], keep_tags: Collection[str], episodes: Collection[str] = ()) -> None:
+    """`episodes`: feedback on one of these becomes feedback on an episode that nobody has."""
+    if not ids:
+        return
+    await lock_feedback(connection)
+    await connection.execute(_ERASE, ids, min(ids), max(ids), list(keep_tags), list(episodes))
+    if episodes:
+        await connection.execute("DELETE FROM feedback_pending WHERE id = any($1::uuid[])", ids)
+
+
+async def count_left_feedback(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> int:
+    """Feedback of a day, from before the order, that it should have erased, or that is on an inference that was erased."""
+    first, end = uuid7.lowest_at(day * DAY_MS), min(uuid7.lowest_at((day + 1) * DAY_MS), order.before)
+    left = 0 if order.kind == "end_user" else await _count_by_hash(connection, order, sql_hash, first, end)
+    while True:
+        rows = await connection.fetch(_REACHABLE, first, end, _ROWS_AT_ONCE, None, order.team_id)
+        targets = [TargetKey(row["level"], row["team_id"], row["target_id"]) for row in rows]
+        erased = await find_targets(connection, targets, only_erased=True)
+        left += sum(target in erased for target in targets)
+        if len(rows) < _ROWS_AT_ONCE:
+            return left
+        first = rows[-1]["id"]
+
+
+async def _count_by_hash(connection: Connection, order: Order, sql_hash: SqlHash, first: str, end: str) -> int:
+    value = "CASE WHEN level = 'episode' THEN target_id::text END" if order.kind == "episode" else "tags ->> $7::text"
+    values: list[Any] = [first, end, order.hash, sql_hash.inner, sql_hash.outer, order.team_id]
+    count: int = await connection.fetchval(
+        f"""
+        SELECT count(*) FROM feedback WHERE id >= $1::uuid AND id < $2::uuid AND ($6::uuid IS NULL OR team_id = $6::uuid)
+            AND {SqlHash.expression(f"({value})", "$4", "$5")} = $3
+        """,  # noqa: S608
+        *values,
+        *([] if order.kind == "episode" else [order.tag]),
+    )
+    return count
