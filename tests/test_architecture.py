@@ -36,6 +36,7 @@ LAYERS = (
             "app.home_id",
             "app.inference_paths",
             "app.otel",
+            "app.serving_models",
             "app.settings",
             "app.telemetry",
             "app.templating",

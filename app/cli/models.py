@@ -13,6 +13,7 @@ from app.cli.output import format_drop, json_option, pluralize, print_json, prin
 from app.cli.store_query import query_store
 from app.domain import DroppableFields, ModelConfig
 from app.gateway.permissions import matches
+from app.serving_models import serving_models
 from app.store import configuration, keys, teams
 from app.store.config_file import ConfigFile, parse_config_file
 from app.store.keys import KeyRow
@@ -25,7 +26,7 @@ _MAX_CALLERS_SHOWN = 1000  # of teams, and of keys
 class _Drop(Struct, frozen=True):
     """Fields that may be dropped, and whose option `drop` says so. `team`: of a key."""
 
-    by: Literal["model", "fallback", "provider", "team", "key"]
+    by: Literal["model", "arm", "fallback", "provider", "team", "key"]
     name: str
     fields: DroppableFields
     team: str | None = None
@@ -71,15 +72,15 @@ def list_models(as_json: bool) -> None:
 def show_model(name: str, as_json: bool) -> None:
     """Show the model NAME, and which fields may be dropped from its requests.
 
-    A field that a target cannot honour is dropped if the caller's header, the model, the fallback or the provider that serves, the
-    caller's team or its key names it. Keys that may not use the model, and expired ones, are left out.
+    A field that a target cannot honour is dropped if the caller's header, the model, the arm, the fallback or the provider that
+    serves, the caller's team or its key names it. Keys that may not use the model, and expired ones, are left out.
 
     \b
     Example:
       narthex models show small-1
 
-    With --json: {"name", "targets", "fallbacks", "output_tokens", "drop", "may_drop": [{"by": "model", "fallback", "provider", "team"
-    or "key", "name", "fields": "all" or a list of names, "team"}], "more": whether more teams or keys have the option}.
+    With --json: {"name", "targets", "fallbacks", "output_tokens", "drop", "may_drop": [{"by": "model", "arm", "fallback", "provider",
+    "team" or "key", "name", "fields": "all" or a list of names, "team"}], "more": whether more teams or keys have the option}.
     """
     file = _read_configuration()
     configured = file.models or {}
@@ -102,9 +103,14 @@ def show_model(name: str, as_json: bool) -> None:
 def _drops_of_targets(name: str, model: ModelConfig, file: ConfigFile) -> Iterator[_Drop]:
     if model.drop:
         yield _Drop("model", name, model.drop)
-    served_by = {name: model, **{fallback: (file.models or {})[fallback] for fallback in model.fallbacks}}
+    models = file.models or {}
+    arms = [each for each in serving_models(models, name) if each != name]
+    served_by = {each: models[each] for each in (name, *arms, *model.fallbacks)}
+    for arm in arms:
+        if served_by[arm].drop:
+            yield _Drop("arm", arm, served_by[arm].drop)
     for fallback in model.fallbacks:
-        if served_by[fallback].drop:
+        if served_by[fallback].drop and fallback not in arms:
             yield _Drop("fallback", fallback, served_by[fallback].drop)
     for provider in dict.fromkeys(target.provider for each in served_by.values() for target in each.targets):
         drop = (file.providers or {})[provider].drop
@@ -121,7 +127,7 @@ def _drops_of_callers(model: str, dropping_teams: list[Team], dropping_keys: lis
 
 
 def _print_model(name: str, model: ModelConfig, drops: list[_Drop], *, has_more: bool) -> None:
-    click.echo(f"{printable(name)} is served by {printable(_format_targets(model))}.")
+    click.echo(f"{printable(name)} is served by {printable(_format_serving(name, model))}.")
     if model.fallbacks:
         fallbacks = [f"{each} (on {', '.join(model.fallback_on[each])})" if each in model.fallback_on else each for each in model.fallbacks]
         click.echo(f"Fallbacks: {printable(', '.join(fallbacks))}.")
@@ -146,7 +152,7 @@ def _print_models(as_json: bool) -> None:
     else:
         print_table(
             ("MODEL", "SERVED BY", "FALLBACKS", "MAY DROP"),
-            [(name, _format_targets(each), ", ".join(each.fallbacks), format_drop(each.drop)) for name, each in configured.items()],
+            [(name, _format_serving(name, each), ", ".join(each.fallbacks), format_drop(each.drop)) for name, each in configured.items()],
         )
 
 
@@ -157,6 +163,16 @@ def _read_configuration() -> ConfigFile:
 def _with_defaults(model: ModelConfig) -> dict[str, object]:
     """All fields, those at their defaults included."""
     return {**msgspec.structs.asdict(model), "targets": [msgspec.structs.asdict(each) for each in model.targets]}
+
+
+def _format_serving(name: str, model: ModelConfig) -> str:
+    experiment = model.experiment
+    if experiment is None:
+        return _format_targets(model)
+    if experiment.status != "running":
+        serving = experiment.winner or experiment.control_arm(name if name in experiment.arms else None)
+        return f"{serving} (its experiment {'is a draft' if experiment.status == 'draft' else 'has ended'})"
+    return "the arms " + ", ".join(f"{arm} (weight {weight:g})" for arm, weight in experiment.arms.items())
 
 
 def _format_targets(model: ModelConfig) -> str:

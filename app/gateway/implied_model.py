@@ -3,6 +3,7 @@
 from app.domain import Caller, Snapshot, Target
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.permissions import usable_models
+from app.serving_models import serving_targets
 from providers.adapters.provider import Provider
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
@@ -25,7 +26,11 @@ def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect
     if len(usable) > _MAX_MODELS:
         raise InvalidRequest("`model` is missing, and this key may use too many models for one to be meant: name it.", param="model")
     for name in usable:
-        providers = [provider for target in snapshot.models[name].targets for provider in _serving_providers(fleet, target, dialect, body)]
+        providers = [
+            provider
+            for _, target in serving_targets(snapshot.models, name)
+            for provider in _serving_providers(fleet, target, dialect, body)
+        ]
         if providers:
             is_uncertain = all(provider.name in UNCERTAIN_ADAPTERS for provider in providers)
             (uncertain if is_uncertain else certain).append(name)

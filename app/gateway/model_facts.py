@@ -6,6 +6,7 @@ from app.billing.price_index import find_price
 from app.domain import Capability, Price, PriceStep, Snapshot, Target
 from app.gateway.fleet.endpoint_table import EndpointTable
 from app.gateway.plan import choose_variant
+from app.serving_models import serving_models
 
 
 class Pricing(Struct, frozen=True, omit_defaults=True):
@@ -35,11 +36,13 @@ class ModelFacts(Struct, frozen=True):
 
 def model_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: float) -> ModelFacts:
     model = snapshot.models[name]
+    served_by = [snapshot.models[each] for each in serving_models(snapshot.models, name)]
+    capabilities = {each.capabilities for each in served_by}
     return ModelFacts(
         snapshot.models_created.get(name, 0),
-        model.context_length or _probed_context_length(table, model.targets),
-        model.capabilities or None,
-        _pricing([find_price(snapshot, each.provider, each.model, now_s) for each in model.targets]),
+        model.context_length or _shortest([each.context_length or _probed_context_length(table, each.targets) for each in served_by]),
+        model.capabilities or (capabilities.pop() if len(capabilities) == 1 else None) or None,
+        _pricing([find_price(snapshot, each.provider, each.model, now_s) for served in served_by for each in served.targets]),
     )
 
 
@@ -50,6 +53,12 @@ def function_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: f
     if len(function.variants) > 1:
         return ModelFacts(0, None, None, None)
     return ModelFacts(0, facts.context_length, facts.capabilities, facts.pricing)
+
+
+def _shortest(lengths: list[int | None]) -> int | None:
+    """None as soon as one is not known."""
+    known = [each for each in lengths if each is not None]
+    return min(known, default=None) if len(known) == len(lengths) else None
 
 
 def _probed_context_length(table: EndpointTable, targets: tuple[Target, ...]) -> int | None:

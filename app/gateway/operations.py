@@ -84,9 +84,13 @@ class Operations:
             raise UnknownModel(f"There is no model {model!r:.100}. There are: {available}.", param="model")
         if name not in OPERATION_NAMES:
             raise UnknownRoute(f"There is no operation {name!r:.60}. There are: {', '.join(sorted(OPERATION_NAMES))}.")
+        config = snapshot.models[model]
+        if not config.targets and config.experiment is not None:
+            arms = ", ".join(sorted(config.experiment.arms))
+            raise UnknownRoute(f"{model!r:.100} has no targets of its own, but an experiment. Name one of its arms: {arms}.")
         arguments = dict(parameters)
         address, confirmed = arguments.pop("endpoint", None), arguments.pop("confirm", None)
-        available = [(target, endpoint) for target in snapshot.models[model].targets for endpoint in self._fleet.table.endpoints_of(target)]
+        available = [(target, endpoint) for target in config.targets for endpoint in self._fleet.table.endpoints_of(target)]
         selected = [(target, endpoint) for target, endpoint in available if address is None or endpoint.base_url == address]
         if address is not None and not selected:
             known = ", ".join(dict.fromkeys(endpoint.base_url for _, endpoint in available))

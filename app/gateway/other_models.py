@@ -8,6 +8,7 @@ from app.gateway.permissions import usable_models
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Planned
+from app.serving_models import serving_targets
 from providers.canonical.errors import NarthexError, Unsupported
 from providers.request_overrides.overrides import Scope
 
@@ -22,13 +23,13 @@ async def name_other_models(refusal: Unsupported, translator: RequestTranslator,
         return refusal
     takers: list[str] = []
     tried = 0
-    for model, target in _other_targets(planned):
+    for model, serving, target in _other_targets(planned):
         if tried == _MAX_TARGETS or len(takers) == _MAX_NAMED:
             break
         if model in takers:
             continue
         tried += 1
-        if await _takes_request(target, model, translator, planned):
+        if await _takes_request(target, serving, translator, planned):
             takers.append(model)
         await asyncio.sleep(0)
     else:
@@ -39,12 +40,13 @@ async def name_other_models(refusal: Unsupported, translator: RequestTranslator,
     return refusal
 
 
-def _other_targets(planned: Planned) -> Iterator[tuple[str, Target]]:
-    snapshot = planned.plan.snapshot
-    for model in sorted(usable_models(snapshot, planned.admitted.caller)):
-        if model not in planned.plan.names:
-            for target in snapshot.models[model].targets:
-                yield model, target
+def _other_targets(planned: Planned) -> Iterator[tuple[str, str, Target]]:
+    """Of each model, in the order of their names, with the model that the target belongs to: itself or an arm of its experiment."""
+    plan = planned.plan
+    for model in sorted(usable_models(plan.snapshot, planned.admitted.caller)):
+        if model not in plan.names and model != plan.experiment_model:
+            for serving, target in serving_targets(plan.snapshot.models, model):
+                yield model, serving, target
 
 
 async def _takes_request(target: Target, model: str, translator: RequestTranslator, planned: Planned) -> bool:

@@ -9,7 +9,7 @@ from app.domain import DroppableFields, HedgeConfig, ModelConfig, ProviderConfig
 from app.store import limit_validation, price_validation
 from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
-from app.store.experiment_validation import check_experiments_together, check_model_experiment
+from app.store.experiment_validation import check_experiments_together, check_has_targets, check_model_experiment
 from app.store.function_validation import check_function, check_templates
 from app.store.limit_validation import KnownNames, Mistake
 from app.store.metric_validation import check_metric
@@ -154,6 +154,7 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
             raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
         if fallback == name:
             raise BadConfiguration(f"models.{name}.fallbacks: a model cannot fall back to itself.")
+        check_has_targets(f"models.{name}.fallbacks", fallback, wanted.models)
     for fallback, reasons in model.fallback_on.items():
         if fallback not in model.fallbacks:
             raise BadConfiguration(f"models.{name}.fallback_on: {fallback!r:.100} is not one of its `fallbacks`.")

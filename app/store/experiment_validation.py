@@ -1,6 +1,6 @@
 """Validation of experiments: their arms, weights and units, who takes part, and layers."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 
 from app.domain import ExperimentConfig, ModelConfig, Snapshot
@@ -31,6 +31,15 @@ def experiments_of(wanted: Snapshot) -> Iterator[tuple[str, str, ExperimentConfi
 def model_arms(name: str, model: ModelConfig) -> set[str]:
     """The arms that a model has by itself: all of its targets, and each of them."""
     return {name, *(f"{target.provider}/{target.model}" for target in model.targets)} if model.targets else set()
+
+
+def check_has_targets(path: str, model: str, models: Mapping[str, ModelConfig]) -> None:
+    """Raises BadConfiguration for a model that only its experiment serves: what falls back to it or uses it takes part in none."""
+    if not models[model].targets:
+        raise BadConfiguration(
+            f"{path}: the model {model!r:.100} has an experiment and no targets of its own, so here nothing would serve it."
+            " Name one of its arms, or give it targets."
+        )
 
 
 def check_model_experiment(name: str, wanted: Snapshot) -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from app.domain import FunctionConfig, Snapshot, VariantConfig
 from app.store.errors import BadConfiguration
-from app.store.experiment_validation import check_experiment
+from app.store.experiment_validation import check_experiment, check_has_targets
 from app.templating.errors import TemplateFault
 from app.templating.templates import ROLES, templates_of
 from app.templating.vetting import TemplateSet, vet
@@ -34,6 +34,7 @@ def check_function(name: str, function: FunctionConfig, wanted: Snapshot) -> Non
     for variant_name, variant in variants.items():
         if variant.model not in wanted.models:
             raise BadConfiguration(f"{path}.variants.{variant_name}.model: there is no model {variant.model!r:.100}.")
+        check_has_targets(f"{path}.variants.{variant_name}.model", variant.model, wanted.models)
     if function.default is not None and function.default not in variants:
         raise BadConfiguration(f"{path}.default: {function.default!r:.100} is not one of its variants: {', '.join(sorted(variants))}.")
     if function.default is None and function.experiment is None and len(variants) > 1:

@@ -9,6 +9,7 @@ from itertools import islice
 from msgspec import Struct
 
 from app.domain import Limit, ModelConfig, Price, Snapshot
+from app.serving_models import serving_models
 from app.store.calendar_periods import CALENDAR_UNITS
 from app.store.config_file import limit_path
 from app.store.errors import BadConfiguration
@@ -174,17 +175,14 @@ class _Demand:
     """
 
     def __init__(self, models: Mapping[str, ModelConfig], prices: Mapping[tuple[str, str], list[Price]], known_names: KnownNames) -> None:
-        self._unpriced = {
-            name: None for name in sorted(models) if any((each.provider, each.model) not in prices for each in models[name].targets)
-        }
-        tokens = {name: float(model.output_tokens or known_names.output_tokens or 0) for name, model in models.items()}
-        highest_prices = {
-            name: max(
-                (_output_usd(price) for target in model.targets for price in prices.get((target.provider, target.model), ())), default=0.0
-            )
-            for name, model in models.items()
-        }
-        cost = {name: tokens[name] * highest_prices[name] / _MICROUSD for name in models}
+        served_by = {name: list(serving_models(models, name)) for name in models}
+        is_unpriced = {name: any((each.provider, each.model) not in prices for each in model.targets) for name, model in models.items()}
+        own_tokens = {name: float(model.output_tokens or known_names.output_tokens or 0) for name, model in models.items()}
+        own_cost = {name: own_tokens[name] * _highest_output_usd(model, prices) / _MICROUSD for name, model in models.items()}
+        self._unpriced = {name: None for name in sorted(models) if any(is_unpriced[each] for each in served_by[name])}
+        # A model with an experiment reserves what the arm's model does.
+        tokens = {name: max((own_tokens[each] for each in served_by[name]), default=0.0) for name in models}
+        cost = {name: max((own_cost[each] for each in served_by[name]), default=0.0) for name in models}
         self._by_resource = {"output_tokens": tokens, "tokens": tokens, "cost_usd": cost}
         self._descending = {resource: sorted(each, key=lambda name: -each[name]) for resource, each in self._by_resource.items()}
         self._highest: dict[tuple[str, int], Collection[str]] = {}
@@ -205,6 +203,10 @@ class _Demand:
         if (limit.resource, count) not in self._highest:
             self._highest[limit.resource, count] = sorted(descending[:count])
         return self._highest[limit.resource, count]
+
+
+def _highest_output_usd(model: ModelConfig, prices: Mapping[tuple[str, str], list[Price]]) -> float:
+    return max((_output_usd(price) for each in model.targets for price in prices.get((each.provider, each.model), ())), default=0.0)
 
 
 def _output_usd(price: Price) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.domain import Caller, ModelConfig, ProviderConfig, Target
+from app.domain import Caller, ExperimentConfig, ModelConfig, ProviderConfig, Target
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.implied_model import find_implied_model
 from app.settings import Settings
@@ -85,6 +85,16 @@ def test_of_several_models_only_those_of_the_key_are_listed():
 
 def test_shape_of_the_request_decides_too():
     assert implied("pooling", "lm", "v", messages=[{"role": "user", "content": "a"}]) == "v"
+
+
+def test_model_with_only_an_experiment_serves_what_its_arms_serve():
+    models = {**MODELS, "split": ModelConfig((), experiment=ExperimentConfig({"lm": 1.0, "host": 1.0}))}
+    snapshot = build_snapshot(1, PROVIDERS, models)
+    in_fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)))
+    in_fleet.apply_snapshot(snapshot)
+    body = DIALECTS["generate"].parse_request(json.dumps(BODIES["generate"]).encode()).body
+    caller = Caller("k", "t", "team", "full", models=("split", "host"))
+    assert find_implied_model(snapshot, in_fleet, caller, DIALECTS["generate"], body) == "split"
 
 
 def test_detected_engine_counts_rather_than_the_configured_one():

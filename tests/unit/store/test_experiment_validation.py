@@ -111,3 +111,11 @@ def test_invalid_experiment_is_refused_with_its_place(old: str, new: str, messag
 def test_arm_with_an_experiment_of_its_own_is_refused():
     with pytest.raises(BadConfiguration, match="'small' has an experiment of its own"):
         check(EXPERIMENT + "[models.small.experiment]\narms = { large = 1 }")
+
+
+def test_what_has_only_an_experiment_is_refused_as_a_fallback():
+    only_experiment = MODELS + "[models.fast.experiment]\narms = { small = 1, large = 1 }\n"
+    backed = '[models.backed]\ntargets = [{ provider = "sandbox", model = "x" }]\nfallbacks = ["fast"]\n'
+    with pytest.raises(BadConfiguration, match=r"models\.backed\.fallbacks: the model 'fast' has an experiment and no targets of its own"):
+        check(only_experiment + backed)
+    check(only_experiment.replace("[models.fast.exp", 'fast.targets = [{ provider = "sandbox", model = "y" }]\n[models.fast.exp') + backed)

@@ -73,6 +73,11 @@ def test_hash_of_a_configuration_without_functions_stays_what_it_was():
     [
         ("[metrics.helpful]", '[functions.small.variants.x]\nmodel = "large"\n[metrics.helpful]', "there is a model 'small'"),
         ('model = "large"\n[functions.answer.exp', 'model = "huge"\n[functions.answer.exp', "there is no model 'huge'"),
+        (
+            'model = "large"\n[functions.answer.exp',
+            'model = "fast"\n[models.fast.experiment]\narms = { small = 1 }\n[functions.answer.exp',
+            "functions.answer.variants.wordy.model: the model 'fast' has an experiment and no targets of its own",
+        ),
         ('default = "terse"', 'default = "curt"', "functions.answer.default: 'curt' is not one of its variants: terse, wordy"),
         ('fallbacks = ["wordy"]', 'fallbacks = ["curt"]', "functions.answer.fallbacks: 'curt'"),
         ('fallbacks = ["wordy"]', 'fallbacks = ["wordy", "wordy"]', "names one twice"),

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain import DroppableFields, Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
+from app.domain import DroppableFields, ExperimentConfig, Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
 from app.store import snapshots
 from app.store.config_validation import find_new_warnings, find_warnings, validate
 from app.store.errors import BadConfiguration
@@ -226,6 +226,28 @@ def test_cost_limit_without_a_price_is_warned_of():
     begins_later = msgspec.structs.replace(PRICE, since="2999-01-01")
     (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5), prices=(begins_later,), a=None)
     assert "not every target has a price" in warning
+
+
+def test_model_with_an_experiment_reserves_what_its_arms_do():
+    experiment = ModelConfig((), experiment=ExperimentConfig({"large": 1.0, "small": 1.0}))
+
+    def warnings(*prices: Price, **changes: Any) -> list[str]:
+        rule = changed_limit(scope={"model": "fast"}, **changes)
+        configured = snapshot_with(rule, prices=prices, large=1001, small=10)
+        snapshot = snapshots.build_snapshot(
+            1, configured.providers, {**configured.models, "fast": experiment}, configured.limits, configured.prices
+        )
+        validate(snapshot)
+        return find_warnings(snapshot, KnownNames(output_tokens=5000))
+
+    assert warnings(resource="tokens", amount=1001) == []
+    (warning,) = warnings(resource="tokens", amount=1000)
+    assert "is less than a request for fast reserves" in warning
+    assert warnings(PRICE, resource="cost_usd", amount=0.003) == []
+    (warning,) = warnings(PRICE, resource="cost_usd", amount=0.002)
+    assert "is less than a request for fast reserves" in warning
+    (warning,) = warnings(resource="cost_usd", amount=5)
+    assert "requests for fast will be refused, as not every target has a price" in warning
 
 
 def test_limit_for_an_unknown_team_or_key_is_warned_of():
