@@ -126,7 +126,9 @@ def test_uuid_of_a_text_never_changes() -> None:
     assert IDS.read("Gespräch 7", OTHER_TEAM, now_ms()).id == "0aff5b78-dfd1-875b-9923-a7b8e0f0ceff"
 
 
-@pytest.mark.parametrize("text", [UUID_OF_VERSION_4, UUID_OF_VERSION_1, UUID_OF_VERSION_7[:-1], "0" * 32, "a/b?c", "1" * 128, "é" * 128, "😀"])
+@pytest.mark.parametrize(
+    "text", [UUID_OF_VERSION_4, UUID_OF_VERSION_1, UUID_OF_VERSION_7[:-1], "0" * 32, "a/b?c", "1" * 128, "é" * 128, "😀"]
+)
 def test_any_other_text_is_a_name(text: str) -> None:
     assert IDS.read(text, TEAM, now_ms()).name == text
 
