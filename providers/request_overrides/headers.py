@@ -12,8 +12,8 @@ _REFUSED_HEADERS = frozenset(
     }
 )
 _REFUSED_PREFIXES = (
-    *("x-narthex-", "tensorzero-", "proxy-", "sec-", "x-forwarded", "x-real-", "x-original", "x-envoy-", "x-amz", "x-amzn", "x-goog-"),
-    *("x-ms-", "x-http-method", "x-gateway", "x-b3-", "cf-", "access-control-", "if-"),
+    *("x-narthex-", "tensorzero-", "proxy-", "sec-", "x-forwarded", "x-real-", "x-original", "x-envoy-", "x-amz", "x-goog-"),
+    *("x-vertex-", "x-ms-", "x-http-method", "x-gateway", "x-b3-", "cf-", "access-control-", "if-"),
 )
 # Anywhere in a name: what carries an identity, and what chooses a place, a model or an adapter in routers of engines.
 _REFUSED_WORDS = (
@@ -25,4 +25,5 @@ _REFUSED_WORDS = (
 
 
 def is_refused_header(name: str) -> bool:
+    name = name.replace("_", "-")  # for some servers the two are one
     return name in _REFUSED_HEADERS or name.startswith(_REFUSED_PREFIXES) or any(word in name for word in _REFUSED_WORDS)

@@ -13,15 +13,23 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
 from providers.request_overrides.refusal import refuse
 
+# Of a field into which a pointer leads: it is decoded, which nobody may interrupt.
+MAX_CHANGED_BYTES = 256 * 1024
 
-def set_value(body: Body, tokens: Sequence[str], value: Raw, path: str) -> None:
-    """`path`: the caller's, of the pointer. Raises InvalidRequest for one that leads into a text, or beyond a list."""
+
+def set_value(body: Body, tokens: Sequence[str], value: Raw, path: str, copied: set[str]) -> None:
+    """`path`: the caller's, of the pointer. `copied`: the fields of this body that are copies already, which it adds to.
+
+    Raises InvalidRequest for a pointer that leads into a text, beyond a list, or into a field that is too large.
+    """
     top, *rest = tokens
     if not rest:
         body[top] = value
+        copied.discard(top)
         return
-    holder: Any = _copy(body, top) if body.has_value(top) else {}
+    holder: Any = _copy(body, top, path, copied) if body.has_value(top) else {}
     body[top] = holder
+    copied.add(top)
     for token in rest[:-1]:
         child = _child(holder, token, path)
         if child is None:
@@ -31,15 +39,16 @@ def set_value(body: Body, tokens: Sequence[str], value: Raw, path: str) -> None:
     _set(holder, rest[-1], msgspec.json.decode(value), path)
 
 
-def delete_value(body: Body, tokens: Sequence[str], path: str) -> None:
+def delete_value(body: Body, tokens: Sequence[str], path: str, copied: set[str]) -> None:
     """As set_value(). What is not there is deleted already."""
     top, *rest = tokens
     if not rest:
         body.pop(top, None)
+        copied.discard(top)
         return
     if not body.has_value(top):
         return
-    holder = body[top] = _copy(body, top)
+    holder = body[top] = _copy(body, top, path, copied)
     for token in rest[:-1]:
         if isinstance(holder, list) and not _is_place(cast("list[Any]", holder), token):
             return
@@ -57,9 +66,15 @@ def delete_value(body: Body, tokens: Sequence[str], path: str) -> None:
         _refuse_value(path)
 
 
-def _copy(body: Body, key: str) -> Any:
+def _copy(body: Body, key: str, path: str, copied: set[str]) -> Any:
     """Other requests for the same caller may share the value."""
-    return msgspec.json.decode(as_raw(body[key]))
+    if key in copied:
+        return body[key]
+    raw = as_raw(body[key])
+    if len(memoryview(raw)) > MAX_CHANGED_BYTES:
+        refuse(path, f"it leads into a field of {len(memoryview(raw))} bytes, and one of {MAX_CHANGED_BYTES} can be changed")
+    copied.add(key)
+    return msgspec.json.decode(raw)
 
 
 def _child(holder: Any, token: str, path: str) -> Any:

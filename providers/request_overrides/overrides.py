@@ -62,17 +62,18 @@ class RequestOverrides(Struct, frozen=True):
     tools: tuple[ProviderTool, ...] = ()
 
     def apply(self, body: Body, target: Scope) -> None:
-        """Changes a body for this target, in place. Raises InvalidRequest for a pointer that leads nowhere in it."""
+        """Changes a body for this target, in place. Raises InvalidRequest for a pointer that leads nowhere in it, or into too much."""
         tools = [each.tool for each in self.tools if each.scope.covers(target)]
         if tools:
             body["tools"] = [*(_list.decode(as_raw(body["tools"])) if body.has_value("tools") else ()), *tools]
+        copied: set[str] = set()
         for override in self.body:
             if not override.scope.covers(target):
                 continue
             if override.value is None:
-                delete_value(body, override.tokens, override.path)
+                delete_value(body, override.tokens, override.path, copied)
             else:
-                set_value(body, override.tokens, override.value, override.path)
+                set_value(body, override.tokens, override.value, override.path, copied)
 
     def headers_for(self, target: Scope) -> Mapping[str, str]:
         """By name, in lower case; of several with one name the last counts."""

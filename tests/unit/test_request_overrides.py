@@ -63,6 +63,20 @@ def test_later_entries_see_what_earlier_ones_have_set_and_no_other_request_does(
         assert json.loads(body.write()) == {"a": {"list": [1]}}
 
 
+def test_pointer_into_a_large_field_is_refused():
+    body = Body(a=Raw(b"[" + b"1," * 200_000 + b"1]"))
+    with pytest.raises(InvalidRequest, match="400003 bytes"):
+        read([{"pointer": "/a/0", "value": 2}]).apply(body, HERE)
+
+
+def test_field_is_copied_again_after_an_entry_replaced_it():
+    overrides = read([{"pointer": "/a/b", "value": 1}, {"pointer": "/a", "value": {"c": 2}}, {"pointer": "/a/d", "value": 3}])
+    for _ in range(2):
+        body = Body(a={"b": 0})
+        overrides.apply(body, HERE)
+        assert json.loads(body.write()) == {"a": {"c": 2, "d": 3}}
+
+
 def test_values_of_the_request_itself_are_not_changed_in_place():
     shared = {"b": 1}
     body = Body(a=shared)
@@ -170,6 +184,7 @@ REFUSED_HEADERS = (
     *("X-Narthex-Tags", "x-narthex-drop", "X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "traceparent", "X-Request-Id"),
     *("OpenAI-Organization", "OpenAI-Project", "anthropic-workspace", "x-prefiller-host-port", "x-gateway-destination-endpoint"),
     *("x-session-id", "x-user-id", "X-Model", "x-lora", "x-data-parallel-rank", "User-Agent", "Accept-Encoding", "anthropic-version"),
+    *("Transfer_Encoding", "x_real_ip", "\u212aeep-alive", "X-Vertex-AI-LLM-Shared-Request-Type"),
 )
 
 
