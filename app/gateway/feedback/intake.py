@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.domain import Caller, MaskConfig
 from app.gateway.episodes.episode_id import EpisodeIds
-from app.gateway.feedback.rate import MAX_AT_ONCE, FeedbackRate
+from app.gateway.feedback.rate import MAX_AT_ONCE, FeedbackRate, counted
 from app.gateway.feedback.request import FeedbackBody, check_feedback, withdrawal
 from app.gateway.large_body.large_requests import LargeRequests
 from app.recording.feedback_records import Feedback, encode_feedback
@@ -57,8 +57,9 @@ class FeedbackIntake:
         """All of it, or nothing; at most MAX_AT_ONCE. Raises LimitExceeded, and Unavailable if there is no space."""
         if not feedback:
             return
-        self._rate.take(caller.team_id, len(feedback))
-        size_bytes = sum(len(each.value or "") for each in feedback)
+        sizes = [len(each.value or "") for each in feedback]
+        size_bytes = sum(sizes)
+        self._rate.take(caller.team_id, sum(map(counted, sizes)))
         bodies = await self._large_requests.of_team(caller.team_id).run_if_large(size_bytes, _encode_all, caller, feedback)
         if not self._spool.append_feedback(bodies):
             raise Unavailable("This gateway cannot record feedback at the moment: its spool is full. Try again later.", retry_after_s=5)

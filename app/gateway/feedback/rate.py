@@ -8,7 +8,14 @@ from providers.canonical.errors import LimitExceeded
 
 _BURST_S = 10.0
 MAX_AT_ONCE = 1_000
+# What is larger counts as several: 200 demonstrations a second of their full size would be 50 MB.
+COUNTED_BYTES = 4 * 1024
 _MAX_TEAMS = 10_000
+
+
+def counted(size_bytes: int) -> int:
+    """As how many feedback of this size counts."""
+    return max(1, -(-size_bytes // COUNTED_BYTES))
 
 
 class FeedbackRate:
@@ -21,9 +28,10 @@ class FeedbackRate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # team -> what is left, and when that was
 
     def take(self, team_id: str, count: int) -> None:
-        """Raises LimitExceeded, and then takes nothing. `count`: at most MAX_AT_ONCE."""
+        """Raises LimitExceeded, and then takes nothing. `count`: by counted(); more than MAX_AT_ONCE counts as that."""
         if self._per_second <= 0:
             return
+        count = min(count, MAX_AT_ONCE)
         now = self._clock()
         left, since = self._buckets.pop(team_id, (self._burst, now))
         left = min(left + (now - since) * self._per_second, self._burst)
