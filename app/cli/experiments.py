@@ -108,7 +108,7 @@ def show_experiment(name: str, as_json: bool) -> None:
     cells = [
         (
             str(each.number),
-            "superseded" if each.superseded else each.effective_at,
+            "superseded" if each.superseded else each.effective_at[:19].replace("T", " "),
             f"{each.enrolment:.0%}",
             ", ".join(f"{printable(arm)} {weight:g}" for arm, weight in sorted(each.arms.items())),
             printable(each.author),
@@ -116,7 +116,7 @@ def show_experiment(name: str, as_json: bool) -> None:
         for each in versions
     ]
     if cells:
-        print_table(("VERSION", "IN FORCE FROM", "ENROLMENT", "WEIGHTS", "BY"), cells)
+        print_table(("VERSION", "IN FORCE FROM (UTC)", "ENROLMENT", "WEIGHTS", "BY"), cells)
 
 
 @experiments.command("start")

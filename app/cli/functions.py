@@ -75,10 +75,16 @@ def show_function(name: str, as_json: bool) -> None:
         click.echo(f"Fallbacks: {printable(', '.join(function.fallbacks))}.")
     if function.tools:
         click.echo(f"Tools: {printable(', '.join(tool.name for tool in function.tools))}.")
+    experiment = function.experiment
+    if experiment is not None:
+        label = printable(experiment.name or name)
+        weights = ", ".join(f"{printable(arm)} {weight:g}" for arm, weight in sorted(experiment.arms.items()))
+        click.echo(f"Experiment {label}, {experiment.status}: {weights}. `narthex experiments show {label}` has its versions.")
     chosen = choose_variant(name, function, None)
+    reason = "serves by default" if experiment is None else "won" if experiment.winner else "control"
     for variant_name, variant in function.variants.items():
-        is_default = " (serves by default)" if variant_name == chosen else ""
-        click.echo(f"\n{printable(variant_name)}{is_default}: {printable(variant.model)}")
+        mark = f" ({reason})" if variant_name == chosen else ""
+        click.echo(f"\n{printable(variant_name)}{mark}: {printable(variant.model)}")
         if variant.params:
             click.echo(f"  params: {printable(msgspec.json.encode(variant.params).decode())}")
         templates = {"system": variant.system_template, "user": variant.user_template, "assistant": variant.assistant_template}
@@ -124,8 +130,10 @@ def _read_input(given: str) -> dict[str, Any]:
     try:
         text = Path(given[1:]).read_text() if given.startswith("@") else given
         request = msgspec.json.decode(text, type=dict[str, Any])
-    except (OSError, UnicodeDecodeError) as fault:
-        raise OperatorError(f"{given[1:]} cannot be read: {fault}.") from None
+    except OSError as fault:
+        raise OperatorError(f"{given[1:]} cannot be read: {fault.strerror}.") from None
+    except UnicodeDecodeError:
+        raise OperatorError(f"{given[1:]} cannot be read: it is not text in UTF-8.") from None
     except msgspec.DecodeError as fault:
         raise OperatorError(f"--input must be a JSON object: {fault}.") from None
     return {"narthex::input": request} if request.keys() == {"system"} and isinstance(request["system"], dict) else request

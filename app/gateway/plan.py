@@ -162,6 +162,8 @@ def _not_allowed(snapshot: Snapshot, caller: Caller, name: str) -> NotAllowed:
 def _unknown_message(snapshot: Snapshot, caller: Caller, name: str) -> str:
     if name.startswith(FUNCTION_PREFIXES):
         return f"There is no function {name.partition('::function_name::')[2]!r:.100}{_usable_models_hint(snapshot, caller)}"
+    for prefix in MODEL_PREFIXES:
+        name = name.removeprefix(prefix)
     return f"There is no model {name!r:.100}{_usable_models_hint(snapshot, caller)}"
 
 

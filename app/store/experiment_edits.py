@@ -16,10 +16,12 @@ Edit: TypeAlias = Callable[[State], State]
 
 def find_owned(state: State, name: str) -> Owned:
     """Raises UnknownExperiment."""
-    for owned in owned_experiments(state.snapshot):
+    experiments = list(owned_experiments(state.snapshot))
+    for owned in experiments:
         if owned.name == name:
             return owned
-    raise UnknownExperiment(f"There is no experiment {name!r:.100} in the configuration.")
+    known = ", ".join(sorted(each.name for each in experiments)[:50]) or "none yet"
+    raise UnknownExperiment(f"There is no experiment {name!r:.100} in the configuration. There are: {known}.")
 
 
 def start(name: str) -> Edit:

@@ -41,10 +41,8 @@ def _validation_error(message: str) -> InvalidRequest:
     match = _ERROR_PATH.match(message)
     problem, path = (match["problem"], match["path"].removeprefix("$").removeprefix(".")) if match else (message, "")
     if not path:
-        missing = re.search(r"missing required field `([^`]*)`", problem)
-        return InvalidRequest(
-            f"{problem}." if missing else f"The body must be a JSON object. {problem}.", param=missing[1] if missing else None
-        )
+        field = re.search(r"(?:missing required|unknown) field `([^`]*)`", problem)
+        return InvalidRequest(f"{problem}." if field else f"The body must be a JSON object. {problem}.", param=field[1] if field else None)
     return InvalidRequest(f"{problem} at `{path}`.", param=path)
 
 

@@ -31,6 +31,7 @@ def test_experiment_is_started_changed_and_ended(service: Service) -> None:
     assert "is not running" in refused("stop", "expcmd", "expcmd-b")
     run("start", "expcmd")
     assert "is running already" in refused("start", "expcmd")
+    assert "There are: " in (unknown := refused("start", "expcmd-none")) and "expcmd" in unknown
     run("weights", "expcmd", "expcmd-b=0.5")
     run("enrol", "expcmd", "0.25")
     assert "is the control" in refused("stop", "expcmd", "expcmd-a", "--now")
@@ -45,3 +46,19 @@ def test_experiment_is_started_changed_and_ended(service: Service) -> None:
     run("stop", "expcmd", "--winner", "expcmd-b")
     assert json.loads(run("show", "expcmd", "--json"))["experiment"]["winner"] == "expcmd-b"
     assert "There is no experiment 'expcmd-none'" in refused("show", "expcmd-none")
+
+
+def test_function_is_shown_with_its_experiment(service: Service) -> None:
+    configuration = """
+    [functions.expcmd-function.variants]
+    plain = { model = "sandbox" }
+    other = { model = "sandbox" }
+    [functions.expcmd-function.experiment]
+    arms = { plain = 3, other = 1 }
+    control = "plain"
+    """
+    service.apply(configuration)
+    shown = service.run("functions", "show", "expcmd-function").stdout
+    assert "Experiment expcmd-function, running: other 1, plain 3." in shown and "plain (control): sandbox" in shown
+    service.run("experiments", "stop", "expcmd-function", "--winner", "other")
+    assert "other (won): sandbox" in service.run("functions", "show", "expcmd-function").stdout
