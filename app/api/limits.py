@@ -65,7 +65,9 @@ def routes(gateway: Gateway) -> Router:
         if planned.function is not None and planned.variant is not None:
             compiled, of_function = gateway.function_table.compiled(planned), function_fields(inbound.body)
             inbound.body = Body({key: value for key, value in inbound.body.items() if key not in FUNCTION_FIELDS})
-            inbound, _ = FunctionRequest(compiled, DIALECTS["openai_chat"], inbound, of_function.input).write(planned.variant)
+            function_request = FunctionRequest(compiled, DIALECTS["openai_chat"], inbound, of_function.input)
+            large_requests = gateway.large_requests.of_team(caller.team_id)
+            inbound, _ = await large_requests.run_if_large(len(raw), function_request.write, planned.variant)
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
         result = await gateway.limits.preview(caller, planned.name, tags, need)

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from app.gateway.gateway_options import RECORDED_FIELDS
 from providers.canonical.errors import InvalidRequest
-from providers.canonical.raw_json import Body
+from providers.canonical.extra_fields import as_raw
+from providers.canonical.raw_json import NULL, Body
 from providers.dialect import InboundRequest
 from providers.dialects.tensorzero_inference import TensorZeroInference
 
@@ -18,6 +19,7 @@ _KNOWN_FIELDS = frozenset({"tensorzero::episode_id", "tensorzero::tags"})
 _INPUT_FIELD = "narthex::input"
 VARIANT_FIELDS = ("narthex::variant_name", "tensorzero::variant_name")
 FUNCTION_FIELDS = frozenset({_INPUT_FIELD, *VARIANT_FIELDS})
+_MAX_VARIANT_BYTES = 4 * 1024  # of JSON: more is no name, and is not decoded in the event loop
 _RECORDED_AS = "[withheld]"
 # Their names go into a header, and a caller chooses them.
 _MAX_REPORTED = 8
@@ -47,7 +49,7 @@ def function_fields(body: Body) -> FunctionFields:
     """Raises InvalidRequest."""
     variant: str | None = None
     for name in VARIANT_FIELDS:
-        value = body.value(name)
+        value = body.value(name) if len(memoryview(as_raw(body.get(name, NULL)))) <= _MAX_VARIANT_BYTES else False
         if value is not None and (not isinstance(value, str) or value != (variant or value)):
             raise InvalidRequest(f"`{name}` must be the name of a variant, the same wherever it is given.", param=name)
         variant = variant if value is None else value

@@ -224,9 +224,10 @@ async def serve(
         if is_work_large:
             large_requests = gateway.large_requests.of_team(authenticated.caller.team_id)
             request, options = await large_requests.run(read_options, dialect, request, reserved, credential_headers)
+            request, raw = await large_requests.run(remove_fields, request, raw, reserved)
         else:
             request, options = read_options(dialect, request, reserved, credential_headers)
-        request, raw = remove_fields(request, raw, reserved)
+            request, raw = remove_fields(request, raw, reserved)
         headers = {**headers, **options.headers}
     sent_body = request.body
     continued_episode: RecordedEpisode | None = None

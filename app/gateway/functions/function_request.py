@@ -12,7 +12,7 @@ from app.gateway.functions.function_table import CompiledFunction, CompiledVaria
 from app.gateway.functions.inference_input import edit_inference
 from app.gateway.functions.message_templates import MAX_INPUT_BYTES, MessageTemplates
 from providers.canonical.errors import InvalidRequest
-from providers.canonical.raw_json import Body
+from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import CallerDialect, InboundRequest
 
@@ -92,7 +92,7 @@ def _read_system_input(field: Raw | None) -> Mapping[str, Any] | None:
         raise InvalidRequest(f"`narthex::input` may have {MAX_INPUT_BYTES} bytes, not {len(memoryview(field))}.", param="narthex::input")
     try:
         inputs = _decode_object(field)
-    except msgspec.DecodeError as fault:
+    except DECODE_ERRORS as fault:
         raise InvalidRequest(f'`narthex::input` must be an object as {{"system": {{...}}}}: {fault}.', param="narthex::input") from None
     system = inputs.pop("system", None)
     if inputs or not isinstance(system, dict):

@@ -20,6 +20,7 @@ from app.gateway.functions.function_table import CompiledVariant
 from app.templating.errors import RenderFault
 from app.templating.templates import TEXT_VARIABLES
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import DECODE_ERRORS
 
 MAX_INPUT_BYTES = 256 * 1024
 MAX_RENDERED_CHARACTERS = 1024 * 1024
@@ -135,7 +136,7 @@ class MessageTemplates:
             return None
         try:
             block = _decode_block(raw)
-        except msgspec.DecodeError as fault:
+        except DECODE_ERRORS as fault:
             if b"::" not in raw:  # a block that is the host's to judge
                 return None
             raise InvalidRequest(f"{fault} (in the block at `{path}`).", param=path) from None

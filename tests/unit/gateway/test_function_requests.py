@@ -12,7 +12,9 @@ from msgspec import Raw
 from app.domain import FunctionConfig, FunctionTool, VariantConfig
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import compile_function
+from app.gateway.reserved_fields import function_fields
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import Body
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, CALLER_DIALECTS
 from tests.support.chat_strategies import bounded
 
@@ -332,3 +334,21 @@ def test_templates_of_one_request_are_bounded_together():
     function = function_of(VariantConfig("m", user_template="{{ user_text * 100 }}"))
     with pytest.raises(InvalidRequest, match="all together"):
         chat(function, [{"role": "user", "content": "x" * 2_000}] * 20)
+
+
+def test_input_that_is_nested_too_deeply_is_refused():
+    spoken = CALLER_DIALECTS["openai_chat"]
+    sent = spoken.parse_request(json.dumps({"model": "f", "messages": HI}).encode())
+    deep = Raw(b'{"system": ' + b'{"a": ' * 5_000 + b"1" + b"}" * 5_001)
+    with pytest.raises(InvalidRequest, match="narthex::input"):
+        FunctionRequest(compile_function("f", function_of(SYSTEM)), spoken, sent, deep)
+
+
+@pytest.mark.parametrize("value", [5, "", None, ["v"] * 5_000, "v" * 5_000])
+def test_variant_that_is_no_name_is_refused(value: Any):
+    body = Body.read(json.dumps({"narthex::variant_name": value}).encode())
+    if value in (None, ""):
+        assert function_fields(body).variant == value
+    else:
+        with pytest.raises(InvalidRequest, match="must be the name of a variant"):
+            function_fields(body)
