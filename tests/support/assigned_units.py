@@ -1,6 +1,6 @@
 """Experiments and units to assign, without a service."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.domain import Assignment, Caller, Experiment, ExperimentVersion
@@ -41,3 +41,7 @@ def assigned(
     now_ms = START_MS + at_ms
     facts = RequestFacts(caller, episode or episode_born(at_ms, 0), user, tags or {}, now_ms, now_ms - age_ms)
     return assign(of, facts, pin)
+
+
+def chi_square(counts: Sequence[int], expected: Sequence[float]) -> float:
+    return sum((count - mean) ** 2 / mean for count, mean in zip(counts, expected, strict=True))

@@ -14,6 +14,7 @@ class PostgresProxy:
         self._folder = query.partition("host=")[2].partition("&")[0]
         self._forwarders: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
+        self._is_cut = False
         self.database_url = ""
 
     async def start(self) -> asyncio.Server:
@@ -28,11 +29,22 @@ class PostgresProxy:
             task.cancel()
         return len(self._forwarders) // 2
 
+    def cut(self) -> None:
+        """Ends all connections, and refuses new ones until restore()."""
+        self._is_cut = True
+        self.close_connections()
+
+    def restore(self) -> None:
+        self._is_cut = False
+
     def close_connections(self) -> None:
         for writer in self._writers:
             writer.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.close()
+            return
         inner, outer = await asyncio.open_unix_connection(f"{self._folder}/.s.PGSQL.5432")
         self._writers += [writer, outer]
         for task in (asyncio.create_task(_forward(reader, outer)), asyncio.create_task(_forward(inner, writer))):

@@ -56,7 +56,7 @@ class Conversation(Struct):
 
 
 async def assert_conversations_keep_their_arms(conversations: int, turns: int, *, kills: int, weights_every_s: float) -> None:
-    """Each is in its middle when a version comes into force that is newer than the conversation.
+    """Each turn of the second half comes under newer weights than the one before.
 
     The function's weights stay: those of an experiment by a tag are refused another value while it runs.
     """
@@ -112,7 +112,7 @@ async def _check(service: Service, held: list[Conversation], turns: int) -> None
 async def _converse(service: Service, conversation: Conversation, turns: int, at_once: asyncio.Semaphore) -> None:
     async with at_once, service.client() as client:
         for turn in range(turns):
-            if turn == turns // 2:
+            if turn >= turns // 2:
                 await _wait_for_newer_version(client)
             conversation.messages.append({"role": "user", "content": f"Question {turn} of {conversation.number}."})
             answer = await _send(client, conversation, is_streamed=turn % 2 == 1)

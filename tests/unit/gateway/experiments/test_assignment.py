@@ -1,7 +1,6 @@
 """Assignment: sticky, by the weights in force at birth, uniform and independent. Seeds and bounds are fixed: these pass always or never."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,16 +10,12 @@ from msgspec.structs import replace
 from app.domain import EXPERIMENT_CLOCK_TOLERANCE_MS, EXPERIMENT_LEAD_MS, Caller
 from app.gateway.episodes.episode_id import Episode
 from app.gateway.experiments.assignment import choose_arm
-from tests.support.assigned_units import CALLER, assigned, episode_born, experiment, version
+from tests.support.assigned_units import CALLER, assigned, chi_square, episode_born, experiment, version
 from tests.support.chat_strategies import bounded
 
 UNITS = 20_000
 HOUR_MS = 3_600_000
 weights = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.floats(0.01, 10), min_size=2)
-
-
-def chi_square(counts: Sequence[int], expected: Sequence[float]) -> float:
-    return sum((count - mean) ** 2 / mean for count, mean in zip(counts, expected, strict=True))
 
 
 def test_changes_of_a_weight_move_no_running_episode():
