@@ -111,10 +111,21 @@ def refuses_unvalidated(headers: Mapping[bytes, bytes]) -> bool:
     return header_value == b"refuse"
 
 
-def pinned_variant(headers: Mapping[bytes, bytes]) -> str | None:
-    """The variant of a function that the caller demands: `x-narthex-variant`. None: it leaves the choice to the gateway."""
+def pinned_variant(headers: Mapping[bytes, bytes], of_body: str | None = None) -> str | None:
+    """The variant of a function that the caller demands, in `x-narthex-variant` or the body. None: it leaves the choice to the gateway.
+
+    Raises InvalidRequest.
+    """
     header_value = headers.get(b"x-narthex-variant")
-    return None if header_value is None else header_value.decode("latin-1")
+    if header_value is None:
+        return of_body
+    of_header = header_value.decode("latin-1")
+    if of_body is not None and of_body != of_header:
+        raise InvalidRequest(
+            f"The body names the variant {of_body!r:.100}, and the header x-narthex-variant names {of_header!r:.100}: name one.",
+            param="x-narthex-variant",
+        )
+    return of_header
 
 
 def session_of(headers: Mapping[bytes, bytes]) -> str | None:

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import httpx
 from msgspec import Raw
@@ -88,7 +88,7 @@ from app.store.snapshot_cache import SnapshotCache
 from app.telemetry import Telemetry
 from providers.canonical.errors import Unavailable, UpstreamError
 from providers.canonical.raw_json import Body
-from providers.canonical.stream_usage import add_to_last_usage
+from providers.canonical.stream_usage import add_to_last_usage, add_to_usage
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import CallerDialect, InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, RAW_PROMPT_DIALECTS
@@ -241,10 +241,12 @@ async def serve(
     admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers, options.namespace))
     if reserved:
         admitted.reserved_fields = reported_names(options.reported)
-    shows_cost = request.stream and wants_cost(headers)
-    variant = pinned_variant(headers) if of_function.variant is None else of_function.variant
+    cost_fields = ("narthex_cost_usd",) if request.stream and wants_cost(headers) else ()
+    variant = of_function.variant
     if request.dialect == TensorZeroInference.name:
         variant = request.body.value("variant_name") or variant
+        cost_fields = ("cost", *cost_fields)
+    variant = pinned_variant(headers, variant)
     planned, constraint, upstream_raw = await _plan(gateway, dialect, raw, context, admitted, variant, of_function.input)
     if planned.function_request is not None:
         request, is_work_large = admitted.request, is_work_large or len(upstream_raw) > LARGE_BYTES
@@ -281,7 +283,7 @@ async def serve(
         episode.id,
         request.model,
         context.received_us // 1_000_000,
-        request.wants_usage or shows_cost,
+        request.wants_usage or bool(cost_fields),
         sent_body,
         estimated_input=request.input_tokens,
     )
@@ -290,12 +292,12 @@ async def serve(
     response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):
-        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta, shows_cost=shows_cost)
+        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta, cost_fields)
     else:
         mark = _marker(attempted)
         if mark is not None:
             response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
-        await _send_response(gateway, response, raw, context, attempted, sink)
+        await _send_response(gateway, response, raw, context, attempted, sink, cost_fields)
 
 
 def _recorded(episode: Episode) -> RecordedEpisode:
@@ -426,12 +428,20 @@ async def _reserve_for(
 
 
 async def _send_response(
-    gateway: Gateway, response: OutboundResponse, raw: bytes, context: RequestContext, attempted: Attempted, sink: ResponseSink
+    gateway: Gateway,
+    response: OutboundResponse,
+    raw: bytes,
+    context: RequestContext,
+    attempted: Attempted,
+    sink: ResponseSink,
+    cost_fields: tuple[str, ...],
 ) -> None:
     progress, admitted = attempted.progress, attempted.planned.admitted
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
     progress.written_tokens = text_tokens(len(response.raw))
     await context.release()
+    if cost_fields:
+        response = replace(response, raw=await _add_cost(gateway, context, attempted, response.raw, add_to_usage, cost_fields))
     await _record_response(gateway, attempted.planned, response.raw)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
@@ -449,8 +459,7 @@ async def _relay_stream(
     sink: ResponseSink,
     translators: ProviderTranslators,
     meta: ResponseMeta,
-    *,
-    shows_cost: bool,
+    cost_fields: tuple[str, ...],
 ) -> None:
     """Sends each block on as it arrives. The last frames wait until the exchange is in the spool."""
     editor, admitted = response.editor, attempted.planned.admitted
@@ -485,8 +494,8 @@ async def _relay_stream(
             last = dialect.write_error_frame(error)
             break
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
-    if shows_cost and relayed is not None:
-        last = await _add_cost(gateway, context, attempted, last)
+    if cost_fields and relayed is not None:
+        last = await _add_cost(gateway, context, attempted, last, add_to_last_usage, cost_fields)
     await _record_response(gateway, attempted.planned, last)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
@@ -520,13 +529,20 @@ async def _relay_blocks(response: OutboundStream, attempted: Attempted, sink: Re
             return
 
 
-async def _add_cost(gateway: Gateway, context: RequestContext, attempted: Attempted, last: bytes) -> bytes:
-    """The last frames with the cost of the request in their usage, in US dollars; null: unknown."""
+async def _add_cost(
+    gateway: Gateway,
+    context: RequestContext,
+    attempted: Attempted,
+    data: bytes,
+    add: Callable[[bytes, Mapping[str, Any]], bytes],
+    cost_fields: tuple[str, ...],
+) -> bytes:
+    """A response, or the last frames of one, with the cost of the request in its usage, in US dollars; null: unknown."""
     microusd = context.prepare_record(attempted).cost_microusd
-    added = {"narthex_cost_usd": None if microusd is None else Raw(format_usd(microusd))}
-    if len(last) > SMALL_BYTES and is_large(last):
-        return await gateway.large_requests.of_team(attempted.planned.admitted.caller.team_id).run(add_to_last_usage, last, added)
-    return add_to_last_usage(last, added)
+    added = dict.fromkeys(cost_fields, None if microusd is None else Raw(format_usd(microusd)))
+    if len(data) > SMALL_BYTES and is_large(data):
+        return await gateway.large_requests.of_team(attempted.planned.admitted.caller.team_id).run(add, data, added)
+    return add(data, added)
 
 
 async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Adds to the last usage of a stream that is written for a caller, in whichever dialect."""
+"""Adds to the usage of a response, or to the last one of a stream, that is written for a caller, in whichever dialect."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +24,11 @@ def add_to_last_usage(frames: bytes, added: Mapping[str, Any]) -> bytes:
             return b"".join((frames[: begin + len(_DATA)], edited, frames[line_end:]))
         end = begin
     return frames
+
+
+def add_to_usage(response: bytes, added: Mapping[str, Any]) -> bytes:
+    """A whole response with fields added to its usage; unchanged if it has none."""
+    return _add(response, added) or response
 
 
 def _add(data: bytes, added: Mapping[str, Any]) -> bytes | None:

@@ -69,6 +69,8 @@ async def test_function_renders_its_templates_and_sets_its_fields(client: httpx.
     assert [part["text"] for part in sent["messages"][1]["content"]] == ["Please.", "Greet Bob."]
     assert (sent["temperature"], sent["stop"]) == (0.2, ["END"])
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["look_up", "add"]
+    allowed = await _infer(client, additional_tools=[own], allowed_tools=["look_up", "add"])
+    assert allowed.status_code == 200, allowed.text
 
 
 async def test_variant_is_pinned_and_parameters_of_the_request_come_first(
@@ -80,6 +82,19 @@ async def test_variant_is_pinned_and_parameters_of_the_request_come_first(
     await _infer(client, params={"chat_completion": {"temperature": 0.9}})
     assert engine.requests[0].body["temperature"] == 0.9
     assert (await _infer(client, variant_name="none")).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/inference", "/v1/chat/completions"])
+async def test_body_and_header_must_name_the_same_variant(client: httpx.AsyncClient, second_engine: ScriptedEngine, path: str):
+    messages = HI["messages"]
+    body: Any = {"function_name": "tzf-answer", "input": {"system": {"name": "Ada"}, "messages": messages}, "variant_name": "wordy"}
+    if path != "/inference":
+        of_function = {"narthex::input": {"system": {"name": "Ada"}}, "tensorzero::variant_name": "wordy"}
+        body = {"model": "tensorzero::function_name::tzf-answer", "messages": messages, **of_function}
+    same = await client.post(path, json=body, headers={"x-narthex-variant": "wordy"})
+    assert (same.status_code, len(second_engine.requests)) == (200, 1), same.text
+    other = await client.post(path, json=body, headers={"x-narthex-variant": "terse"})
+    assert other.status_code == 400 and "x-narthex-variant" in other.text and "wordy" in other.text, other.text
 
 
 async def test_fallback_variant_names_itself(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
@@ -109,6 +124,7 @@ async def test_function_streams(client: httpx.AsyncClient, engine: ScriptedEngin
     [
         ({"function_name": "no-such-function"}, 404),
         ({"input": HI}, 400),
+        ({"allowed_tools": ["look_up", "no-such-tool"]}, 400),
         ({"input": {"system": {"name": "Ada"}, "messages": [{"role": "user", "content": {"x": 1}}]}}, 400),
     ],
 )

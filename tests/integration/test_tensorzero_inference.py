@@ -44,7 +44,7 @@ async def test_inference_has_content_blocks_usage_and_ids(client: httpx.AsyncCli
     body = response.json()
     assert response.status_code == 200, body
     assert (body["content"], body["finish_reason"]) == ([{"type": "text", "text": "Hello."}], "stop")
-    assert body["usage"] == {"input_tokens": 3, "output_tokens": 2}
+    assert body["usage"] == {"input_tokens": 3, "output_tokens": 2, "cost": None}
     assert body["variant_name"] == "scripted"
     assert uuid7.is_uuid7(body["inference_id"]) and uuid7.is_uuid7(body["episode_id"])
     assert body["inference_id"] == response.headers["x-narthex-inference-id"]
@@ -76,7 +76,7 @@ async def test_stream_has_chunks_with_usage_at_the_end(client: httpx.AsyncClient
         [],
     ]
     assert {frame["inference_id"] for frame in frames} == {response.headers["x-narthex-inference-id"]}
-    assert (frames[-1]["usage"], frames[-1]["finish_reason"]) == ({"input_tokens": 3, "output_tokens": 2}, "stop")
+    assert (frames[-1]["usage"], frames[-1]["finish_reason"]) == ({"input_tokens": 3, "output_tokens": 2, "cost": None}, "stop")
     assert all("usage" not in frame for frame in frames[:-1])
 
 

@@ -78,11 +78,22 @@ class FunctionRequest:
         config, sent = self._function.config, self._sent
         if config.tools:
             body["tools"] = [*({**tool, "type": "function"} for tool in written_tools(config)), *(body.value("tools") or ())]
+        if body.has_value("allowed_tools"):
+            self._check_allowed_tools(body)
         body["variant_name"] = variant.name
         raw = body.write()
         tokens = sent.input_tokens + text_tokens(max(0, len(raw) - self.size_bytes))
         strict = None if config.tools else sent.has_strict_tools
         return replace(sent, body=body, input_tokens=tokens, output_tokens=body.value("max_tokens"), has_strict_tools=strict), raw
+
+    def _check_allowed_tools(self, body: Body) -> None:
+        names = {tool["name"] for tool in body.value("tools") or ()}
+        for index, name in enumerate(body.value("allowed_tools")):
+            if name not in names:
+                raise InvalidRequest(
+                    f"`allowed_tools[{index}]`: no tool {name!r:.60} is of the function {self._function.name!r} or in `additional_tools`.",
+                    param=f"allowed_tools[{index}]",
+                )
 
 
 def _read_system_input(field: Raw | None) -> Mapping[str, Any] | None:

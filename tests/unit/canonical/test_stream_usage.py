@@ -1,4 +1,4 @@
-"""Fields are added to the last usage of a stream, and to nothing that only looks like one."""
+"""Fields are added to the usage of a response or the last one of a stream, and to nothing that only looks like one."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from providers.canonical.stream_usage import add_to_last_usage
+from providers.canonical.stream_usage import add_to_last_usage, add_to_usage
 
 ADDED = {"narthex_cost_usd": Raw(b"0.000120")}
 
@@ -49,3 +49,9 @@ def test_cost_is_added_to_the_last_usage(frames: bytes, index: int, path: tuple[
 @pytest.mark.parametrize("frames", [b"", b"data: [DONE]\n\n", STOP, frame({"choices": [], "usage": None}), b'data: {"usage": {"a"'])
 def test_stream_without_usage_is_unchanged(frames: bytes):
     assert add_to_last_usage(frames, ADDED) == frames
+
+
+def test_fields_are_added_to_the_usage_of_a_whole_response():
+    response = b'{"content":[{"text":"\\"usage\\": {}"}],"usage":{"input_tokens":3}}'
+    assert add_to_usage(response, ADDED) == response[:-2] + b',"narthex_cost_usd":0.000120}}'
+    assert add_to_usage(b'{"content":[]}', ADDED) == b'{"content":[]}'
