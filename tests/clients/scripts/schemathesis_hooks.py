@@ -6,6 +6,6 @@ from typing import Any
 import schemathesis
 
 
-@schemathesis.serializer("application/toml")
+@schemathesis.serializer("application/toml", "application/jsonl")
 def send_text(context: Any, value: Any) -> bytes:
     return str(value).encode()
