@@ -162,7 +162,7 @@ async def apply(
         shown = await read_state(connection)
         wanted = merge_file(shown, file, prune=prune)
         known_names = await _read_known_names(connection, wanted, output_tokens)
-    validate(wanted.snapshot)
+    await run_in_steps(lambda: validate(wanted.snapshot))
     if wanted.snapshot.hash == shown.snapshot.hash and wanted.teams == shown.teams:
         return "Nothing to change."
     message_lines = [

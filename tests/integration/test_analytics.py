@@ -219,7 +219,7 @@ async def test_rest_and_command_show_requests_moments_after_them(service: Servic
         assert (await caller.get(PATH)).status_code == 403
     shown = json.loads(service.run("analytics", "--where", f"tag:run={tag}", "--by", "model", "--json").stdout)
     assert shown["data"][0]["requests"] == 3
-    assert "sandbox" in service.run("analytics", "--by", "model", "--quantiles").stdout
+    assert "sandbox" in service.run("analytics", "--where", f"tag:run={tag}", "--by", "model", "--quantiles").stdout
 
 
 async def test_series_say_where_they_end(records: Records):

@@ -11,8 +11,6 @@ from pathlib import Path
 from tests.support.service import NARTHEX, Service
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial-experiments.md"
-# An experiment takes part of episodes that begin this long after it was applied (app/domain.py), and then some.
-UNTIL_EFFECTIVE_S = 13
 
 
 def code_blocks(language: str) -> list[str]:
@@ -44,14 +42,13 @@ def test_tutorial_leads_to_a_running_experiment(service: Service, tmp_path: Path
         assert process.returncode == 0, f"{command}\n{process.stdout}\n{process.stderr}"
         return process.stdout
 
-    key, first, call, second, feedback, analytics, pinned = code_blocks("sh")
+    key, first, call, second, feedback, analytics, pinned, decided = code_blocks("sh")
     environment["NARTHEX_KEY"] = run(f"{key}\necho $NARTHEX_KEY").strip()
     assert environment["NARTHEX_KEY"].startswith("nx-")
     assert "Answer in one sentence." in run(first)
     assert '"object":"chat.completion"' in run(call)
     shown = run(second)
     assert "friendly" in shown and "plain" in shown
-    time.sleep(UNTIL_EFFECTIVE_S)
     served = ast.literal_eval(run(feedback))
     # All 24 by one of two: once in eight million runs.
     assert served.keys() == {"plain", "friendly"} and sum(served.values()) == 24, served
@@ -60,3 +57,4 @@ def test_tutorial_leads_to_a_running_experiment(service: Service, tmp_path: Path
         assert time.monotonic() < until, output
         time.sleep(0.5)
     assert '"object":"chat.completion"' in run(pinned)
+    assert "support" in run(decided)

@@ -9,7 +9,7 @@ from providers.canonical.raw_json import Body
 from providers.canonical.upstream_errors import find_error, read_error
 from providers.catalogue import DIALECTS
 
-OPENAI_LIKE = sorted(DIALECTS.keys() - {"anthropic_messages", "anthropic_count_tokens"})
+OPENAI_LIKE = sorted(DIALECTS.keys() - {"anthropic_messages", "anthropic_count_tokens", "tensorzero_inference"})
 
 
 @pytest.mark.parametrize("status", [429, 503, 529])
