@@ -72,9 +72,13 @@ class ScriptedEngine:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
+        self._abort_connections()
+        await asyncio.sleep(0.05)
+        self._abort_connections()  # what was accepted a moment before, and not handled yet
+
+    def _abort_connections(self) -> None:
         for writer in list(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0.05)
 
     async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
