@@ -169,6 +169,46 @@ class RampStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     enrolment: float
 
 
+# What experiments can compare without any feedback. Of each less is better.
+BuiltInOutcome = Literal["error", "schema_failure", "refusal", "latency", "time_to_first_token", "cost", "input_tokens", "output_tokens"]
+BUILT_IN_OUTCOMES: tuple[BuiltInOutcome, ...] = get_args(BuiltInOutcome)
+# Of these a unit has 1 if any of its inferences had one, else 0.
+BOOLEAN_OUTCOMES: tuple[BuiltInOutcome, ...] = ("error", "schema_failure", "refusal")
+
+
+class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How an experiment is read. The start freezes all of it, because results hold only if it was chosen without having seen them.
+
+    `metrics`: of BUILT_IN_OUTCOMES, and declared ones of kind boolean or float; the first is the primary one. Empty: BUILT_IN_OUTCOMES.
+    `alpha`: the chance that any of them says something false at any time. `planned_units`: of control and arm together, for which
+    intervals are narrowest. `caps`: a unit's value counts as at most this much, by metric. `slices`: names of tags by which results are
+    shown, too. `window_minutes`: after its first inference a unit is complete. `feedback_hours`: feedback counts until so long after that
+    inference. `guardrails`: by metric and in its own unit, how much worse than the control an arm may be before it is stopped.
+    `minimum_units`: without so many in each of both, no arm is promoted.
+    """
+
+    metrics: tuple[str, ...] = ()
+    alpha: float = 0.05
+    planned_units: int = 10_000
+    caps: Mapping[str, float] = {}
+    slices: tuple[str, ...] = ()
+    window_minutes: int = 60
+    feedback_hours: int = 24
+    guardrails: Mapping[str, float] = {}
+    minimum_units: int = 500
+
+
+class AdaptiveConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Weights that follow the primary metric: every `every_minutes` a version with other ones, none with a share below `minimum_share`.
+
+    thompson: an arm's share is the chance that it is the best. best_arm: shares that find the best arm soonest.
+    """
+
+    rule: Literal["thompson", "best_arm"]
+    every_minutes: int = 60
+    minimum_share: float = 0.05
+
+
 class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`experiment` of a function, whose arms are variants, or of a model.
 
@@ -179,7 +219,8 @@ class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     variant, the model itself, or the first of `arms` by name. `salt` None: a random one. `eligible`: by key, team or tag:NAME, the values
     that take part. `holdout`: the share of units kept out of this and every other experiment with a holdout. `layer`: experiments of one
     layer share no unit; each has its own `slots`, from the first up to and without the last of 10,000. `stopped`: arms whose units get the
-    control at once. `winner`: the arm that serves once the experiment has ended; None: the control.
+    control at once. `winner`: the arm that serves once the experiment has ended; None: the control. `adaptive` None: weights change by
+    hand only.
     """
 
     arms: Mapping[str, float]
@@ -196,6 +237,8 @@ class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_def
     slots: tuple[int, int] | None = None
     stopped: tuple[str, ...] = ()
     winner: str | None = None
+    analysis: AnalysisConfig = AnalysisConfig()
+    adaptive: AdaptiveConfig | None = None
 
     def control_arm(self, default: str | None) -> str:
         """`default`: the function's default variant, or the model's own name."""

@@ -24,7 +24,7 @@ LAYERS = (
     {"app.api"},
     {"app.webhooks"},
     {"app.gateway"},
-    {"app.billing"},
+    {"app.billing", "app.analytics"},
     {"app.recording"},
     {"migrations"},
     {"app.store"},

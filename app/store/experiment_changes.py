@@ -41,6 +41,8 @@ class Owned(Struct, frozen=True):
             "layer": config.layer,
             "slots": None if config.slots is None else list(config.slots),
             "eligible": {name: list(values) for name, values in config.eligible.items()},
+            "analysis": msgspec.to_builtins(config.analysis),
+            "adaptive": msgspec.to_builtins(config.adaptive),
         }
 
 
@@ -141,7 +143,7 @@ def _changes_of_running(owner: str, running: Experiment, before: Owned | None, a
 
 def _check_frozen(running: Experiment, before: Owned | None, after: Owned, how: str) -> None:
     """Raises BadConfiguration."""
-    started = {
+    started: dict[str, Any] = {
         "name": running.name,
         "arms": sorted(running.versions[0].arms),
         "unit": running.unit,
@@ -151,6 +153,8 @@ def _check_frozen(running: Experiment, before: Owned | None, after: Owned, how: 
         "slots": None if running.slots is None else list(running.slots),
         "eligible": {name: list(values) for name, values in running.eligible.items()},
     }
+    if before is not None:  # workers do not have these
+        started |= {field: before.definition[field] for field in ("analysis", "adaptive")}
     wanted: Mapping[str, Any] = {"name": after.name, **after.definition}
     for field, value in started.items():
         if wanted[field] != value:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 
 from app.domain import ExperimentConfig, ModelConfig, Snapshot
+from app.store.analysis_validation import check_adaptive, check_analysis
 from app.store.errors import BadConfiguration
 from app.store.price_validation import MAX_NAME_CHARACTERS
 
@@ -87,7 +88,7 @@ def check_experiment(path: str, experiment: ExperimentConfig, choices: Collectio
 
 
 def check_experiments_together(wanted: Snapshot) -> None:
-    """Raises BadConfiguration for two experiments with one name, or that share units of a layer."""
+    """Raises BadConfiguration for two experiments with one name, or that share units of a layer, and for metrics that do not exist."""
     paths: dict[str, str] = {}
     of_layers: dict[str, list[tuple[str, ExperimentConfig]]] = {}
     for path, owner, experiment in experiments_of(wanted):
@@ -95,6 +96,8 @@ def check_experiments_together(wanted: Snapshot) -> None:
         if name in paths:
             raise BadConfiguration(f"{path}.name: {paths[name]} has the name {name!r}, too.")
         paths[name] = path
+        check_analysis(path, experiment, wanted.metrics)
+        check_adaptive(path, experiment)
         if experiment.layer is not None and experiment.status != "ended":
             of_layers.setdefault(experiment.layer, []).append((path, experiment))
     for layer, members in of_layers.items():

@@ -40,7 +40,7 @@ SECOND = '[models.slow.experiment]\narms = { small = 1, large = 1 }\nlayer = "ch
 
 def check(content: str) -> ExperimentConfig:
     file = parse_config_file(content)
-    snapshot = build_snapshot(1, file.providers or {}, file.models or {})
+    snapshot = build_snapshot(1, file.providers or {}, file.models or {}, metrics=file.metrics or {})
     validate(snapshot)
     again = parse_config_file(write_file(snapshot, {}))
     assert again.models == file.models
@@ -51,7 +51,7 @@ def check(content: str) -> ExperimentConfig:
 
 def test_every_setting_is_written_and_read_back():
     experiment = check(EXPERIMENT)
-    left_at_default = {name for name in ("status", "unit", "salt", "winner")}
+    left_at_default = {name for name in ("status", "unit", "salt", "winner", "analysis", "adaptive")}
     assert set(msgspec.to_builtins(experiment)) == set(ExperimentConfig.__struct_fields__) - left_at_default
 
 
@@ -119,3 +119,71 @@ def test_what_has_only_an_experiment_is_refused_as_a_fallback():
     with pytest.raises(BadConfiguration, match=r"models\.backed\.fallbacks: the model 'fast' has an experiment and no targets of its own"):
         check(only_experiment + backed)
     check(only_experiment.replace("[models.fast.exp", 'fast.targets = [{ provider = "sandbox", model = "y" }]\n[models.fast.exp') + backed)
+
+
+ANALYSED = (
+    MODELS
+    + """
+[metrics]
+helpful = { kind = "boolean", level = "inference", optimize = "max" }
+stars = { kind = "float", level = "episode" }
+remark = { kind = "comment", level = "inference" }
+[models.fast.experiment]
+arms = { small = 0.5, large = 0.5 }
+adaptive = { rule = "thompson", every_minutes = 30, minimum_share = 0.1 }
+[models.fast.experiment.analysis]
+metrics = ["helpful", "stars", "cost", "error"]
+alpha = 0.1
+planned_units = 20000
+caps = { cost = 0.05 }
+slices = ["country"]
+window_minutes = 120
+feedback_hours = 48
+guardrails = { error = 0.01, helpful = 0.05 }
+minimum_units = 1000
+"""
+)
+
+
+def test_every_setting_of_the_analysis_is_written_and_read_back():
+    experiment = check(ANALYSED)
+    assert experiment.adaptive is not None
+    for settings in (experiment.analysis, experiment.adaptive):
+        assert set(msgspec.to_builtins(settings)) == set(settings.__struct_fields__)
+
+
+def test_analysis_without_metrics_is_of_the_built_in_ones():
+    check(ANALYSED.replace('metrics = ["helpful", "stars", "cost", "error"]\n', "").replace(", helpful = 0.05", ""))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"cost", "error"]', '"cost", "speed"]', "analysis.metrics: there is no metric 'speed'. It may be one of: error, "),
+        ('"cost", "error"]', '"cost", "remark"]', "'remark' is of kind comment"),
+        ('"cost", "error"]', '"cost", "cost"]', "each once"),
+        ("helpful = {", 'error = { kind = "float", level = "episode" }\nhelpful = {', "[metrics.error] has the same name. Rename that one"),
+        ('["helpful", "stars"', '["stars", "helpful"', "[metrics.stars] has no `optimize`, and the first metric is the primary one"),
+        ("alpha = 0.1", "alpha = 0", "analysis.alpha: the chance of a false statement"),
+        ("planned_units = 20000", "planned_units = 10", "analysis.planned_units: at least 100"),
+        ("minimum_units = 1000", "minimum_units = 99", "analysis.minimum_units: at least 100"),
+        ("caps = { cost", "caps = { latency", "analysis.caps: 'latency' is not one of its metrics"),
+        ("caps = { cost", "caps = { error", "analysis.caps.error: a unit's value of this metric is at most 1"),
+        ("caps = { cost = 0.05 }", "caps = { cost = nan }", "analysis.caps.cost: a number above 0"),
+        ('["country"]', '["a", "b", "c", "d", "e", "f"]', "analysis.slices: at most 5"),
+        ("window_minutes = 120", "window_minutes = 0", "analysis.window_minutes: 1 to"),
+        ("feedback_hours = 48", "feedback_hours = 1", "analysis.feedback_hours: from the window (120 minutes)"),
+        ("error = 0.01", "latency = 0.01", "analysis.guardrails: 'latency' is not one of its metrics"),
+        ("error = 0.01", "stars = 0.01", "[metrics.stars] has no `optimize`, and a guardrail must know what is worse"),
+        ("error = 0.01", "error = -0.01", "analysis.guardrails.error: how much worse"),
+        ("every_minutes = 30", "every_minutes = 1", "adaptive.every_minutes: 10 to"),
+        ("minimum_share = 0.1", "minimum_share = 0.6", "adaptive.minimum_share: no arm goes below it, so it is 0.001 to 0.5 with 2 arms"),
+        ("minimum_share = 0.1", "minimum_share = 0", "adaptive.minimum_share"),
+        ("[models.fast.experiment]", '[models.fast.experiment]\nunit = "user"', "Only weights of episodes can follow the results"),
+    ],
+)
+def test_invalid_analysis_is_refused_with_its_place(old: str, new: str, message: str):
+    assert old in ANALYSED
+    with pytest.raises(BadConfiguration) as refused:
+        check(ANALYSED.replace(old, new, 1))
+    assert message in str(refused.value)
