@@ -8,25 +8,23 @@ import click
 import msgspec
 
 from app.billing.cost import format_usd
+from app.cli.configuration_change import change_and_report
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.domain import Limit
 from app.gateway.limits.budgets import BudgetUsage, read_budget_usage, rules_of
 from app.settings import Settings
 from app.store import configuration
-from app.store.audit_log import command_author
 from app.store.calendar_periods import CALENDAR_UNITS, CalendarUnit
-from app.store.configuration import change_configuration
 from app.store.configuration_entries import LIMITS
 from app.store.counters.stored_values import read_stored_values
-from app.store.database import create_database_engine, transaction
+from app.store.database import create_database_engine
 from app.store.limit_overrides import read_overrides
 from app.store.limit_rows import StoredLimit, read_limits
 from app.supervisor import server_addresses
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
 
-_APPLY_TIMEOUT_S = 30.0
 _READ_TIMEOUT_S = 60.0
 
 
@@ -153,7 +151,7 @@ def set_budget(
         limit = Limit(name, {}, "cost_usd", 0, "month") if before is None else before
         return LIMITS.replace(state, {"name": name}, msgspec.structs.replace(limit, **given))
 
-    _change(name, edit, as_json)
+    change_and_report(name, edit, as_json=as_json)
 
 
 @budgets.command("remove")
@@ -177,28 +175,7 @@ def remove_budget(name: str, yes: bool, as_json: bool) -> None:
             raise OperatorError(f"There is no budget {name!r}; `narthex budgets list` lists them.")
         return LIMITS.replace(state, {"name": name}, None)
 
-    _change(name, edit, as_json)
-
-
-def _change(name: str, edit: Any, as_json: bool) -> None:
-    settings = server_addresses.resolve(Settings.read())
-
-    async def store(database_url: str) -> configuration.Changed:
-        async with transaction(database_url) as connection:
-            return await change_configuration(connection, command_author(), edit, output_tokens=settings.limits_output_tokens)
-
-    changed = query_database(settings.database_url, store)
-    version = changed.version
-    message = "Nothing to change."
-    if version is not None:
-        serving = query_database(settings.database_url, lambda url: configuration.wait_for_workers(url, version, _APPLY_TIMEOUT_S))
-        message = f"Applied as version {version}; {serving}"
-    if as_json:
-        print_json({"name": name, "version": version, "message": message, "warnings": changed.warnings})
-        return
-    for warning in changed.warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    click.echo(message)
+    change_and_report(name, edit, as_json=as_json)
 
 
 def _read_usage(names: Sequence[str] | None, most: int) -> tuple[list[StoredLimit], Mapping[str, Sequence[BudgetUsage]]]:

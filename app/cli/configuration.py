@@ -72,8 +72,8 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
     """Apply a configuration FILE (- is standard input).
 
     Shows the difference to the configuration in force, with warnings about likely mistakes, and prompts before it changes anything. The
-    file is checked completely first; entries that it does not name stay as they are. Returns once every gateway process serves the new
-    configuration. docs/configuration.md describes the file.
+    file is checked completely first, also against running experiments; entries that it does not name stay as they are. Returns once every
+    gateway process serves the new configuration, and says when experiments follow it. docs/configuration.md describes the file.
 
     \b
     Examples:
@@ -171,8 +171,9 @@ def rollback(version: int, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Make the configuration what it was as of VERSION, which `narthex history` shows.
 
     That is a new version, equal to the old one: nothing is lost, and it can be rolled back in turn. Only what a file can set is restored.
-    A revoked key, role or credential stays revoked, and teams stay; the output says what was left. Shows the difference and prompts before
-    it changes anything, as `apply` does.
+    A revoked key, role or credential stays revoked, and teams stay; the output says what was left. A running experiment cannot go back to
+    before its start: end it first (`narthex experiments stop NAME`). Shows the difference and prompts before it changes anything, as
+    `apply` does.
 
     \b
     Examples:

@@ -4,14 +4,12 @@ from typing import Any
 
 import click
 
+from app.cli.configuration_change import change_and_report
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
-from app.settings import Settings
-from app.store import configuration, experiment_edits
-from app.store.audit_log import command_author
-from app.store.configuration import change_configuration
+from app.cli.store_query import query_store
+from app.store import experiment_edits
 from app.store.database import transaction
-from app.store.experiment_edits import Edit
 from app.store.experiment_queries import (
     ExperimentRow,
     ExperimentVersionRow,
@@ -21,12 +19,25 @@ from app.store.experiment_queries import (
     page_experiments,
     page_versions,
 )
-from app.supervisor import server_addresses
-from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
 
-_APPLY_TIMEOUT_S = 30.0
 _MAX_SHOWN = 1000
+
+
+class _Share(click.ParamType[float]):
+    """A share, from 0 to 1, also written as a percentage."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number, percent, rest = str(value).partition("%")
+        try:
+            share = float(number) / (100 if percent else 1)
+        except ValueError:
+            share = -1.0
+        if rest or not 0 <= share <= 1:
+            self.fail(f"{value!r} is not a share from 0 to 1, such as 0.5 or 50%.", param, ctx)
+        return share
 
 
 @click.group(cls=OrderedGroup)
@@ -56,7 +67,7 @@ def list_experiments(as_json: bool) -> None:
             page = await page_experiments(connection, ListQuery(limit=_MAX_SHOWN, after=None, sort="-created_at"))
             return list(page.data), await newest_versions(connection, [each.id for each in page.data if each.status == "running"])
 
-    found, in_force = _query(read)
+    found, in_force = query_store(read)
     if as_json:
         print_json({"experiments": found})
     elif not found:
@@ -97,7 +108,7 @@ def show_experiment(name: str, as_json: bool) -> None:
                 return None, []
             return found, list((await page_versions(connection, found.id, ListQuery(limit=_MAX_SHOWN, after=None, sort="-number"))).data)
 
-    found, versions = _query(read)
+    found, versions = query_store(read)
     if found is None:
         raise OperatorError(f"There is no experiment {name!r}; `narthex experiments list` lists them.")
     if as_json:
@@ -133,7 +144,7 @@ def start_experiment(name: str, as_json: bool) -> None:
 
     With --json: {"name", "version", "message", "warnings"}.
     """
-    _change(name, experiment_edits.start(name), as_json)
+    change_and_report(name, experiment_edits.start(name), as_json=as_json)
 
 
 @experiments.command("stop")
@@ -161,7 +172,7 @@ def stop_experiment(name: str, arm: str | None, now: bool, winner: str | None, a
     if arm is not None and winner is not None:
         raise click.UsageError("Give an arm to stop, or --winner to end the experiment, not both.")
     edit = experiment_edits.end(name, winner) if arm is None else experiment_edits.stop_arm(name, arm, now=now)
-    _change(name, edit, as_json)
+    change_and_report(name, edit, as_json=as_json)
 
 
 @experiments.command("weights")
@@ -188,51 +199,26 @@ def set_weights(name: str, weights: tuple[str, ...], as_json: bool) -> None:
             separator = ""
         if not (arm and separator):
             raise click.BadParameter(f"{each!r} is not ARM=WEIGHT, such as large=0.2", param_hint="ARM=WEIGHT")
-    _change(name, experiment_edits.set_weights(name, parsed), as_json)
+    change_and_report(name, experiment_edits.set_weights(name, parsed), as_json=as_json)
 
 
 @experiments.command("enrol")
 @click.argument("name")
-@click.argument("share", type=click.FloatRange(0, 1))
+@click.argument("share", type=_Share())
 @json_option
 def set_enrolment(name: str, share: float, as_json: bool) -> None:
     """Set the SHARE of units that take part in experiment NAME.
 
-    From 0 to 1; the rest of a ramp is dropped. Raising it moves no unit from one arm to another.
+    From 0 to 1, or 0% to 100%; the rest of a ramp is dropped. Raising it moves no unit from one arm to another.
 
     \b
     Example:
-      narthex experiments enrol size 0.5
+      narthex experiments enrol size 50%
 
     With --json: {"name", "version", "message", "warnings"}.
     """
-    _change(name, experiment_edits.set_enrolment(name, share), as_json)
+    change_and_report(name, experiment_edits.set_enrolment(name, share), as_json=as_json)
 
 
 def _version_cell(version: ExperimentVersionRow | None) -> str:
     return "" if version is None else f"{version.number} ({version.enrolment:.0%})"
-
-
-def _query(read: Any) -> Any:
-    return query_database(server_addresses.resolve(Settings.read()).database_url, read)
-
-
-def _change(name: str, edit: Edit, as_json: bool) -> None:
-    settings = server_addresses.resolve(Settings.read())
-
-    async def store(database_url: str) -> configuration.Changed:
-        async with transaction(database_url) as connection:
-            return await change_configuration(connection, command_author(), edit, output_tokens=settings.limits_output_tokens)
-
-    changed = query_database(settings.database_url, store)
-    version = changed.version
-    message = "Nothing to change."
-    if version is not None:
-        serving = query_database(settings.database_url, lambda url: configuration.wait_for_workers(url, version, _APPLY_TIMEOUT_S))
-        message = f"Applied as version {version} of the configuration; {serving}"
-    if as_json:
-        print_json({"name": name, "version": version, "message": message, "warnings": changed.warnings})
-        return
-    for warning in changed.warnings:
-        click.echo(f"Warning: {warning}", err=True)
-    click.echo(message)

@@ -36,7 +36,7 @@ from app.store.configuration_rows import (
 from app.store.database import Database, create_database_engine, transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
 from app.store.experiment_changes import ExperimentChange, find_experiment_changes
-from app.store.experiments import store_experiment_changes
+from app.store.experiments import NewVersion, describe_new_versions, store_experiment_changes
 from app.store.key_rows import lock_changes
 from app.store.key_validation import check_priority, check_team
 from app.store.limit_validation import KnownNames
@@ -51,13 +51,17 @@ _CHANGED_MEANWHILE = "Somebody else changed the configuration in the meantime: r
 
 
 class Changed(Struct, frozen=True):
-    """The result of a change. `version`: the one that has it; None: nothing differs. `warnings`: about probable mistakes that it adds."""
+    """The result of a change. `version`: the one that has it; None: nothing differs. `warnings`: about probable mistakes that it adds.
+
+    `experiment_versions`: of each experiment that started or has other weights or another enrolment.
+    """
 
     version: int | None
     before: State
     after: State
     changes: Sequence[EntryChange]
     warnings: Sequence[str]
+    experiment_versions: Sequence[NewVersion] = ()
 
 
 class RolledBack(Struct, frozen=True):
@@ -103,13 +107,13 @@ async def change_configuration(
     await store_table(connection, tables.models, current.snapshot.models, wanted.snapshot.models)
     await store_table(connection, tables.functions, current.snapshot.functions, wanted.snapshot.functions)
     await store_table(connection, tables.metrics, current.snapshot.metrics, wanted.snapshot.metrics)
-    await store_experiment_changes(connection, author, experiment_changes)
+    experiment_versions = await store_experiment_changes(connection, author, experiment_changes)
     positions: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
     if current.snapshot.limits != wanted.snapshot.limits:
         positions = await store_limits(connection, current.snapshot.limits, wanted.snapshot.limits)
     await store_prices(connection, current.snapshot.prices, wanted.snapshot.prices)
     version = await publish_changes(connection, author, changes, positions, restores)
-    return Changed(version, current, wanted, changes, warnings)
+    return Changed(version, current, wanted, changes, warnings, experiment_versions)
 
 
 def edited(
@@ -153,36 +157,27 @@ async def apply(
 
     `confirm` is shown the difference first, followed by warnings about probable mistakes; these use `output_tokens`, the setting for
     models without one of their own. Returns the result as a sentence, once every worker serves it (or `wait_s` is over). Raises
-    BadConfiguration, with nothing changed.
+    BadConfiguration, with nothing changed; before `confirm` is called if the file cannot be applied to what is in force.
     """
     file = parse_config_file(content)
     _check_teams(file.teams or {})
-    async with transaction(database_url) as connection:
-        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-        shown = await read_state(connection)
-        wanted = merge_file(shown, file, prune=prune)
-        known_names = await _read_known_names(connection, wanted, output_tokens)
-    await run_in_steps(lambda: validate(wanted.snapshot))
-    if wanted.snapshot.hash == shown.snapshot.hash and wanted.teams == shown.teams:
-        return "Nothing to change."
-    message_lines = [
-        format_difference(shown, wanted),
-        *(f"Warning: {each}" for each in find_warnings(wanted.snapshot, known_names)),
-    ]
-    # Outside of any transaction: a person may take their time, and nobody should wait for them behind a lock.
-    if not confirm("\n".join(message_lines)):
-        return "Nothing was changed."
 
     def edit(current: State) -> State:
-        if current.snapshot.hash != shown.snapshot.hash or current.teams != shown.teams:
-            raise BadConfiguration(_CHANGED_MEANWHILE)
         return merge_file(current, file, prune=prune)
 
     async with transaction(database_url) as connection:
-        version = (await change_configuration(connection, author, edit, output_tokens=output_tokens)).version
-    if version is None:
+        shown = await change_configuration(connection, author, edit, output_tokens=output_tokens)
+        known_names = await _read_known_names(connection, shown.after, output_tokens)
+        await connection.rollback()
+    if shown.version is None:
         return "Nothing to change."
-    return f"Applied as version {version}; {await wait_for_workers(database_url, version, wait_s)}"
+    warnings = await run_in_steps(lambda: find_warnings(shown.after.snapshot, known_names))
+    if not _is_confirmed(shown, warnings, (), confirm):
+        return "Nothing was changed."
+    async with transaction(database_url) as connection:
+        changed = await change_configuration(connection, author, edit, output_tokens=output_tokens)
+        version = _require_as_shown(changed, shown)
+    return f"Applied as version {version}; {await report(database_url, changed, wait_s)}"
 
 
 async def restore(
@@ -200,20 +195,26 @@ async def restore(
         await connection.rollback()
     if shown.changed.version is None:
         return "\n".join(["Nothing to change: the configuration is as it was then.", *shown.left])
-    message_lines = [
-        format_difference(shown.changed.before, shown.changed.after),
-        *(f"Warning: {each}" for each in shown.changed.warnings),
-        *shown.left,
-    ]
-    if not confirm("\n".join(message_lines)):
+    if not _is_confirmed(shown.changed, shown.changed.warnings, shown.left, confirm):
         return "Nothing was changed."
     async with transaction(database_url) as connection:
-        restored = await roll_back(connection, author, version, output_tokens=output_tokens)
-        before, expected = restored.changed.before, shown.changed.before
-        if restored.changed.version is None or (before.snapshot.hash, before.teams) != (expected.snapshot.hash, expected.teams):
-            raise BadConfiguration(_CHANGED_MEANWHILE)
-    serving = await wait_for_workers(database_url, restored.changed.version, wait_s)
-    return f"Restored version {version} as version {restored.changed.version}; {serving}"
+        changed = (await roll_back(connection, author, version, output_tokens=output_tokens)).changed
+        restored = _require_as_shown(changed, shown.changed)
+    return f"Restored version {version} as version {restored}; {await report(database_url, changed, wait_s)}"
+
+
+def _is_confirmed(shown: Changed, warnings: Sequence[str], notes: Sequence[str], confirm: Callable[[str], bool]) -> bool:
+    """Called outside of any transaction: a person may take their time, and nobody should wait for them behind a lock."""
+    difference = format_difference(shown.before, shown.after)
+    return confirm("\n".join([difference, *(f"Warning: {each}" for each in warnings), *notes]))
+
+
+def _require_as_shown(changed: Changed, shown: Changed) -> int:
+    """The version of a change that was tried, shown and then made. Raises BadConfiguration if it is another one by now."""
+    before, expected = changed.before, shown.before
+    if changed.version is None or (before.snapshot.hash, before.teams) != (expected.snapshot.hash, expected.teams):
+        raise BadConfiguration(_CHANGED_MEANWHILE)
+    return changed.version
 
 
 async def read_current(database: Database) -> Snapshot:
@@ -328,6 +329,14 @@ async def _read_known_names(connection: AsyncConnection, state: State, output_to
     prefixes = {name.removeprefix("nx-") for name in key_names if len(name) == len("nx-") + _KEY_PREFIX_CHARACTERS}
     existing = await connection.scalars(select(tables.keys.c.prefix).where(one_of(tables.keys.c.prefix, prefixes))) if prefixes else ()
     return KnownNames(state.teams.keys(), {f"nx-{prefix}" for prefix in existing}, output_tokens)
+
+
+async def report(database_url: str, changed: Changed, wait_s: float) -> str:
+    """What has become of a change that was committed, as the end of a sentence: see wait_for_workers(). Then when experiments follow it."""
+    assert changed.version is not None
+    async with transaction(database_url) as connection:
+        experiments = await describe_new_versions(connection, changed.experiment_versions)
+    return "\n".join([await wait_for_workers(database_url, changed.version, wait_s), *experiments])
 
 
 async def wait_for_workers(database_url: str, version: int, wait_s: float) -> str:

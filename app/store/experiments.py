@@ -2,9 +2,10 @@
 
 import secrets
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import delete, func, insert, select, update
+from msgspec import Struct
+from sqlalchemy import delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
@@ -18,12 +19,22 @@ from app.store.experiment_versions import planned_enrolments
 # What remains above EXPERIMENT_LEAD_MS is for the commit itself.
 WRITTEN_LEAD = timedelta(seconds=12)
 MAX_VERSIONS = 10_000  # every worker has all of them
+_MAX_DESCRIBED = 20
 
 _experiments, _versions = tables.experiments, tables.experiment_versions
 
 
-async def store_experiment_changes(connection: AsyncConnection, author: Author, changes: Sequence[ExperimentChange]) -> None:
+class NewVersion(Struct, frozen=True):
+    """The first version of an experiment that a change made: the rest are the steps of a ramp."""
+
+    experiment_id: str
+    name: str
+    number: int
+
+
+async def store_experiment_changes(connection: AsyncConnection, author: Author, changes: Sequence[ExperimentChange]) -> list[NewVersion]:
     """Raises BadConfiguration for a salt that was used before, and for too many versions."""
+    added: list[NewVersion] = []
     for change in changes:
         match change:
             case DraftSaved(of=of):
@@ -31,12 +42,34 @@ async def store_experiment_changes(connection: AsyncConnection, author: Author, 
             case DraftDropped(of=of):
                 await connection.execute(delete(_experiments).where(_experiments.c.name == of.name, _experiments.c.started_at.is_(None)))
             case Started(of=of):
-                await _start(connection, author, of)
+                added.append(await _start(connection, author, of))
             case VersionAdded(of=of):
-                await _add_version(connection, author, of)
+                added.append(await _add_version(connection, author, of))
             case Ended(name=name, winner=winner):
                 of_name = (_experiments.c.name == name, _experiments.c.ended_at.is_(None))
                 await connection.execute(update(_experiments).where(*of_name).values(ended_at=func.clock_timestamp(), winner=winner))
+    return added
+
+
+async def describe_new_versions(connection: AsyncConnection, added: Sequence[NewVersion]) -> list[str]:
+    """When they take effect, a sentence each. Known once they are committed: until then it may move on."""
+    shown = added[:_MAX_DESCRIBED]
+    if not shown:
+        return []
+    columns = tuple_(_versions.c.experiment_id, _versions.c.number)
+    found = await connection.execute(
+        select(_versions.c.experiment_id, _versions.c.effective_at).where(
+            columns.in_([(each.experiment_id, each.number) for each in shown])
+        )
+    )
+    times = {row.experiment_id: row.effective_at for row in found}
+    lines = [
+        f"Version {each.number} of the experiment {each.name!r} takes effect at {_in_utc(times[each.experiment_id])}."
+        for each in shown
+        if each.experiment_id in times
+    ]
+    more = len(added) - len(shown)
+    return [*lines, f"{more} more experiments have a new version; `narthex experiments list` shows them."] if more else lines
 
 
 async def _save_draft(connection: AsyncConnection, of: Owned) -> None:
@@ -47,7 +80,7 @@ async def _save_draft(connection: AsyncConnection, of: Owned) -> None:
         await connection.execute(insert(_experiments).values(id=uuid7.mint(), name=of.name, **values))
 
 
-async def _start(connection: AsyncConnection, author: Author, of: Owned) -> None:
+async def _start(connection: AsyncConnection, author: Author, of: Owned) -> NewVersion:
     salt = of.config.salt or secrets.token_hex(16)
     used = select(_experiments.c.id).where(
         _experiments.c.name == of.name, _experiments.c.salt == salt, _experiments.c.started_at.is_not(None)
@@ -61,10 +94,10 @@ async def _start(connection: AsyncConnection, author: Author, of: Owned) -> None
     where = {"section": of.section, "owner": of.owner}
     await connection.execute(insert(_experiments).values(id=id, name=of.name, salt=salt, **where, **started))
     now = await _clock(connection)
-    await _insert_versions(connection, author, id, of, now + WRITTEN_LEAD, now + WRITTEN_LEAD)
+    return await _insert_versions(connection, author, id, of, now + WRITTEN_LEAD, now + WRITTEN_LEAD)
 
 
-async def _add_version(connection: AsyncConnection, author: Author, of: Owned) -> None:
+async def _add_version(connection: AsyncConnection, author: Author, of: Owned) -> NewVersion:
     id = await connection.scalar(select(_experiments.c.id).where(_experiments.c.name == of.name, _experiments.c.ended_at.is_(None)))
     assert id is not None, "it is running"
     of_experiment = _versions.c.experiment_id == id
@@ -73,10 +106,12 @@ async def _add_version(connection: AsyncConnection, author: Author, of: Owned) -
         raise BadConfiguration(f"{of.path}: an experiment has at most {MAX_VERSIONS} versions. End it, and start another.")
     start = await connection.scalar(select(_versions.c.effective_at).where(of_experiment).order_by(_versions.c.number).limit(1))
     effective = await _clock(connection) + WRITTEN_LEAD
-    await _insert_versions(connection, author, id, of, effective if start is None else start, effective)
+    return await _insert_versions(connection, author, id, of, effective if start is None else start, effective)
 
 
-async def _insert_versions(connection: AsyncConnection, author: Author, id: str, of: Owned, start: datetime, effective: datetime) -> None:
+async def _insert_versions(
+    connection: AsyncConnection, author: Author, id: str, of: Owned, start: datetime, effective: datetime
+) -> NewVersion:
     """The version that is effective then, and those of the ramp that come after it."""
     of_name = select(_experiments.c.id).where(_experiments.c.name == of.name)
     last = await connection.scalar(select(func.max(_versions.c.number)).where(_versions.c.experiment_id.in_(of_name))) or 0
@@ -88,6 +123,11 @@ async def _insert_versions(connection: AsyncConnection, author: Author, id: str,
         for number, (effective_at, enrolment) in enumerate(planned_enrolments(of.config, start, effective), last + 1)
     ]
     await connection.execute(insert(_versions), rows)
+    return NewVersion(id, of.name, last + 1)
+
+
+def _in_utc(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 async def _clock(connection: AsyncConnection) -> datetime:

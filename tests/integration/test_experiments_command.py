@@ -1,6 +1,7 @@
 """narthex experiments: the life of an experiment by commands."""
 
 import json
+import re
 
 from tests.support.service import Service
 
@@ -29,11 +30,13 @@ def test_experiment_is_started_changed_and_ended(service: Service) -> None:
         return done.stderr
 
     assert "is not running" in refused("stop", "expcmd", "expcmd-b")
-    run("start", "expcmd")
+    assert re.search(r"Version 1 of the experiment 'expcmd' takes effect at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.", run("start", "expcmd"))
     assert "is running already" in refused("start", "expcmd")
     assert "There are: " in (unknown := refused("start", "expcmd-none")) and "expcmd" in unknown
     run("weights", "expcmd", "expcmd-b=0.5")
-    run("enrol", "expcmd", "0.25")
+    run("enrol", "expcmd", "25%")
+    for bad in ("25", "-1", "0.5x", "5%%", "nan", "%"):
+        assert f"{bad!r} is not a share from 0 to 1, such as 0.5 or 50%" in refused("enrol", "expcmd", "--", bad)
     assert "is the control" in refused("stop", "expcmd", "expcmd-a", "--now")
     assert "has no arm 'huge'" in refused("stop", "expcmd", "huge")
     assert "a weight is a number of 0 or more" in refused("weights", "expcmd", "expcmd-b=-1")
@@ -46,6 +49,25 @@ def test_experiment_is_started_changed_and_ended(service: Service) -> None:
     run("stop", "expcmd", "--winner", "expcmd-b")
     assert json.loads(run("show", "expcmd", "--json"))["experiment"]["winner"] == "expcmd-b"
     assert "There is no experiment 'expcmd-none'" in refused("show", "expcmd-none")
+
+
+def test_dry_run_refuses_what_a_running_experiment_does_not_permit(service: Service) -> None:
+    drafted = CONFIGURATION.replace("expcmd", "expdry")
+    service.apply(drafted)
+    started = service.run("apply", "-", "--yes", stdin=drafted.replace('"draft"', '"running"'))
+    assert "Version 1 of the experiment 'expdry' takes effect at " in started.stdout
+    before = json.loads(service.run("history", "--limit", "2", "--json").stdout)["versions"][1]["version"]
+    for command, stdin in (
+        (("apply", "-", "--dry-run"), drafted),
+        (("apply", "-", "--dry-run"), drafted.replace("expdry-b = 1 ", "expdry-b = 1, sandbox = 1 ").replace('"draft"', '"running"')),
+        (("rollback", str(before), "--dry-run"), ""),
+        (("rollback", str(before), "--yes"), ""),
+    ):
+        refused = service.run(*command, stdin=stdin)
+        assert refused.returncode != 0 and not refused.stdout, refused.stdout
+        assert "'expdry'" in refused.stderr and "`narthex experiments stop expdry` ends it" in refused.stderr
+    assert service.run("experiments", "stop", "expdry").returncode == 0
+    assert service.run("rollback", str(before), "--yes").returncode == 0
 
 
 def test_function_is_shown_with_its_experiment(service: Service) -> None:

@@ -1,0 +1,37 @@
+"""One change of the configuration by a command that knows what to change: stored, served by every gateway process, reported."""
+
+from collections.abc import Callable
+
+import click
+
+from app.cli.output import print_json
+from app.settings import Settings
+from app.store import configuration
+from app.store.audit_log import command_author
+from app.store.configuration_rows import State
+from app.store.database import transaction
+from app.supervisor import server_addresses
+from app.supervisor.database_query import query_database
+
+_APPLY_TIMEOUT_S = 30.0
+
+
+def change_and_report(name: str, edit: Callable[[State], State], *, as_json: bool) -> None:
+    """`name`: of what is changed. With `as_json` it prints {"name", "version" or null, "message", "warnings"}."""
+    settings = server_addresses.resolve(Settings.read())
+
+    async def store(database_url: str) -> configuration.Changed:
+        async with transaction(database_url) as connection:
+            return await configuration.change_configuration(connection, command_author(), edit, output_tokens=settings.limits_output_tokens)
+
+    changed = query_database(settings.database_url, store)
+    message = "Nothing to change."
+    if changed.version is not None:
+        served = query_database(settings.database_url, lambda url: configuration.report(url, changed, _APPLY_TIMEOUT_S))
+        message = f"Applied as version {changed.version} of the configuration; {served}"
+    if as_json:
+        print_json({"name": name, "version": changed.version, "message": message, "warnings": changed.warnings})
+        return
+    for warning in changed.warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    click.echo(message)
