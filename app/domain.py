@@ -15,6 +15,10 @@ Role = Literal["owner", "admin", "editor", "viewer", "auditor"]
 # disconnected: the caller left first. aborted: this process stopped first, or something broke in it.
 Outcome = Literal["answered", "failed", "disconnected", "aborted"]
 
+# Why the gateway made a request itself. shadow: to compare another variant or model with the one that answered a caller. replay: a recorded
+# request once more, to another variant or model. judge: to compare the responses of a replay and its original.
+OriginKind = Literal["shadow", "replay", "judge"]
+
 # How certain a charge is. reported: the engine's own counts. received: estimated by what came of the response. reserved: the output that
 # was reserved, because the host may have gone on writing, and billing, after the gateway left.
 ChargeBasis = Literal["reported", "received", "reserved"]
@@ -541,6 +545,17 @@ class Snapshot(Struct, frozen=True):
     read_ms: int = 0
 
 
+class Origin(Struct, frozen=True):
+    """Of a request that the gateway makes itself, charged to whoever had it made. Its record takes part in no experiment.
+
+    `original_id`: the inference of a caller that it repeats, or is about: an erasure of that reaches it. `replay_id`: None: of no replay.
+    """
+
+    kind: OriginKind
+    original_id: str
+    replay_id: str | None = None
+
+
 class Plan(Struct, frozen=True):
     """What is tried for one request, in order: the targets of the model, then those of its fallbacks.
 
@@ -674,3 +689,7 @@ class Exchange(Struct, frozen=True, array_like=True):
     episode_name: str | None = None  # the text that the caller names its episode by; None: a UUID, or none
     assignment: Assignment | None = None  # None: no running experiment. `variant` is its arm; without one, that which was chosen
     served_variant: str | None = None  # whose model answered; None: nobody's, or there are no variants
+    # See Origin; None: a caller's own request.
+    origin: OriginKind | None = None
+    original_id: str | None = None
+    replay_id: str | None = None

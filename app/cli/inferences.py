@@ -13,7 +13,7 @@ from app.cli.errors import CommandError
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
 from app.cli.times import DurationParam, PastMomentParam, format_time
-from app.domain import Outcome
+from app.domain import OriginKind, Outcome
 from app.settings import Settings
 from app.store.admin_transactions import admin_transaction
 from app.store.database import create_database_engine
@@ -48,6 +48,7 @@ _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 @click.option("--min-duration", "min_duration_s", type=DurationParam(), help="Only what took at least this: 30s, 2m.")
 @click.option("--trace", "trace_id", metavar="ID", help="Only of this trace, in hexadecimal.")
 @click.option("--request-id", metavar="ID", help="Only with this x-request-id, as the response had it.")
+@click.option("--origin", type=click.Choice(("caller", *get_args(OriginKind))), help="Only made by callers, or by the gateway itself.")
 @click.option("--text", metavar="WORDS", help='Only where this was written: words, "phrases", or, and - before what must not be there.')
 @click.option("--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or a time.")
 @click.option("--until", type=PastMomentParam(), help="Until before then.")

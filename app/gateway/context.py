@@ -4,7 +4,7 @@ import time
 from typing import Protocol
 
 from app import uuid7
-from app.domain import Caller, Exchange, Outcome
+from app.domain import Caller, Exchange, Origin, Outcome
 from app.gateway.exchange import build_exchange
 from app.gateway.memory.body_memory import BodyClaim
 from app.gateway.stages import Attempted, Planned, Received, Stage
@@ -26,7 +26,7 @@ class RequestContext:
     ended the request, with its `message`; None: no error. `body_claim`: the memory that its bodies take; None: too little to be counted.
     `trace`: None: it belongs to none. `own_request_id`: the caller's own id of the request; None: it gave none.
     `cost_microusd`: of the exchange, once it is recorded; None: unknown. `key_holder`: the caller of the key that it carries, which may not
-    be used for it; None: no known key.
+    be used for it; None: no known key. `origin`: why the gateway makes the request itself; None: a caller made it.
     """
 
     def __init__(self, route: str, caller_connection: CallerConnection) -> None:
@@ -44,6 +44,7 @@ class RequestContext:
         self.own_request_id: str | None = None
         self.cost_microusd: int | None = None
         self.key_holder: Caller | None = None
+        self.origin: Origin | None = None
         self._prepared: Exchange | None = None
 
     @property

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from app.domain import Attempt, ChargeBasis, ChargedAttempt, Exchange, Outcome, Plan
+from app.domain import Attempt, ChargeBasis, ChargedAttempt, Exchange, Origin, Outcome, Plan
 from app.gateway.charges import Cost, cost_of
 from app.gateway.stages import Attempted, Planned
 from app.gateway.upstream.progress import Charge, least_certain
@@ -21,7 +21,7 @@ class EndedRequest(Protocol):
     """What is recorded of a request whatever its stage; RequestContext is one.
 
     `status`: 499 if no response was begun. `error`: the class of the error, with its `message`; None: no error. `trace`: None: it belongs
-    to none. `own_request_id`: the caller's own id of it; None: it gave none.
+    to none. `own_request_id`: the caller's own id of it; None: it gave none. `origin`: None: a caller made it.
     """
 
     id: str
@@ -32,6 +32,7 @@ class EndedRequest(Protocol):
     message: str | None
     trace: TraceContext | None
     own_request_id: str | None
+    origin: Origin | None
 
 
 def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRequest, duration_us: int, outcome: Outcome) -> Exchange:
@@ -39,7 +40,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     if ended.error is not None:
         outcome = "failed"
     admitted = planned.admitted
-    request, caller, trace = admitted.request, admitted.caller, ended.trace
+    request, caller, trace, origin = admitted.request, admitted.caller, ended.trace, ended.origin
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
     reported_model = None if attempted is None else attempted.reported_model
@@ -109,8 +110,11 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         served_us=None if served is None else duration_us - served.started_us,
         charges=recorded_charges,
         episode_name=admitted.episode.name,
-        assignment=planned.plan.assignment,
+        assignment=planned.plan.assignment if origin is None else None,
         served_variant=None if attempted is None else attempted.served_variant,
+        origin=None if origin is None else origin.kind,
+        original_id=None if origin is None else origin.original_id,
+        replay_id=None if origin is None else origin.replay_id,
     )
 
 

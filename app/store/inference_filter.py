@@ -1,12 +1,13 @@
 """Filters of inferences, as conditions in SQL."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, or_, select
 
 from app import uuid7
+from app.domain import OriginKind
 from app.episode_names import episode_id_of
 from app.store import tables
 from app.store.configuration_rows import one_of
@@ -23,7 +24,8 @@ class InferenceFilter(Struct, frozen=True):
     `only_teams`: of teams with these names. `key`: its public part, without nx-. `status_class`: the first digit of the status.
     `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that. `request_id`: the caller's own, or the gateway's id
     of a request whose caller gave none. `episode`: its UUID, or the text that its caller names it by; `episode_ids`: the ids that it may
-    have, which conditions() needs. `text`: a search, as read_search() makes it, of teams with full-text search.
+    have, which conditions() needs. `origin`: why the gateway made the request itself; "caller": it did not. `original_id`: made of that
+    inference. `text`: a search, as read_search() makes it, of teams with full-text search.
     """
 
     model: str | None = None
@@ -50,6 +52,8 @@ class InferenceFilter(Struct, frozen=True):
     min_duration_us: int | None = None
     trace_id: str | None = None
     request_id: str | None = None
+    origin: OriginKind | Literal["caller"] | None = None
+    original_id: str | None = None
     text: str | None = None
     episode_ids: Collection[str] | None = None
 
@@ -59,9 +63,11 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     columns = tables.inferences.c
     names = (
         *("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id"),
-        *("function", "variant", "experiment"),
+        *("function", "variant", "experiment", "original_id"),
     )
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
+    if filters.origin is not None:
+        yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
     if filters.model is not None:
         yield columns.model.in_(caller_names(filters.model))
     if filters.team is not None:
@@ -94,7 +100,8 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         *((filters.served_model, row["served_model"]), (filters.route, row["route"]), (filters.status, row["status"])),
         *((filters.error, row["error"]), (filters.trace_id, row["trace_id"]), (filters.provider, row["served_provider"])),
         *((filters.function, row["function"]), (filters.variant, row["variant"]), (filters.experiment, row["experiment"])),
-        *((filters.team, row["team"]), (filters.key, row["key"])),
+        *((filters.team, row["team"]), (filters.key, row["key"]), (filters.original_id, row["original_id"])),
+        (filters.origin, row["origin"] or "caller"),
     )
     received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
     return (

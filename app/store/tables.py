@@ -375,10 +375,14 @@ inferences = Table(
     Column("experiment_unit", Text),  # a hash of what was randomised; None with an experiment: the request had none
     Column("episode_kind", Text),  # minted, caller_uuid7 or text; None: no experiment
     Column("served_variant", Text),  # whose model answered; None: nobody's, or there are no variants
+    Column("origin", Text),  # shadow, replay or judge: why the gateway made the request itself; None: a caller made it
+    Column("original_id", UUID(as_uuid=False)),  # the inference of a caller that it repeats or is about; None: a caller made it
+    Column("replay_id", UUID(as_uuid=False)),  # None: of no replay
     # The transaction that stored it, set by Postgres; null: stored before that was recorded. Not a part of the record.
     Column("stored_in", BigInteger, server_default=text("((pg_current_xact_id())::text)::bigint")),
     Index(None, "episode_id"),
     Index(None, "stored_in", postgresql_where=text("stored_in IS NOT NULL")),
+    Index(None, "original_id", postgresql_where=text("original_id IS NOT NULL")),
     # A Bloom filter for each 64 pages of rows, which costs the writer next to nothing.
     Index(
         None,

@@ -52,7 +52,7 @@ def _find() -> Any:
                 deleted_responses, deleted.id == inferences.c.id
             )
         )
-        .where(inferences.c.id == bindparam("id"), inferences.c.team_id == bindparam("team_id"))
+        .where(inferences.c.id == bindparam("id"), inferences.c.team_id == bindparam("team_id"), inferences.c.origin.is_(None))
     )
 
 

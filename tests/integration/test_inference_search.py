@@ -35,6 +35,7 @@ from tests.support.writer_process import drain
 PATH = "/admin/v1/inferences"
 NOW = datetime.datetime.now(datetime.UTC)
 OWN_ID = uuid7.mint()
+ORIGINAL_ID = uuid7.mint()
 Fields = dict[str, Any]
 
 
@@ -86,6 +87,8 @@ async def records(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) 
         )
     for row in rows[::7]:
         row |= {"episode_id": named_episode_id(row["team_id"], "chat 1"), "episode_name": "chat 1"}
+    for row in rows[::11]:
+        row |= {"origin": chance.choice(("shadow", "replay")), "original_id": ORIGINAL_ID}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollup_sums, "MAX_SUBJECTS", 8)
         spool = Spool(home / "spool", settings)
@@ -133,6 +136,8 @@ CASES: list[tuple[Fields, Callable[[Fields], bool]]] = [
     ({"request_id": "req-1"}, lambda row: row["request_id"] == "req-1"),
     ({"request_id": OWN_ID, "trace_id": "0b" * 16}, lambda row: row["request_id"] == OWN_ID and row["trace_id"] == "0b" * 16),
     ({"request_id": "0a" * 16}, lambda row: False),
+    ({"origin": "caller", "model": "a"}, lambda row: "origin" not in row and row["model"].endswith("a")),
+    ({"origin": "shadow", "original_id": ORIGINAL_ID}, lambda row: row.get("origin") == "shadow"),
 ]
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from app import uuid7
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
-from app.domain import Outcome
+from app.domain import OriginKind, Outcome
 from app.settings import Settings
 from app.store import inference_queries
 from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
@@ -89,6 +89,9 @@ class Inference(Struct, frozen=True, kw_only=True):
     experiment_unit: str | None
     episode_kind: str | None
     served_variant: str | None
+    origin: OriginKind | None
+    original_id: str | None
+    replay_id: str | None
 
 
 class Content(Struct, frozen=True):
@@ -142,6 +145,11 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     min_duration_us: Annotated[int, Meta(ge=0, le=2**53, description="Only what took at least this long.")] | None = None
     trace_id: Annotated[str, Meta(pattern="^[0-9a-fA-F]{32}$", description="Only of this trace.")] | None = None
     request_id: Annotated[str, Meta(max_length=128, description="Only with this `x-request-id`.")] | None = None
+    origin: Annotated[
+        OriginKind | Literal["caller"] | None,
+        Meta(description="Only requests of callers, or only those that the gateway made itself: shadows, replays, judges."),
+    ] = None
+    original_id: Annotated[str, Meta(description="Only what the gateway made of this inference.")] | None = None
     text: (
         Annotated[
             str,
@@ -204,6 +212,8 @@ def read_filters(call: Call[Any, Any]) -> InferenceFilter:
         min_duration_us=query.min_duration_us,
         trace_id=query.trace_id and query.trace_id.lower(),
         request_id=query.request_id,
+        origin=query.origin,
+        original_id=query.original_id and parse_id(query.original_id, "original_id"),
         text=search,
     )
 
