@@ -1,6 +1,6 @@
 # Every task of this project. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up serve migrate test test-long test-engines test-clients test-deploy check sbom bench lock clean
+.PHONY: help up serve migrate test test-long test-engines test-clients test-deploy check docs sbom bench lock clean
 
 VENV := .venv/bin
 NARTHEX := $(VENV)/narthex
@@ -40,6 +40,13 @@ test-deploy: installed-dev  ## Check the image, compose file and Helm chart; the
 	@test -x .venv-deploy/bin/python || $(VENV)/python -m venv .venv-deploy
 	@.venv-deploy/bin/python -m pip install --quiet -r infra/requirements-deploy.txt
 	$(PYTEST) tests/deploy $(ARGS)
+
+docs:  ## Make the documentation a static site in dist/docs; a broken link is an error
+	@test -x .venv-docs/bin/python || python3 -m venv .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet -r docs/site/requirements.txt
+	.venv-docs/bin/sphinx-build --quiet --fail-on-warning --keep-going -j auto -c docs/site -d dist/docs-cache . dist/docs
+	@cp docs/site/index.html dist/docs/index.html
+	@echo "Open dist/docs/index.html"
 
 SBOM := dist/narthex.cdx.json
 sbom:  ## Write the list of all packages of the image (CycloneDX); needs `make test-deploy` once
