@@ -51,7 +51,8 @@ def list_command(
       narthex feedback list --inference 019aa3f4-7492-7b70-8347-9564aeb44a24 --history
 
     With --json: {"feedback": [{"id", "feedback_id", "action", "received_at", "team", "key", "metric", "kind", "level", "inference_id",
-    "episode_id", "value", "content", "tags", "current", "matched_at", "model", "function", "variant", "erased_at"}]}.
+    "episode_id", "value", "content", "tags", "current", "matched_at", "model", "function", "variant", "erased_at",
+    "not_enrolled"}]}.
     """
     prefix = key and parse_prefix(key)
     if key is not None and prefix is None:

@@ -50,13 +50,14 @@ def show_metric(name: str, days: int, as_json: bool) -> None:
     """Show the metric NAME, with its feedback by model, function and variant.
 
     Only what counts: nothing that was corrected, withdrawn or replaced. Feedback whose inference or episode is not recorded has no model.
+    Requests that do not count in their experiment (pinned, held out, ...) are lines of their own, with the reason.
 
     \b
     Example:
       narthex metrics show helpful --days 7
 
     With --json: {"name", "kind", "level", "optimize", "description", "built_in", "days", "feedback": [{"model", "function", "variant",
-    "count", "mean", "minimum", "maximum"}]}.
+    "not_enrolled", "count", "mean", "minimum", "maximum"}]}.
     """
     configured = _read_metrics()
     metric = configured.get(name)
@@ -71,7 +72,7 @@ def show_metric(name: str, days: int, as_json: bool) -> None:
     if not sums:
         click.echo(f"No feedback of the last {days} days counts.")
     else:
-        print_table(("MODEL", "FUNCTION", "VARIANT", "FEEDBACK", "MEAN", "MIN", "MAX"), [_cells(each) for each in sums])
+        print_table(("MODEL", "FUNCTION", "VARIANT", "NOT ENROLLED", "FEEDBACK", "MEAN", "MIN", "MAX"), [_cells(each) for each in sums])
 
 
 def _read_metrics() -> dict[str, MetricConfig]:
@@ -87,4 +88,4 @@ def _describe(metric: MetricConfig | None) -> str:
 
 def _cells(found: MetricSum) -> list[str]:
     numbers = ["" if each is None else f"{each:.6g}" for each in (found.mean, found.minimum, found.maximum)]
-    return [found.model or "(not found)", found.function or "", found.variant or "", f"{found.count:,}", *numbers]
+    return [found.model or "(not found)", found.function or "", found.variant or "", found.not_enrolled or "", f"{found.count:,}", *numbers]

@@ -20,9 +20,10 @@ _POSTPONE = """
     WHERE id = any($1::uuid[])
 """
 _MARK = """
-    UPDATE feedback SET matched_at = now(), model = matched.model, function = matched.function, variant = matched.variant
-    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) AS matched (id, model, function, variant)
-    WHERE feedback.id = matched.id AND feedback.id >= $5::uuid AND feedback.id <= $6::uuid
+    UPDATE feedback SET matched_at = now(), model = matched.model, function = matched.function, variant = matched.variant,
+        not_enrolled = matched.not_enrolled
+    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[]) AS matched (id, model, function, variant, not_enrolled)
+    WHERE feedback.id = matched.id AND feedback.id >= $6::uuid AND feedback.id <= $7::uuid
 """
 
 
@@ -63,9 +64,8 @@ async def count_unmatched(connection: Connection, age: datetime.timedelta) -> in
 async def _mark(connection: Connection, found: Sequence[tuple[_Pending, Target]]) -> None:
     await lock_feedback(connection)
     ids = [each.id for each, _ in found]
-    models = [_plain_model(target.model) for _, target in found]
-    functions, variants = [target.function for _, target in found], [target.variant for _, target in found]
-    await connection.execute(_MARK, ids, models, functions, variants, min(ids), max(ids))
+    values = [(_plain_model(target.model), target.function, target.variant, target.not_enrolled) for _, target in found]
+    await connection.execute(_MARK, ids, *([*column] for column in zip(*values, strict=True)), min(ids), max(ids))
     await connection.execute("DELETE FROM feedback_pending WHERE id = any($1::uuid[])", ids)
 
 

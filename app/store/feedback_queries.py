@@ -28,7 +28,7 @@ class FeedbackEvent(Struct, frozen=True, kw_only=True):
 
     `metric`, `kind`, `level`, `inference_id`, `episode_id`, `value` null: it withdraws. `value` also: nothing of it is kept, by
     `content`, or your roles do not show what was written. `current`: it counts. `matched_at`: when its inference or episode was found, of
-    which are `model`, `function` and `variant`; null: not yet.
+    which are `model`, `function`, `variant` and `not_enrolled`, why it does not count in an experiment; null: not yet.
     """
 
     id: str
@@ -51,6 +51,7 @@ class FeedbackEvent(Struct, frozen=True, kw_only=True):
     function: str | None
     variant: str | None
     erased_at: str | None
+    not_enrolled: str | None
 
 
 class FeedbackFilter(Struct, frozen=True):
@@ -173,4 +174,5 @@ def _to_event(row: Row[Any]) -> FeedbackEvent:
         function=row.function,
         variant=row.variant,
         erased_at=None if row.erased_at is None else row.erased_at.isoformat(),
+        not_enrolled=row.not_enrolled,
     )

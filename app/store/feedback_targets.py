@@ -8,12 +8,12 @@ from app import uuid7
 from app.store.partitions import DAY_MS, Connection
 
 _INFERENCES = """
-    SELECT id::text, team_id::text, model, function, variant, erased_at FROM inferences
+    SELECT id::text, team_id::text, model, function, variant, not_enrolled, erased_at FROM inferences
     WHERE id = any($1::uuid[]) AND id >= $2::uuid AND id <= $3::uuid{only_erased}
 """
 # The first partition that has any ends the search for an episode.
 _EPISODES = """
-    SELECT wanted.id::text, wanted.team_id::text, found.model, found.function, found.variant, found.erased_at
+    SELECT wanted.id::text, wanted.team_id::text, found.model, found.function, found.variant, found.not_enrolled, found.erased_at
     FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS wanted (id, team_id, since)
     CROSS JOIN LATERAL (
         SELECT * FROM inferences
@@ -40,6 +40,7 @@ class Target(NamedTuple):
     model: str
     function: str | None
     variant: str | None
+    not_enrolled: str | None
     erased_at: datetime.datetime | None
 
 

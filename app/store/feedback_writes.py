@@ -10,7 +10,7 @@ from app.store.tables import feedback
 # once see each other's.
 FEEDBACK_LOCK = 0x6E617274_66656564  # for pg_advisory_xact_lock
 
-_SET_LATER = ("is_current", "matched_at", "model", "function", "variant")
+_SET_LATER = ("is_current", "matched_at", "model", "function", "variant", "not_enrolled")
 FEEDBACK_COLUMNS = [column.name for column in feedback.columns if column.name not in _SET_LATER]
 
 _TYPES = {

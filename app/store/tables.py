@@ -477,6 +477,7 @@ feedback = Table(
     Column("function", Text),
     Column("variant", Text),
     Column("erased_at", DateTime(timezone=True)),
+    Column("not_enrolled", Text),  # of that inference, too
     Index(None, "feedback_id", "id"),
     Index(None, "target_id", "metric", "key_id", "id"),
     # The rows that a newer one may replace are few, however often somebody corrects the same feedback.

@@ -104,6 +104,7 @@ TABLE = {
     "get_analytics": Row(READ, READ, is_list=True),
     "list_feedback": Row(READ, READ, is_list=True),
     "export_feedback": Row(READ, READ, is_list=True),
+    "sum_feedback": Row(READ, READ, query={"metric": "comment"}, is_list=True),
     "get_feedback": Row(READ, READ, {"id": "{feedback}"}),
     "list_refusals": Row(READ, READ, is_list=True),
     "list_retention": Row(READ, is_list=True),
@@ -225,6 +226,7 @@ FILTERS = {
     "get_analytics": ({"team": "{team}", "group_by": "key"}, {"key": "{key}"}),
     "list_feedback": ({"team": "{team}"}, {"key": "{key}"}, {"episode_id": "{episode}"}, {"inference_id": "{inference}"}),
     "export_feedback": ({"team": "{team}"}, {"key": "{key}", "format": "csv"}),
+    "sum_feedback": ({"metric": "comment", "team": "{team}"},),
     "list_refusals": ({"team": "{team}"}, {"key": "{key}"}),
     "summarize_dropped_fields": ({"team": "{team}"}, {"key": "{key}"}),
     "list_audit_events": ({"team": "{team}"}, {"name": "{key}"}, {"name": "{account}"}, {"search": "{account}"}, {"search": "{key}"}),
@@ -433,8 +435,9 @@ async def test_lists_and_cursors_of_a_team_have_nothing_of_another(world: World,
             if operation.response_media_type == "text/event-stream":  # has a test of its own
                 continue
             path = f"/admin/v1{operation.path}"
-            pages = [await client.get(path, headers=ours)]
-            first = await client.get(path, params={} if id.startswith("export_") else {"limit": 1}, headers=whole)
+            pages = [await client.get(path, params=row.query, headers=ours)]
+            has_limit = not id.startswith(("export_", "sum_"))
+            first = await client.get(path, params={**row.query, **({"limit": 1} if has_limit else {})}, headers=whole)
             cursor = first.json().get("next") if first.headers["content-type"] == "application/json" else None
             if cursor is not None:
                 after = "before" if id == "list_inferences" else "after"

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from app import uuid7
 from app.cli import main
-from app.domain import Attempt, Usage
+from app.domain import Assignment, Attempt, Usage
 from app.recording.refusal_records import RefusalCount, Refusals, RefusalSample, encode_refusals
 from app.recording.spool import Spool
 from app.settings import Settings
@@ -28,7 +28,9 @@ from app.store.key_validation import hash_key, parse_prefix
 from app.store.migrate import migrate
 from tests.support.postgres import Postgres
 from tests.support.spooled_exchanges import spool_exchange
-from tests.support.writer_process import drain
+from tests.support.spooled_feedback import make_feedback, make_withdrawal, spool_feedback
+from tests.support.wait_until import wait_until
+from tests.support.writer_process import drain, fetch, running_writer
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
 PAGE = (Path(__file__).parents[2] / "docs/sql.md").read_text()
@@ -74,6 +76,8 @@ ROWS: list[tuple[str, datetime.datetime, dict[str, Any]]] = [
     ),
 ]
 
+INFERENCES = len(ROWS) + 2  # and two with feedback
+
 
 @pytest.fixture(scope="module")
 async def url(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -92,17 +96,37 @@ async def url(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> s
         ids = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": caller.team_id, "key_id": caller.key_id}
         spool_exchange(spool, b"what ann wrote", b"", **{"episode_id": ids["id"], **ids, **fields})
     caller, at_us = found[hash_key(made["search"])], int(YESTERDAY.timestamp() * 1_000_000)
+    sender = {"team_id": caller.team_id, "key_id": caller.key_id}
     why = ("openai_chat", "gpt-5-mini", 429, "LimitExceeded")
     counts = [RefusalCount(at_us // 60_000_000, caller.team_id, caller.key_id, *why, "once", 1000)]
     sample = RefusalSample(
         uuid7.mint(at_us), at_us, caller.team_id, caller.key_id, None, *why, "requests_limit_reached", None, "once", "no room", None, None
     )
     assert spool.append_refusals(encode_refusals(Refusals(counts, [sample])))
+    enrolled, pinned = (
+        spool_exchange(spool, b"", b"", model="compared", variant="large", assignment=Assignment("e", 1, "large", 0.5, why), **sender)
+        for why in (None, "pinned")
+    )
+    said = [
+        make_feedback(enrolled.id, tags={"app": "chat"}, **sender),
+        make_feedback(pinned.id, False, **sender),
+        make_feedback(enrolled.id, "what ann wrote", metric="comment", kind="comment", **sender),
+        make_feedback(enrolled.episode_id, 0.25, metric="score", kind="float", level="episode", **sender),
+        make_withdrawal(make_feedback(enrolled.id), **sender),
+    ]
+    spool_feedback(spool, *said)
     spool.close()
     await drain(settings)
+    async with running_writer(settings):
+        await wait_until(lambda: is_matched(settings.database_url, len(said) - 1))
     granted = await narthex(settings.database_url, "views", "grant", "analyst")
     assert granted.exit_code == 0, granted.output
     return settings.database_url
+
+
+async def is_matched(url: str, count: int) -> bool:
+    [(matched,)] = await fetch(url, "SELECT count(*) FROM feedback WHERE matched_at IS NOT NULL")
+    return matched == count
 
 
 @pytest.fixture
@@ -145,9 +169,35 @@ async def test_refusals_are_counted_and_are_no_usage(analyst: Connection):
     for period in ("hour", "day"):
         [refused] = await analyst.fetch(f"SELECT team, key_name, model, rule, refused FROM narthex_views.refusals_by_{period}")
         assert tuple(refused) == ("search", "", "gpt-5-mini", "once", 1000)
-        assert await analyst.fetchval(f"SELECT sum(requests) FROM narthex_views.usage_by_{period}") == len(ROWS)
+        assert await analyst.fetchval(f"SELECT sum(requests) FROM narthex_views.usage_by_{period}") == INFERENCES
     [sample] = await analyst.fetch("SELECT * FROM narthex_views.refusals")
     assert (sample["team"], sample["status"], sample["message"]) == ("search", 429, "no room")
+
+
+async def test_feedback_is_there_without_its_words(analyst: Connection):
+    rows = await analyst.fetch("SELECT * FROM narthex_views.feedback WHERE id >= narthex_views.id_at($1) ORDER BY id", AN_HOUR_AGO)
+    assert [(row["action"], row["metric"], row["number"], row["is_current"], row["not_enrolled"]) for row in rows] == [
+        ("create", "helpful", 1, True, None),
+        ("create", "helpful", 0, True, "pinned"),
+        ("create", "comment", None, True, None),
+        ("create", "score", 0.25, True, None),
+        ("withdraw", None, None, False, None),
+    ]
+    helpful, _, comment, score, _ = rows
+    assert (helpful["team"], helpful["model"], helpful["variant"]) == ("search", "compared", "large")
+    assert json.loads(helpful["tags"]) == {"app": "chat"}
+    assert (comment["content"], json.loads(comment["tags"]), comment["inference_id"]) == ("full", {}, helpful["inference_id"])
+    assert score["episode_id"] and score["inference_id"] is None
+    joined = "SELECT count(*) FROM narthex_views.feedback f JOIN narthex_views.inferences i ON i.id = f.inference_id"
+    assert await analyst.fetchval(joined) == 3
+
+
+async def test_queries_of_the_page_about_feedback_run(analyst: Connection):
+    page = (Path(__file__).parents[2] / "docs/feedback.md").read_text()
+    queries = re.findall(r"^```sql\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    by_metric, joined = [await analyst.fetch(query) for query in queries]
+    assert [tuple(row) for row in by_metric] == [("compared", "large", 1, 1.0)]
+    assert [(row["variant"], row["feedback"]) for row in joined] == [("large", 2)]
 
 
 Rows: TypeAlias = list[dict[str, Any]]
@@ -233,7 +283,7 @@ async def test_views_hold_what_was_recorded(analyst: Connection):
     ]
     sums = "SELECT sum(requests), sum(cost_usd), sum(output_tokens) FROM narthex_views.usage_by_"
     assert len({tuple(*await analyst.fetch(sums + level)) for level in ("hour", "day")}) == 1
-    assert await analyst.fetchval("SELECT sum(requests) FROM narthex_views.usage_by_day") == len(ROWS)
+    assert await analyst.fetchval("SELECT sum(requests) FROM narthex_views.usage_by_day") == INFERENCES
     assert await analyst.fetchval("SELECT sum(requests) FROM narthex_views.usage_by_end_user WHERE end_user = 'ann'") == 1
 
 

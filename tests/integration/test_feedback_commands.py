@@ -35,5 +35,9 @@ async def test_feedback_is_sent_listed_exported_and_summed_up(service: Service):
     assert METRIC in service.run("metrics", "list").stdout
     shown = json.loads(service.run("metrics", "show", METRIC, "--json").stdout)
     assert [(each["model"], each["count"], each["mean"]) for each in shown["feedback"]] == [(None, 1, 1.0)]
+    async with service.admin_client() as admin:
+        sums = (await admin.get("/admin/v1/feedback/sums", params={"metric": METRIC, "days": 2})).json()
+        assert sums == {"metric": METRIC, "days": 2, "data": shown["feedback"]}
+        assert (await admin.get("/admin/v1/feedback/sums")).status_code == 400
     assert "more of it is better" in service.run("metrics", "show", METRIC).stdout
     assert service.run("metrics", "show", "commands-none").returncode == 1

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from app import uuid7
+from app.domain import Assignment
 from app.recording.spool import Spool
 from app.recording.writer_status import read_status
 from app.settings import Settings
+from app.store.database import create_database_engine
+from app.store.feedback_sums import MetricSum, sum_metric
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.spooled_feedback import KEY, TEAM, make_feedback, make_withdrawal, spool_feedback
 from tests.support.wait_until import GENEROUS_S, wait_until
@@ -205,3 +208,26 @@ async def test_keys_and_teams_are_kept(settings: Settings, spool: Spool):
     )
     assert (row["value"], row["number"], row["content"], row["tags"]) == ('"Thanks"', None, "masked", '{"app": "chat"}')
     assert row["at"].timestamp() == pytest.approx(feedback.received_us / 1e6, abs=1e-5)
+
+
+async def test_sums_keep_requests_apart_that_do_not_count_in_their_experiment(settings: Settings, spool: Spool):
+    sent: list[str] = []
+    for at, why in enumerate((None, None, "pinned", "holdout")):
+        arm = {"model": "m", "variant": "large", "assignment": Assignment("e", 1, "large", 0.5, why)}
+        exchange = spool_exchange(spool, b"question", b"answer", team_id=TEAM, **arm)
+        feedback = make_feedback(exchange.id, at / 4, metric="score", kind="float")
+        spool_feedback(spool, feedback)
+        sent.append(feedback.id)
+    spool.close()
+    async with running_writer(settings):
+        await wait_for_matches(settings, sent)
+    database = create_database_engine(settings.database_url)
+    async with database.connect() as connection:
+        sums, of_others = await sum_metric(connection, "score", 1), await sum_metric(connection, "score", 1, ["others"])
+    await database.dispose()
+    assert sums == [
+        MetricSum("m", None, "large", None, 2, 0.125, 0, 0.25),
+        MetricSum("m", None, "large", "holdout", 1, 0.75, 0.75, 0.75),
+        MetricSum("m", None, "large", "pinned", 1, 0.5, 0.5, 0.5),
+    ]
+    assert of_others == []

@@ -1,4 +1,4 @@
-"""Feedback of callers: /admin/v1/feedback, /admin/v1/feedback/export and /admin/v1/feedback/{id}."""
+"""Feedback of callers: /admin/v1/feedback, /admin/v1/feedback/export, /admin/v1/feedback/sums and /admin/v1/feedback/{id}."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
 from app.store.csv_lines import csv_cell, csv_lines
 from app.store.episode_lookup import check_episode
 from app.store.feedback_queries import FeedbackEvent, FeedbackFilter, list_feedback, read_history, walk_feedback
+from app.store.feedback_sums import MetricSum, sum_metric
 from app.store.key_validation import parse_prefix
 from app.store.paging import After, Limit, Page, read_cursor, write_cursor
 from providers.canonical.errors import InvalidRequest, UnknownRecord
@@ -52,6 +53,20 @@ class FeedbackExportQuery(FeedbackFilters, frozen=True, forbid_unknown_fields=Tr
     format: Annotated[ExportFormat, Meta(description="An event a line as JSON, or CSV for spreadsheets.")] = "jsonl"
 
 
+class FeedbackSumsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    metric: Annotated[Text, Meta(description="Of this metric, which may no longer be configured.")]
+    days: Annotated[int, Meta(ge=1, le=400, description="Of feedback of so many days.")] = 30
+    team: Annotated[Text, Meta(description="Only of the team with this name.")] | None = None
+
+
+class FeedbackSums(Struct, frozen=True):
+    """What a metric has got, by model, function and variant, the groups with most of it first, at most a thousand."""
+
+    metric: str
+    days: int
+    data: Sequence[MetricSum]
+
+
 class FeedbackHistory(Struct, frozen=True):
     """A feedback with all its events, the newest first."""
 
@@ -79,6 +94,13 @@ async def _export(call: Call[FeedbackExportQuery, NoBody]) -> Answer:
 
     headers = {"content-disposition": f'attachment; filename="narthex-feedback.{format}"'}
     return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])
+
+
+async def _sum(call: Call[FeedbackSumsQuery, NoBody]) -> Answer:
+    query, teams = call.query, call.visible_teams()
+    if query.team is not None:
+        teams = [query.team] if teams is None or query.team in teams else []
+    return Answer(FeedbackSums(query.metric, query.days, await sum_metric(call.connection, query.metric, query.days, teams)))
 
 
 async def _show(call: Call[NoQuery, NoBody]) -> Answer:
@@ -163,6 +185,21 @@ def operations() -> list[Operation[Any, Any]]:
             other_media_types=("text/csv",),
             timeout_s=TIMEOUT_S,
             handler=_export,
+        ),
+        Operation(
+            method="GET",
+            path="/feedback/sums",
+            id="sum_feedback",
+            tag=tag,
+            summary="Sum up the feedback of a metric",
+            description="By model, function and variant, of what counts. Requests that do not count in their experiment are groups of their"
+            " own, with the reason as `not_enrolled`.",
+            permission="records:read",
+            scope="team",
+            query=FeedbackSumsQuery,
+            response=FeedbackSums,
+            timeout_s=TIMEOUT_S,
+            handler=_sum,
         ),
         Operation(
             method="GET",
