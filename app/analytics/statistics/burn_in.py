@@ -1,0 +1,45 @@
+"""Burn-in: before an arm has enough units in a version, an asymptotic interval would be wrong more often than it says.
+
+Bibaut, Kallus, Lindon 2022, https://arxiv.org/abs/2212.14411: the guarantee holds as the burn-in grows. The numbers are measured
+(docs/statistics.md). Equal arms forgive, because their skewness cancels in a difference; unequal ones do not.
+"""
+
+from typing import Literal
+
+from app.analytics.statistics.pairs import Pair
+from app.analytics.statistics.sums import UnitSums
+
+MetricKind = Literal["boolean", "float", "heavy_tailed"]
+
+UNITS = 100
+UNITS_OF_HEAVY_TAILS = 500
+OF_EACH_OUTCOME = 10
+# A split of 55:45 counts as equal.
+EQUAL_WITHIN = 0.05
+
+
+def what_lacks(pair: Pair, kind: MetricKind, capped: bool) -> str | None:
+    """Why there is no interval for this stratum yet; None: there is one."""
+    equal_split = abs(pair.probability - 0.5) <= EQUAL_WITHIN
+    if kind != "boolean" and not equal_split and not capped:
+        return NO_CAP
+    needed = units_needed(kind, equal_split)
+    fewest = min(pair.control.n, pair.arm.n)
+    if fewest < needed:
+        return f"an arm has {fewest} complete units in version {pair.version}, and {needed} are needed"
+    if min(fewest_of_an_outcome(pair.control), fewest_of_an_outcome(pair.arm)) < OF_EACH_OUTCOME:
+        return f"in version {pair.version} almost all units of an arm have the same value"
+    return None
+
+
+def units_needed(kind: MetricKind, equal_split: bool) -> int:
+    """Of a float nobody knows how heavy its tails are, so with an unequal split it is treated as if they were."""
+    return UNITS_OF_HEAVY_TAILS if kind == "heavy_tailed" or (kind == "float" and not equal_split) else UNITS
+
+
+def fewest_of_an_outcome(sums: UnitSums) -> int:
+    """Units whose value is not 0, or not 1: whichever are fewer."""
+    return min(sums.n - sums.zeros, sums.n - sums.ones)
+
+
+NO_CAP = "arms of unequal shares need a cap on the metric's values, chosen before the start"
