@@ -36,7 +36,7 @@ test-clients: installed-dev  ## Test popular SDKs and frameworks with the gatewa
 	$(VENV)/python -m tests.clients.install
 	$(PYTEST) tests/clients $(ARGS)
 
-test-deploy: installed-dev  ## Check the image, compose file and Helm chart; their tools are installed first
+test-deploy: installed-dev  ## Check the image, compose file, Helm chart and proxies; their tools are installed first
 	@test -x .venv-deploy/bin/python || $(VENV)/python -m venv .venv-deploy
 	@.venv-deploy/bin/python -m pip install --quiet -r infra/requirements-deploy.txt
 	$(PYTEST) tests/deploy $(ARGS)
