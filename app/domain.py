@@ -188,7 +188,8 @@ class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     intervals are narrowest. `caps`: a unit's value counts as at most this much, by metric. `slices`: names of tags by which results are
     shown, too. `window_minutes`: after its first inference a unit is complete. `feedback_hours`: feedback counts until so long after that
     inference. `guardrails`: by metric and in its own unit, how much worse than the control an arm may be before it is stopped.
-    `minimum_units`: without so many in each of both, no arm is promoted.
+    `minimum_units`: without so many in each of both, no arm is promoted, nor before `minimum_days` since the start: a full week or more, as
+    days differ.
     """
 
     metrics: tuple[str, ...] = ()
@@ -200,6 +201,7 @@ class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     feedback_hours: int = 24
     guardrails: Mapping[str, float] = {}
     minimum_units: int = 500
+    minimum_days: float = 7.0
 
 
 class AdaptiveConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

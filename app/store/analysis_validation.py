@@ -14,6 +14,7 @@ _MIN_UNITS = 100
 _MAX_UNITS = 1_000_000_000
 _MAX_WINDOW_MINUTES = 28 * 24 * 60
 _MAX_FEEDBACK_HOURS = 90 * 24
+_MAX_DAYS = 366
 _MIN_ADAPTIVE_MINUTES = 10  # an experiment has 10,000 versions at most: at this pace they last for two months
 _MAX_ADAPTIVE_MINUTES = 7 * 24 * 60
 
@@ -33,6 +34,8 @@ def check_analysis(path: str, experiment: ExperimentConfig, declared: Mapping[st
     for field, value in (("planned_units", analysis.planned_units), ("minimum_units", analysis.minimum_units)):
         if not _MIN_UNITS <= value <= _MAX_UNITS:
             raise BadConfiguration(f"{path}.{field}: at least {_MIN_UNITS}, below which nothing can be concluded, not {value}.")
+    if not 0 <= analysis.minimum_days <= _MAX_DAYS:
+        raise BadConfiguration(f"{path}.minimum_days: 0 to {_MAX_DAYS}, not {analysis.minimum_days:g}. Usual is a full week, 7.")
     for name, cap in analysis.caps.items():
         _check_listed(f"{path}.caps", name, metrics)
         if name in BOOLEAN_OUTCOMES or (name in declared and declared[name].kind == "boolean"):

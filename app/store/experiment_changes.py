@@ -42,7 +42,6 @@ class Owned(Struct, frozen=True):
             "slots": None if config.slots is None else list(config.slots),
             "eligible": {name: list(values) for name, values in config.eligible.items()},
             "analysis": msgspec.to_builtins(config.analysis),
-            "adaptive": msgspec.to_builtins(config.adaptive),
         }
 
 
@@ -153,8 +152,8 @@ def _check_frozen(running: Experiment, before: Owned | None, after: Owned, how: 
         "slots": None if running.slots is None else list(running.slots),
         "eligible": {name: list(values) for name, values in running.eligible.items()},
     }
-    if before is not None:  # workers do not have these
-        started |= {field: before.definition[field] for field in ("analysis", "adaptive")}
+    if before is not None:  # workers do not have it
+        started["analysis"] = before.definition["analysis"]
     wanted: Mapping[str, Any] = {"name": after.name, **after.definition}
     for field, value in started.items():
         if wanted[field] != value:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Row, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import AdaptiveConfig, AnalysisConfig, ExperimentStatus
+from app.domain import AnalysisConfig, ExperimentStatus
 from app.store import tables
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 
@@ -60,7 +60,6 @@ class ExperimentRow(Struct, frozen=True, kw_only=True):
     ended_at: str | None
     winner: str | None
     analysis: AnalysisConfig
-    adaptive: AdaptiveConfig | None
 
 
 _KEYSET = Keyset({"created_at": SortColumn(_experiments.c.created_at, datetime)}, SortColumn(_experiments.c.id))
@@ -136,13 +135,12 @@ def _to_experiment(row: Row[Any]) -> ExperimentRow:
         owner=row.owner,
         status=status,
         salt=row.salt,
-        **{field: value for field, value in row.definition.items() if field not in ("analysis", "adaptive")},
+        **{field: value for field, value in row.definition.items() if field != "analysis"},
         created_at=row.created_at.isoformat(),
         started_at=times[0],
         ended_at=times[1],
         winner=row.winner,
         analysis=msgspec.convert(row.definition.get("analysis", {}), AnalysisConfig),
-        adaptive=msgspec.convert(row.definition.get("adaptive"), AdaptiveConfig | None),
     )
 
 

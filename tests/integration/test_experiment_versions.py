@@ -127,7 +127,6 @@ async def test_weights_of_units_without_a_birth_time_change_only_with_the_salt(d
             split("analysis = { alpha = 0.1 }"),
             r"experiment\.analysis: the start of 'fast' froze it as {}, so it cannot become {\"alpha\":0.1}",
         ),
-        (split('adaptive = { rule = "thompson" }'), r"experiment\.adaptive: the start"),
         (split('name = "slow"'), r"experiment\.name: the start"),
         (split('salt = "other"'), r"experiment\.salt: another salt would move running episodes"),
         (split('status = "draft"'), r"experiment\.status: the experiment 'fast' is running and can only be ended"),

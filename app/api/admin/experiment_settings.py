@@ -28,6 +28,7 @@ class AnalysisSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     feedback_hours: Annotated[int, Meta(description="Feedback counts until so long after a unit's first inference.")] = 24
     guardrails: Annotated[dict[str, float], Meta(description="By metric, how much worse than the control an arm may be.")] = {}
     minimum_units: Annotated[int, Meta(description="Units of the arm and of the control without which it is not promoted.")] = 500
+    minimum_days: Annotated[float, Meta(description="Days since the start before which no arm is promoted.")] = 7.0
 
 
 class AdaptiveSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -141,6 +141,7 @@ window_minutes = 120
 feedback_hours = 48
 guardrails = { error = 0.01, helpful = 0.05 }
 minimum_units = 1000
+minimum_days = 14
 """
 )
 
@@ -167,6 +168,7 @@ def test_analysis_without_metrics_is_of_the_built_in_ones():
         ("alpha = 0.1", "alpha = 0", "analysis.alpha: the chance of a false statement"),
         ("planned_units = 20000", "planned_units = 10", "analysis.planned_units: at least 100"),
         ("minimum_units = 1000", "minimum_units = 99", "analysis.minimum_units: at least 100"),
+        ("minimum_days = 14", "minimum_days = -1", "analysis.minimum_days: 0 to 366"),
         ("caps = { cost", "caps = { latency", "analysis.caps: 'latency' is not one of its metrics"),
         ("caps = { cost", "caps = { error", "analysis.caps.error: a unit's value of this metric is at most 1"),
         ("caps = { cost = 0.05 }", "caps = { cost = nan }", "analysis.caps.cost: a number above 0"),

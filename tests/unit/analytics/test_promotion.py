@@ -1,0 +1,73 @@
+"""Promotion: every condition that is not met is listed with its numbers."""
+
+from typing import Any
+
+import pytest
+
+from app.analytics.guard.promotion import Promotion, check_promotion
+from app.analytics.statistics.sums import Stratum, UnitSums
+from app.domain import AnalysisConfig
+from app.store.errors import BadConfiguration
+from tests.support.simulated_experiment import facts_of
+
+ANALYSIS = AnalysisConfig(metrics=("helpful", "error"), guardrails={"error": 0.01})
+
+
+def results(n: int = 5_000, helpful: tuple[int, int] = (3_000, 2_500), errors: tuple[int, int] = (20, 20)) -> dict[str, list[Stratum]]:
+    def strata(counts: tuple[int, int]) -> list[Stratum]:
+        sums = [UnitSums(n, ones, ones, n - ones, ones) for ones in counts]
+        return [Stratum(1, "minted", {"a": 0.5, "b": 0.5}, dict(zip("ab", sums, strict=True)))]
+
+    return {"helpful": strata(helpful), "error": strata(errors)}
+
+
+def check(found: dict[str, list[Stratum]], days: float = 8, p: float | None = 1.0, arm: str = "a", **changes: Any) -> Promotion:
+    return check_promotion(facts_of(**{"analysis": ANALYSIS, **changes}), found, arm, days=days, sample_ratio_p=p)
+
+
+def unmet(promotion: Promotion) -> list[str]:
+    return [condition.name for condition in promotion.unmet]
+
+
+def test_arm_that_is_better_in_a_full_week_with_every_guardrail_met_may_be_promoted():
+    promotion = check(results())
+    assert unmet(promotion) == []
+    assert promotion.improvement == pytest.approx(0.1) and promotion.interval is not None and promotion.interval[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("found", "changes", "names", "text"),
+    [
+        (results(), {"days": 6.9}, ["days"], "It has run for 6.9 days, of at least 7 (minimum_days)."),
+        (results(), {"p": 0.001}, ["sample_ratio"], "The split of units is not as the weights say (p 0.001, an alarm below 0.01)."),
+        (results(), {"p": None}, ["sample_ratio"], "No unit was counted yet"),
+        (results(helpful=(2_510, 2_500)), {}, ["primary"], "which is not clear of 0."),
+        (results(helpful=(2_500, 3_000)), {}, ["primary"], "is better by -0.1"),
+        (results(errors=(60, 20)), {}, ["guardrail"], "which is not clear of its margin of 0.01."),
+        (results(), {"arms": {"a": 0.0, "b": 1.0}}, ["enrols"], "a was stopped"),
+        (results(), {"stopped": ("a",)}, ["enrols"], "a was stopped"),
+        (results(499, (400, 100), (0, 0)), {}, ["units", "guardrail"], "499 complete units of the arm and 499 of the control"),
+        (results(50, (50, 0), (0, 0)), {}, ["units", "burn_in", "primary", "guardrail"], "helpful: too early"),
+        ({}, {"days": 0, "p": None}, ["units", "days", "burn_in", "primary", "guardrail", "sample_ratio"], "0 complete units"),
+    ],
+    ids=str,
+)
+def test_condition_that_is_not_met_is_listed_with_its_numbers(
+    found: dict[str, list[Stratum]], changes: dict[str, Any], names: list[str], text: str
+):
+    promotion = check(found, **changes)
+    assert unmet(promotion) == names
+    assert any(text in condition.text for condition in promotion.unmet), [condition.text for condition in promotion.unmet]
+
+
+def test_metric_of_which_less_is_better_promotes_the_arm_that_has_less():
+    analysis = AnalysisConfig(metrics=("error",))
+    assert unmet(check(results(errors=(100, 400)), analysis=analysis)) == []
+    assert unmet(check(results(errors=(400, 100)), analysis=analysis)) == ["primary"]
+
+
+@pytest.mark.parametrize(("arm", "message"), [("c", "has no arm 'c'. It has: a, b"), ("b", "'b' is the control of 'size'")])
+def test_arm_that_can_never_be_promoted_is_refused(arm: str, message: str):
+    with pytest.raises(BadConfiguration) as refused:
+        check(results(), arm=arm)
+    assert message in str(refused.value)
