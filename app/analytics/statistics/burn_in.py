@@ -19,16 +19,16 @@ EQUAL_WITHIN = 0.05
 
 
 def what_lacks(pair: Pair, kind: MetricKind, capped: bool) -> str | None:
-    """Why there is no interval for this stratum yet; None: there is one."""
+    """Why there is no interval for these units yet; None: there is one."""
     equal_split = abs(pair.probability - 0.5) <= EQUAL_WITHIN
     if kind != "boolean" and not equal_split and not capped:
         return NO_CAP
     needed = units_needed(kind, equal_split)
     fewest = min(pair.control.n, pair.arm.n)
     if fewest < needed:
-        return f"an arm has {fewest} complete units in version {pair.version}, and {needed} are needed"
+        return f"an arm has {fewest} complete units, and {needed} are needed"
     if min(fewest_of_an_outcome(pair.control), fewest_of_an_outcome(pair.arm)) < OF_EACH_OUTCOME:
-        return f"in version {pair.version} almost all units of an arm have the same value"
+        return "almost all units of an arm have the same value"
     return None
 
 

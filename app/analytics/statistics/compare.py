@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from app.analytics.statistics import boolean_counts, confidence_sequence
 from app.analytics.statistics.boolean_difference import Evidence
-from app.analytics.statistics.burn_in import NO_CAP, UNITS, what_lacks
+from app.analytics.statistics.burn_in import NO_CAP, UNITS
 from app.analytics.statistics.confidence_sequence import Interval
 from app.analytics.statistics.estimate import Estimate, weighted_estimate
 from app.analytics.statistics.pairs import Pair, pairs, planned_overlap
 from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.strata import Contrast, overlap_weighted, overlap_weighted_unadjusted
+from app.analytics.statistics.ready import ready_contrast
+from app.analytics.statistics.strata import Contrast, overlap_weighted_unadjusted
 from app.analytics.statistics.sums import Stratum, UnitSums
 from app.analytics.statistics.tuning import kappa
 
@@ -33,8 +34,8 @@ class Comparison(Struct, frozen=True):
 
     `control` and `arm` weigh strata like the difference does. `log_e_value` is evidence against no difference, of this look; `p` its
     inverse, always valid. `lift`: the relative difference; None while the control's value is not known well enough, and never decided on.
-    `variance_reduction`: the share of the variance that the covariate explained. `units` of both arms are in the difference;
-    `units_left_out` are in strata that lack units.
+    `variance_reduction`: the share of the variance that the covariate explained; `unit_variance` is what is left, for power.py. `units` of
+    both arms are in the difference; `units_left_out` are in versions that lack units.
     """
 
     verdict: Verdict
@@ -49,6 +50,7 @@ class Comparison(Struct, frozen=True):
     lift: float | None = None
     lift_interval: Interval | None = None
     variance_reduction: float = 0.0
+    unit_variance: float | None = None
     units: int = 0
     units_left_out: int = 0
 
@@ -87,19 +89,17 @@ def compare_counts(found: Sequence[Pair], planned: float, plan: Plan) -> Compari
         p=confidence_sequence.always_valid_p(log_e_value),
         lift=lift,
         lift_interval=Interval(ratio.low - 1, ratio.high - 1) if ratio else None,
+        unit_variance=contrast.variance * contrast.overlap if contrast else None,
         units=contrast.units if contrast else 0,
         units_left_out=sum(pair.control.n + pair.arm.n for pair in found if not pair.overlap),
     )
 
 
 def compare_means(found: Sequence[Pair], planned: float, plan: Plan) -> Comparison:
-    lacking = [what_lacks(pair, plan.kind, plan.capped) for pair in found]
-    ready = [pair for pair, lacks in zip(found, lacking, strict=True) if lacks is None]
-    if not ready:
-        return unready(found, "needs a cap" if NO_CAP in lacking else "too early", lacking[-1], plan)
-    contrast = overlap_weighted(ready)
-    if contrast.variance <= 0:
-        return unready(found, "too early", "all units of an arm have the same value", plan)
+    ready = ready_contrast(found, plan)
+    contrast = ready.contrast
+    if contrast is None:
+        return unready(found, ready.reason, plan)
     information = kappa(contrast.overlap, planned, plan.alpha)
     error = sqrt(contrast.variance)
     interval = confidence_sequence.interval(contrast.difference, error, information, plan.alpha)
@@ -108,8 +108,16 @@ def compare_means(found: Sequence[Pair], planned: float, plan: Plan) -> Comparis
     return Comparison(
         verdict=verdict_on(interval, plan),
         method="confidence sequence",
-        control=estimate_of([pair.control for pair in ready], ready, plan),
-        arm=estimate_of([pair.arm for pair in ready], ready, plan),
+        control=Estimate(
+            contrast.control,
+            confidence_sequence.interval(contrast.control, sqrt(contrast.control_variance), information, plan.alpha),
+            contrast.control_units,
+        ),
+        arm=Estimate(
+            contrast.arm,
+            confidence_sequence.interval(contrast.arm, sqrt(contrast.arm_variance), information, plan.alpha),
+            contrast.arm_units,
+        ),
         difference=contrast.difference,
         interval=interval,
         log_e_value=log_e_value,
@@ -117,16 +125,17 @@ def compare_means(found: Sequence[Pair], planned: float, plan: Plan) -> Comparis
         lift=lift,
         lift_interval=lift_interval(contrast, information, plan.alpha) if lift is not None else None,
         variance_reduction=1 - contrast.variance / contrast.unadjusted_variance,
+        unit_variance=contrast.variance * contrast.overlap,
         units=contrast.units,
         units_left_out=sum(pair.control.n + pair.arm.n for pair in found) - contrast.units,
     )
 
 
-def unready(found: Sequence[Pair], verdict: Verdict, reason: str | None, plan: Plan) -> Comparison:
+def unready(found: Sequence[Pair], reason: str | None, plan: Plan) -> Comparison:
     """Values without intervals."""
     both = [pair for pair in found if pair.overlap]
     return Comparison(
-        verdict,
+        "needs a cap" if reason == NO_CAP else "too early",
         reason,
         control=without_interval(estimate_of([pair.control for pair in both], both, plan)),
         arm=without_interval(estimate_of([pair.arm for pair in both], both, plan)),

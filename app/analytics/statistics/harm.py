@@ -11,11 +11,10 @@ from msgspec import Struct
 
 from app.analytics.statistics import confidence_sequence
 from app.analytics.statistics.boolean_difference import Evidence
-from app.analytics.statistics.burn_in import what_lacks
 from app.analytics.statistics.confidence_sequence import Interval, always_valid_p
 from app.analytics.statistics.pairs import Pair, pairs, planned_overlap
 from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.strata import overlap_weighted
+from app.analytics.statistics.ready import ready_contrast
 from app.analytics.statistics.sums import Stratum
 from app.analytics.statistics.tuning import kappa
 
@@ -55,13 +54,10 @@ def harm_by_counts(found: Sequence[Pair], planned: float, plan: Plan, margin: fl
 
 
 def harm_by_means(found: Sequence[Pair], planned: float, plan: Plan, margin: float) -> Harm:
-    lacking = [what_lacks(pair, plan.kind, plan.capped) for pair in found]
-    ready = [pair for pair, lacks in zip(found, lacking, strict=True) if lacks is None]
-    if not ready:
-        return Harm(margin, reason=lacking[-1])
-    contrast = overlap_weighted(ready)
-    if contrast.variance <= 0:
-        return Harm(margin, reason="all units of an arm have the same value")
+    ready = ready_contrast(found, plan)
+    contrast = ready.contrast
+    if contrast is None:
+        return Harm(margin, reason=ready.reason)
     worse_by = contrast.difference if plan.optimize == "min" else -contrast.difference
     information, error = kappa(contrast.overlap, planned, plan.alpha), sqrt(contrast.variance)
     half_width = confidence_sequence.one_sided_critical_z(information, plan.alpha) * error

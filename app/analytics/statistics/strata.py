@@ -29,22 +29,31 @@ class Contrast(Struct, frozen=True):
     arm: float
     arm_variance: float
     overlap: float
-    units: int
+    control_units: int
+    arm_units: int
+
+    @property
+    def units(self) -> int:
+        return self.control_units + self.arm_units
 
 
 def overlap_weighted(found: Sequence[Pair]) -> Contrast:
     """For tests and guardrails. Every pair must have units in both arms."""
-    return combine([contrast(pair) for pair in found], [pair.overlap for pair in found])
+    return combine_by_overlap([contrast(pair) for pair in found])
 
 
 def overlap_weighted_unadjusted(found: Sequence[Pair]) -> Contrast:
     """Without covariates: a single unit of each arm suffices where units are boolean."""
-    return combine([contrast(pair, theta=0.0) for pair in found], [pair.overlap for pair in found])
+    return combine_by_overlap([contrast(pair, theta=0.0) for pair in found])
 
 
 def post_stratified(found: Sequence[Pair]) -> Contrast:
     """The difference on this traffic: by the share of units in each stratum. Wider than by overlap where the split is unequal."""
     return combine([contrast(pair) for pair in found], [float(pair.control.n + pair.arm.n) for pair in found])
+
+
+def combine_by_overlap(contrasts: Sequence[Contrast]) -> Contrast:
+    return combine(contrasts, [each.overlap for each in contrasts])
 
 
 def combine(contrasts: Sequence[Contrast], weights: Sequence[float]) -> Contrast:
@@ -59,7 +68,8 @@ def combine(contrasts: Sequence[Contrast], weights: Sequence[float]) -> Contrast
         arm=sum(w * each.arm for w, each in of_pairs),
         arm_variance=sum(w * w * each.arm_variance for w, each in of_pairs),
         overlap=sum(each.overlap for _, each in of_pairs),
-        units=sum(each.units for _, each in of_pairs),
+        control_units=sum(each.control_units for _, each in of_pairs),
+        arm_units=sum(each.arm_units for _, each in of_pairs),
     )
 
 
@@ -77,5 +87,6 @@ def contrast(pair: Pair, theta: float | None = None) -> Contrast:
         arm=mean(arm),
         arm_variance=of_arm,
         overlap=pair.overlap,
-        units=control.n + arm.n,
+        control_units=control.n,
+        arm_units=arm.n,
     )

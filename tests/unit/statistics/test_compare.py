@@ -50,7 +50,7 @@ def test_arm_that_is_clearly_better_is_called_better_and_the_other_way_round_wor
 def test_without_enough_units_there_is_a_reason_and_no_interval() -> None:
     found = compared([stratum(values(99, 5), values(200, 9))], SCORE)
     assert (found.verdict, found.interval, found.p) == ("too early", None, 1.0)
-    assert found.reason == "an arm has 99 complete units in version 1, and 100 are needed"
+    assert found.reason == "an arm has 99 complete units, and 100 are needed"
     assert found.arm is not None and (found.arm.value, found.arm.interval) == (9, None)
     assert compared([stratum(values(499, 5), values(600, 9))], COST).verdict == "too early"
     assert compared([stratum(values(500, 5), values(600, 9))], COST).verdict == "worse"

@@ -1,0 +1,46 @@
+"""Which units a difference of means may rest on: versions past their burn-in, and what lacks of the others."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from app.analytics.statistics.burn_in import what_lacks
+from app.analytics.statistics.pairs import NO_UNITS, Pair
+from app.analytics.statistics.plan import Plan
+from app.analytics.statistics.propensity import propensity_weighted
+from app.analytics.statistics.strata import Contrast, combine_by_overlap, contrast
+
+
+class Ready(Struct, frozen=True):
+    """`contrast` None: nothing may be said yet, for `reason`."""
+
+    contrast: Contrast | None
+    reason: str | None = None
+
+
+def ready_contrast(found: Sequence[Pair], plan: Plan) -> Ready:
+    """Versions that lack units are one stratum together, weighted by their probabilities, once they have enough between them.
+
+    So experiments whose weights adapt every hour have results, too: none of their versions may ever have enough of its own.
+    """
+    lacking = [what_lacks(pair, plan.kind, plan.capped) for pair in found]
+    contrasts = [contrast(pair) for pair, lacks in zip(found, lacking, strict=True) if lacks is None]
+    small = [pair for pair, lacks in zip(found, lacking, strict=True) if lacks is not None]
+    reason = what_lacks(together(small), plan.kind, plan.capped) if small else None
+    if len(small) > 1 and reason is None and (of_small := propensity_weighted(small)):
+        contrasts.append(of_small)
+    if not contrasts:
+        return Ready(None, reason)
+    combined = combine_by_overlap(contrasts)
+    return Ready(combined) if combined.variance > 0 else Ready(None, "all units of an arm have the same value")
+
+
+def together(found: Sequence[Pair]) -> Pair:
+    """Its probability is the most unequal one: that decides what is needed."""
+    uneven = max(found, key=lambda pair: abs(pair.probability - 0.5))
+    return Pair(
+        uneven.version,
+        uneven.probability,
+        sum((pair.control for pair in found), NO_UNITS),
+        sum((pair.arm for pair in found), NO_UNITS),
+    )
