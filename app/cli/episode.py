@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from app import uuid7
+from app.cli.assigned_arms import experiment_text, variant_text
 from app.cli.errors import CommandError
 from app.cli.output import json_option, pluralize, print_json, printable
 from app.cli.store_query import query_store
@@ -32,7 +33,8 @@ def episode(named: str, team: str | None, limit: int, after: str | None, as_json
     """Show an episode as a timeline: requests, attempts and tool calls.
 
     ID is its UUID, or the text that its caller names it by. Each request has its attempts below it, each with a bar for when it ran, and
-    the tools that the model called, if the response is kept.
+    the tools that the model called, if the response is kept. Of a request with variants it shows the assigned one and, after an arrow, the
+    one that answered if it is another; then the experiment as NAME@VERSION, and why the request does not count there if so.
 
     \b
     Examples:
@@ -113,7 +115,12 @@ def _draw_inference(inference: TimelineInference) -> Iterator[str]:
         facts.append(f"{inference.input_tokens or 0:,} → {inference.output_tokens or 0:,} tokens")
     if inference.cost_microusd is not None:
         facts.append(f"${inference.cost_microusd / 1_000_000:.6f}")
-    yield f"+{_seconds(inference.offset_us)}  {inference.model}  {_seconds(inference.duration_us)}  {', '.join(facts)}  {inference.id}"
+    variant = variant_text(inference.variant, inference.served_variant)
+    model = f"{inference.model}  {variant}" if variant else inference.model
+    if inference.experiment is not None:
+        why = "" if inference.not_enrolled is None else f" (not enrolled: {inference.not_enrolled})"
+        model += f"  {experiment_text(inference.experiment, inference.experiment_version)}{why}"
+    yield f"+{_seconds(inference.offset_us)}  {model}  {_seconds(inference.duration_us)}  {', '.join(facts)}  {inference.id}"
     for attempt in inference.attempts:
         yield f"  {_bar(attempt, inference.duration_us)} {_describe_attempt(attempt)}"
     for call in inference.tool_calls or ():

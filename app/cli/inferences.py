@@ -9,6 +9,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
+from app.cli.assigned_arms import experiment_text, variant_text
 from app.cli.errors import CommandError
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
@@ -30,6 +31,7 @@ _STATEMENT_TIMEOUT_S = 30.0
 _MAX_SHOWN = 1000
 _FOLLOW_S = 1.0
 _FOLLOWED_ROWS = 500
+_TITLES = (*("RECEIVED", "ID", "TEAM", "MODEL", "VARIANT", "EXPERIMENT", "SERVED BY", "STATUS", "ERROR", "TOKENS", "COST USD", "S"),)
 _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 
 
@@ -37,6 +39,9 @@ _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 @click.option("--team", help="Only of this team.")
 @click.option("--key", help="Only of the key with this public part.")
 @click.option("--model", help="Only of requests for this model.")
+@click.option("--function", help="Only of requests for this function.")
+@click.option("--variant", help="Only assigned to this variant or arm.")
+@click.option("--experiment", help="Only assigned by the experiment of this name.")
 @click.option("--user", "end_user", help="Only of this end user.")
 @click.option("--tag", metavar="NAME=VALUE", help="Only with this tag.")
 @click.option("--episode", help="Only of this episode: its UUID, or the text its caller named it.")
@@ -73,8 +78,10 @@ def inferences(limit: int, is_follow: bool, is_export: bool, parquet_file: str |
       narthex inferences --team support --text 'refund "late delivery" -test'
       narthex inferences --min-cost 1 --export > expensive.jsonl
       narthex inferences --team search --outcome failed --follow
+      narthex inferences --experiment fast --variant gpt-5-mini
 
-    --text finds requests of teams with full-text search (narthex teams set NAME --search).
+    VARIANT is the variant or arm that a request was assigned to and, after an arrow, the one that answered if it is another; EXPERIMENT
+    is NAME@VERSION. --text finds requests of teams with full-text search (narthex teams set NAME --search).
 
     With --json: {"inferences": [...], "more": whether there may be more}; the fields are those of GET /admin/v1/inferences.
     With --follow and --json, one document a line.
@@ -115,8 +122,10 @@ def inferences(limit: int, is_follow: bool, is_export: bool, parquet_file: str |
     elif not rows:
         click.echo("No request matches.")
     else:
-        titles = ("RECEIVED", "ID", "TEAM", "MODEL", "SERVED BY", "STATUS", "ERROR", "TOKENS", "COST USD", "S")
-        print_table(titles, [_cells(row) for row in rows])
+        cells = [_cells(row) for row in rows]
+        # Most gateways have no variants: two empty columns would be in the way.
+        shown = [at for at, title in enumerate(_TITLES) if title not in ("VARIANT", "EXPERIMENT") or any(row[at] for row in cells)]
+        print_table([_TITLES[at] for at in shown], [[row[at] for at in shown] for row in cells])
         if page.next is not None and page.searched_to is None:
             click.echo(f"There are more than {limit}: --limit and --until show others, --export prints all.", err=True)
     if page.searched_to is not None:
@@ -224,6 +233,8 @@ def _cells(row: dict[str, Any]) -> list[str]:
     tokens = (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
     cost = row["cost_microusd"]
     return [
-        *(format_time(row["received_at"]), row["id"], row["team"] or "", row["model"], row["served_provider"] or "", str(row["status"])),
+        *(format_time(row["received_at"]), row["id"], row["team"] or "", row["model"]),
+        *(variant_text(row["variant"], row["served_variant"]), experiment_text(row["experiment"], row["experiment_version"])),
+        *(row["served_provider"] or "", str(row["status"])),
         *(row["error"] or "", f"{tokens:,}", "" if cost is None else f"{cost / 1_000_000:.6f}", f"{row['duration_us'] / 1_000_000:.3f}"),
     ]

@@ -41,7 +41,10 @@ class TimelineAttempt(Struct, frozen=True, kw_only=True):
 
 
 class TimelineInference(Struct, frozen=True, kw_only=True):
-    """`offset_us`: since the episode began. `tool_calls` null: the response is not kept, hidden, too long, or of no chat."""
+    """`offset_us`: since the episode began. `tool_calls` null: the response is not kept, hidden, too long, or of no chat.
+
+    `variant`: the assigned one. `not_enrolled`: why it does not count in the experiment; null: it does, or there is none.
+    """
 
     id: str
     offset_us: int
@@ -52,6 +55,10 @@ class TimelineInference(Struct, frozen=True, kw_only=True):
     model: str
     function: str | None
     variant: str | None
+    served_variant: str | None
+    experiment: str | None
+    experiment_version: int | None
+    not_enrolled: str | None
     streamed: bool
     status: int
     outcome: Outcome
@@ -149,7 +156,8 @@ def _totals(team_id: str, episode_id: str) -> Any:
 
 
 _SHARED = (
-    *("id", "received_at", "duration_us", "first_token_us", "route", "model", "function", "variant", "streamed", "status", "outcome"),
+    *("id", "received_at", "duration_us", "first_token_us", "route", "model", "streamed", "status", "outcome"),
+    *("function", "variant", "served_variant", "experiment", "experiment_version", "not_enrolled"),
     *("error", "finish_reason", "input_tokens", "output_tokens", "cost_microusd"),
 )
 

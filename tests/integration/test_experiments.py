@@ -1,6 +1,7 @@
 """Experiments over real HTTP: an episode keeps its arm, a failing arm keeps its assignment, and the record says all of it."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -121,6 +122,14 @@ async def test_failing_arm_keeps_its_assignment_in_header_and_record(service: Se
     record = await service.wait_for_record(headers["x-narthex-inference-id"])
     assert (record["variant"], record["served_variant"], record["not_enrolled"]) == ("exp-down", "exp-b", None)
     assert [attempt["model"] for attempt in record["attempts"]] == ["down", "sandbox"]
+    shown = service.run("episode", headers["x-narthex-episode-id"]).stdout
+    assert "exp-failing  exp-down → exp-b  exp-failing@1  " in shown
+    for filters in (("--experiment", "exp-failing", "--variant", "exp-down"), ("--request-id", headers["x-request-id"])):
+        listed = service.run("inferences", "--limit", "1000", *filters).stdout
+        assert "VARIANT" in listed and re.search(r"exp-failing +exp-down → exp-b +exp-failing@1 +sandbox", listed), listed
+    for filters in (("--experiment", "split"), ("--variant", "exp-b"), ("--function", "none")):
+        listed = service.run("inferences", "--request-id", headers["x-request-id"], *filters).stdout
+        assert listed == "No request matches.\n"
 
 
 async def test_stopped_arm_is_served_by_the_control_and_stays_assigned(service: Service, engine: ScriptedEngine) -> None:
@@ -146,6 +155,12 @@ async def test_pinned_request_is_not_enrolled_and_an_unknown_arm_is_refused(serv
         assert plain.status_code == 400 and "has no variants" in plain.json()["error"]["message"]
     record = await service.wait_for_record(pinned.headers["x-narthex-inference-id"])
     assert (record["variant"], record["not_enrolled"], record["arm_probability"]) == ("exp-b", "pinned", 0)
+    async with service.admin_client() as admin:
+        timeline = (await admin.get(f"/admin/v1/episodes/{pinned.headers['x-narthex-episode-id']}/timeline")).json()
+    (shown,) = timeline["inferences"]
+    assert (shown["variant"], shown["served_variant"], shown["experiment"]) == ("exp-b", "exp-b", "split")
+    assert shown["not_enrolled"] == "pinned" and shown["experiment_version"] == record["experiment_version"]
+    assert "(not enrolled: pinned)" in service.run("episode", timeline["id"]).stdout
 
 
 async def test_users_keep_one_of_a_models_targets_over_all_their_episodes(service: Service) -> None:

@@ -1,0 +1,13 @@
+"""Which variant or arm a recorded request was assigned to, and by which experiment, as text."""
+
+
+def variant_text(assigned: str | None, served: str | None) -> str:
+    """The assigned one, then the one that answered if it is another. Empty: the request had none."""
+    if assigned is None or served is None or served == assigned:
+        return assigned or served or ""
+    return f"{assigned} → {served}"
+
+
+def experiment_text(name: str | None, version: int | None) -> str:
+    """As in the header x-narthex-experiment."""
+    return "" if name is None else f"{name}@{version}"
