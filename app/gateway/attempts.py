@@ -489,7 +489,10 @@ class Attempts:
         """The translator for a target, and the paths of what its request does not have. See ProviderTranslators."""
         translator, left_out = await serving.translators.of(target.provider)
         if translator.operator_drops is not None:
-            translator.apply_operator_drops(serving.attempted.planned.plan.name, model_name, target.provider)
+            plan = serving.attempted.planned.plan
+            requested = () if plan.experiment_model is None else (plan.experiment_model,)
+            base = _model_of(plan, serving.attempted.variant)
+            translator.apply_operator_drops((*requested, base, model_name), target.provider)
         if translator.request.overrides is not None:
             translator.serving = Scope(model_name, target.provider, serving.attempted.variant)
         return translator, left_out

@@ -29,7 +29,7 @@ async def name_other_models(refusal: Unsupported, translator: RequestTranslator,
         if model in takers:
             continue
         tried += 1
-        if await _takes_request(target, serving, translator, planned):
+        if await _takes_request(target, model, serving, translator, planned):
             takers.append(model)
         await asyncio.sleep(0)
     else:
@@ -49,10 +49,10 @@ def _other_targets(planned: Planned) -> Iterator[tuple[str, str, Target]]:
                 yield model, serving, target
 
 
-async def _takes_request(target: Target, model: str, translator: RequestTranslator, planned: Planned) -> bool:
+async def _takes_request(target: Target, model: str, serving: str, translator: RequestTranslator, planned: Planned) -> bool:
     if translator.operator_drops is not None:
-        translator.apply_operator_drops(model, model, target.provider)
-    translator.serving = Scope(model, target.provider)
+        translator.apply_operator_drops((model, serving), target.provider)
+    translator.serving = Scope(serving, target.provider)
     for endpoint in planned.endpoint_table.endpoints_of(target)[:1]:
         try:
             await translate_request(translator, endpoint, target)

@@ -32,6 +32,22 @@ def droppable_models(service: Service, engines: tuple[ScriptedEngine, ScriptedEn
         drops-two = {{ targets = [{{ provider = "dropping", model = "m" }}], drop = ["chat_template"] }}
         drops-at-fallback = {{ targets = [{{ provider = "nowhere", model = "m" }}], fallbacks = ["drops-all"] }}
         drops-at-host = {{ targets = [{{ provider = "dropping-claude", model = "m" }}] }}
+        drops-nothing = {{ targets = [{{ provider = "first", model = "m" }}] }}
+        drops-later = {{ targets = [{{ provider = "first", model = "m" }}], drop = ["guided_grammar"] }}
+        drops-nowhere = {{ targets = [{{ provider = "nowhere", model = "m" }}], drop = ["chat_template"], fallbacks = ["drops-later"] }}
+        [models.drops-by-name]
+        drop = ["chat_template"]
+        experiment = {{ arms = {{ drops-nothing = 1, drops-one = 1, drops-nowhere = 1 }}, control = "drops-nothing" }}
+        [models.drops-by-arm]
+        experiment = {{ arms = {{ drops-nothing = 1, drops-one = 1, drops-nowhere = 1 }}, control = "drops-nothing" }}
+        [models.drops-little]
+        experiment = {{ arms = {{ drops-nothing = 1, drops-one = 1 }}, control = "drops-nothing" }}
+        [functions.drops-by-variant]
+        default = "strict"
+        fallbacks = ["lenient"]
+        [functions.drops-by-variant.variants]
+        strict = {{ model = "drops-nothing" }}
+        lenient = {{ model = "drops-all" }}
     """)
 
 
@@ -70,6 +86,36 @@ async def test_none_restores_the_refusal_and_hints_still_go(client: httpx.AsyncC
     assert not [each for each in engine.requests if each.body]
     hint = await client.post(CHAT, json={"model": model, "messages": HI, "guided_decoding_backend": "xgrammar"}, headers=none)
     assert (hint.status_code, hint.headers["x-narthex-dropped"]) == (200, "guided_decoding_backend")
+
+
+@pytest.mark.parametrize(
+    ("model", "arm", "fields", "dropped"),
+    [
+        ("drops-by-name", "drops-nothing", ["chat_template"], {"chat_template"}),
+        ("drops-by-name", "drops-one", FIELDS, {"chat_template", "guided_grammar"}),  # its own, and that of the model that is named
+        ("drops-by-arm", "drops-one", ["guided_grammar"], {"guided_grammar"}),
+        ("drops-by-arm", "drops-nowhere", FIELDS, {"chat_template", "guided_grammar"}),  # its own, and its fallback's
+        ("drops-by-variant", "lenient", FIELDS, {"chat_template", "guided_grammar"}),
+        ("drops-by-variant", "strict", FIELDS, {"chat_template", "guided_grammar"}),  # it refuses, and the other variant serves
+    ],
+)
+async def test_drop_of_the_named_model_and_of_the_one_that_serves_hold(
+    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, arm: str, fields: Any, dropped: set[str]
+):
+    body = {"model": model, "messages": HI, **{field: FIELDS[field] for field in fields}}
+    answer = await client.post(CHAT, json=body, headers={"x-narthex-variant": arm})
+    assert answer.status_code == 200, answer.text
+    assert set(answer.headers["x-narthex-dropped"].split(", ")) == dropped
+    assert set(engine.requests[-1].body) == {"model", "messages"}
+
+
+async def test_drop_of_one_arm_does_not_hold_for_another(client: httpx.AsyncClient, engine: ScriptedEngine):
+    body = {"model": "drops-little", "messages": HI}
+    pinned = {"x-narthex-variant": "drops-nothing"}
+    answer = await client.post(CHAT, json={**body, "guided_grammar": GRAMMAR}, headers=pinned)
+    assert (answer.status_code, answer.headers["x-narthex-served-variant"]) == (200, "drops-one"), answer.text
+    refused = await client.post(CHAT, json={**body, **FIELDS}, headers=pinned)
+    assert refused.status_code == 422 and "drops-all, drops-by-name" in refused.json()["error"]["message"], refused.text
 
 
 async def test_none_beside_a_field_is_a_400(client: httpx.AsyncClient):

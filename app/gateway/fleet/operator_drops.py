@@ -1,6 +1,6 @@
 """The operator's choice of fields that may be dropped: option `drop` of models, providers, teams and keys."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from app.domain import DroppableFields, Snapshot
 from app.thread_steps import in_steps
@@ -13,13 +13,14 @@ class OperatorDrops:
         self._models = models
         self._providers = providers
 
-    def extend(self, may_drop: Callable[[str], bool], requested_model: str, serving_model: str, provider: str) -> Callable[[str], bool]:
+    def extend(self, may_drop: Callable[[str], bool], models: Iterable[str], provider: str) -> Callable[[str], bool]:
         """What the caller (`may_drop`) or the operator allows to be dropped at a target: one of its provider and the models names it.
 
-        `serving_model`: the model whose target it is, which is another than the requested one if that falls back to it.
+        `models`: the requested one, the one that the target belongs to if that is another, and those by which the one led to the other.
         """
-        named = (self._models.get(requested_model), self._models.get(serving_model), self._providers.get(provider))
-        choices: list[DroppableFields] = [choice for choice in named if choice is not None]
+        choices: list[DroppableFields] = [self._models[model] for model in models if model in self._models]
+        if provider in self._providers:
+            choices.append(self._providers[provider])
         return extend_may_drop(may_drop, choices) if choices else may_drop
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ParamSpec, TypeVar, cast
 
 import msgspec
@@ -309,10 +309,10 @@ class RequestTranslator:
         """Whether what is sent depends on whom it goes to, beyond what that target takes."""
         return self.operator_drops is not None or self.request.overrides is not None
 
-    def apply_operator_drops(self, requested_model: str, serving_model: str, provider: str) -> None:
-        """For the target that is tried next: whatever its provider and these models may drop is dropped, too."""
+    def apply_operator_drops(self, models: Iterable[str], provider: str) -> None:
+        """For the target that is tried next: whatever its provider and these models may drop is dropped, too: see OperatorDrops."""
         if self.operator_drops is not None:
-            self._may_drop = self.operator_drops.extend(self._caller_may_drop, requested_model, serving_model, provider)
+            self._may_drop = self.operator_drops.extend(self._caller_may_drop, models, provider)
 
     def candidate_dialects(self, provider: Provider, dialect_names: Sequence[str]) -> Sequence[AnyDialect]:
         """Those of a target's dialects in which this request can be sent, best first. Raises OperationNotSupported if there is none."""

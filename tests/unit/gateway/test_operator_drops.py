@@ -51,7 +51,7 @@ def test_field_may_be_dropped_that_the_caller_a_model_or_the_provider_names(
     )
     assert drops is not None
     headers = {} if header is None else {b"x-narthex-drop": header}
-    may_drop = drops.extend(droppable_fields(headers), requested, serving, provider)
+    may_drop = drops.extend(droppable_fields(headers), (requested, serving), provider)
     assert {field for field in FIELDS if may_drop(field)} == droppable
 
 
@@ -70,7 +70,7 @@ def test_choice_for_the_caller_adds_to_those_for_the_target(
     drops = read_operator_drops(configured({"plain": (), "careful": ("seed",), "lenient": "all"}, {"p": ()}))
     assert drops is not None
     may_drop = extend_may_drop(droppable_fields({} if header is None else {b"x-narthex-drop": header}), [of_caller])
-    assert {field for field in FIELDS if drops.extend(may_drop, model, model, "p")(field)} == droppable
+    assert {field for field in FIELDS if drops.extend(may_drop, (model, model), "p")(field)} == droppable
 
 
 def test_configuration_without_drop_has_nothing_to_look_up():
@@ -106,10 +106,10 @@ def test_choice_for_one_target_does_not_reach_the_next():
     drops = OperatorDrops({}, {"first": ("chat_template",)})
     translator = translator_for("openai_chat", drops, chat_template="x")
     provider = build_provider("openai", "p", {}, "http://127.0.0.1:9")
-    translator.apply_operator_drops("m", "m", "first")
+    translator.apply_operator_drops(("m",), "first")
     translated = translator.edit_request(provider, TARGET)
     assert translated is not None and translated.dropped == ["chat_template"] and b"chat_template" not in translated.raw
-    translator.apply_operator_drops("m", "m", "second")
+    translator.apply_operator_drops(("m",), "second")
     with pytest.raises(Unsupported, match="`chat_template`"):
         translator.edit_request(provider, TARGET)
 
@@ -119,7 +119,7 @@ def test_fields_go_by_the_callers_names(field: str, is_served: bool):
     translator = translator_for("anthropic_messages", OperatorDrops({"m": (field,)}, {}), top_k=5, max_tokens=5)
     provider = build_provider("openai", "p", {"dialects": ["openai_responses"]}, "http://127.0.0.1:9")
     (dialect,) = translator.candidate_dialects(provider, ["openai_responses"])
-    translator.apply_operator_drops("m", "m", "p")
+    translator.apply_operator_drops(("m",), "p")
     translation = translator.translate_chat(dialect, provider, TARGET)
     if is_served:
         assert asyncio.run(translation).dropped == ["top_k"]
