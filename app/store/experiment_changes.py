@@ -100,7 +100,7 @@ def _changes_of(owner: str, running: Experiment | None, before: Owned | None, af
         if before is not None and had_draft and (before.name != after.name):
             yield DraftDropped(before)
             yield DraftSaved(after)
-        elif before is None or not had_draft or before.definition != after.definition or before.config.salt != after.config.salt:
+        elif before is None or not had_draft or _stored_draft(before) != _stored_draft(after):
             yield DraftSaved(after)
         return
     if before is not None and had_draft:
@@ -109,11 +109,17 @@ def _changes_of(owner: str, running: Experiment | None, before: Owned | None, af
         yield Started(after)
 
 
+def _stored_draft(draft: Owned) -> tuple[Any, ...]:
+    return draft.section, draft.definition, draft.config.salt
+
+
 def _changes_of_running(owner: str, running: Experiment, before: Owned | None, after: Owned | None) -> Iterator[ExperimentChange]:
     how = f"`narthex experiments stop {running.name}` ends it."
     if after is None:
         path = owner if before is None else before.path
         raise BadConfiguration(f"{path}: the experiment {running.name!r} is running, so it cannot be removed. {how}")
+    if before is not None and before.section != after.section:
+        raise BadConfiguration(f"{after.path}: the experiment {running.name!r} is running at {before.path} and cannot move. {how}")
     config = after.config
     if config.status == "draft":
         raise BadConfiguration(f"{after.path}.status: the experiment {running.name!r} is running and can only be ended. {how}")

@@ -20,6 +20,7 @@ from app.store.experiment_versions import planned_enrolments
 WRITTEN_LEAD = timedelta(seconds=12)
 MAX_VERSIONS = 10_000  # every worker has all of them
 _MAX_DESCRIBED = 20
+_NEW_SALT = "Give it another one, or none: then it gets a random one."
 
 _experiments, _versions = tables.experiments, tables.experiment_versions
 
@@ -82,12 +83,14 @@ async def _save_draft(connection: AsyncConnection, of: Owned) -> None:
 
 async def _start(connection: AsyncConnection, author: Author, of: Owned) -> NewVersion:
     salt = of.config.salt or secrets.token_hex(16)
-    used = select(_experiments.c.id).where(
-        _experiments.c.name == of.name, _experiments.c.salt == salt, _experiments.c.started_at.is_not(None)
-    )
-    if await connection.scalar(used) is not None:
+    used = select(_experiments.c.name).where(_experiments.c.salt == salt, _experiments.c.started_at.is_not(None))
+    other = await connection.scalar(used.order_by(_experiments.c.name != of.name, _experiments.c.started_at.desc()).limit(1))
+    if other == of.name:
+        raise BadConfiguration(f"{of.path}.salt: an experiment {other!r} with this salt has ended, and its units have a past. {_NEW_SALT}")
+    if other is not None:
         raise BadConfiguration(
-            f"{of.path}.salt: an experiment {of.name!r} with this salt has ended, and its units have a past. Give it another salt or name."
+            f"{of.path}.salt: the experiment {other!r} has this salt, or had it, so that both would split units alike, and the effects of"
+            f" one would show in the other. {_NEW_SALT}"
         )
     id = uuid7.mint()
     started = {"started_at": func.clock_timestamp(), "definition": of.definition}

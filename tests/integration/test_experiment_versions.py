@@ -168,6 +168,49 @@ async def test_ended_experiment_starts_again_only_as_another(database: str) -> N
     assert [each.number for each in (await running(database)).versions] == [2]
 
 
+async def test_running_experiment_cannot_move_to_a_function_of_the_same_name_and_a_draft_can(database: str) -> None:
+    moved = """
+    [functions.fast.variants]
+    small = { model = "small" }
+    large = { model = "large" }
+    [functions.fast.experiment]
+    arms = { small = 1, large = 1 }
+    control = "large"
+    """
+    await store(database, split('control = "large"'))
+    with pytest.raises(
+        BadConfiguration, match=r"functions\.fast\.experiment: the experiment 'fast' is running at models\.fast\.experiment"
+    ):
+        await store(database, MODELS + moved, prune=True)
+    await store(database, split('control = "large"\nstatus = "ended"'))
+    await store(database, MODELS + moved, prune=True)
+    with pytest.raises(BadConfiguration, match=r"is running at functions\.fast\.experiment and cannot move"):
+        await store(database, split('control = "large"') + "[functions]", prune=True)
+    await store(
+        database, MODELS + "[functions]" + split('control = "large"\nstatus = "draft"', name="later").removeprefix(MODELS), prune=False
+    )
+    await store(database, MODELS + moved.replace("fast", "later") + 'status = "draft"' + moved, prune=True)
+    of_draft = "SELECT section, owner FROM experiments WHERE started_at IS NULL"
+    assert await rows(database, of_draft) == [("functions", "later")]
+
+
+async def test_salt_of_another_experiment_is_refused_at_the_start_alone(database: str) -> None:
+    await store(database, split('salt = "s"'))
+    for first in ("", 'status = "ended"'):
+        await store(database, split(f'salt = "s"\n{first}'))
+        with pytest.raises(BadConfiguration, match=r"other\.experiment\.salt: the experiment 'fast' has this salt, or had it"):
+            await store(database, split('salt = "s"', name="other"))
+    with pytest.raises(BadConfiguration, match=r"\.salt: the experiment 'one' has this salt, or had it"):
+        await store(database, split('salt = "t"', name="one") + split('salt = "t"', name="two").removeprefix(MODELS))
+    # As it may be in a database of before: what runs with the salt of another goes on, unmoved.
+    await store(database, split('salt = "u"', name="other"))
+    async with transaction(database) as connection:
+        await connection.execute(text("UPDATE experiments SET salt = 's' WHERE name = 'other'"))
+    await store(database, split('salt = "s"\nenrolment = 0.5', name="other"))
+    experiment = await running(database, "other")
+    assert (experiment.salt, [each.enrolment for each in experiment.versions]) == ("s", [1, 0.5])
+
+
 async def test_experiments_do_not_change_the_hash_beyond_what_the_configuration_says(database: str) -> None:
     await store(database, split(""))
     engine = create_database_engine(database)
