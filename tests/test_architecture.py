@@ -22,7 +22,7 @@ TOP_PACKAGES = ("app", "providers", "migrations")
 LAYERS = (
     {"app.main", "app.cli", "app.supervisor", "app.doctor", "app.imports", "app.sandbox"},
     {"app.api"},
-    {"app.webhooks"},
+    {"app.webhooks", "app.datasets"},
     {"app.gateway"},
     {"app.billing", "app.analytics"},
     {"app.recording"},

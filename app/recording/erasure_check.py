@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.settings import Settings
 from app.store.cost_changes import driver_connection
 from app.store.erased_copies import CopyStore
+from app.store.erased_datasets import count_left_dataset_rows, list_dataset_days
 from app.store.erased_feedback import count_left_feedback
 from app.store.erased_inferences import find_erased, find_left_content, find_left_inferences, find_left_texts, list_days
 from app.store.erased_subjects import count_left_sums
@@ -72,6 +73,10 @@ async def _left_feedback(connection: Connection, order: Order, sql_hash: SqlHash
     return Left(await count_left_feedback(connection, order, sql_hash, day))
 
 
+async def _left_dataset_rows(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> Left:
+    return Left(await count_left_dataset_rows(connection, order, sql_hash, day))
+
+
 # What is searched day by day, by the names of stores. A store that holds something of users gets a search here, and a step in
 # app/recording/erasure_steps.py.
 SEARCHES: Mapping[str, Callable[[Connection, Order, SqlHash, int], Awaitable[Left]]] = {
@@ -80,6 +85,7 @@ SEARCHES: Mapping[str, Callable[[Connection, Order, SqlHash, int], Awaitable[Lef
     "texts": _left_texts,
     "sums": _left_sums,
     "feedback": _left_feedback,
+    "dataset_rows": _left_dataset_rows,
 }
 _COPIES = ("stored_responses", "response_items", "idempotent_responses")
 
@@ -135,6 +141,7 @@ async def _days(connection: Connection, order: Order) -> list[int]:
     """Days with anything from before the order, the newest first."""
     newest = int(order.requested_at.timestamp() * 1000) // DAY_MS
     days = {day for table in ("inferences", _SUBJECT_TABLE, "feedback") for day in await list_days(connection, table)}
+    days.update(await list_dataset_days(connection))  # rows outlive their inferences
     return sorted((day for day in days if day <= newest), reverse=True)
 
 

@@ -13,6 +13,7 @@ from app.recording.erased_rows import erase_row, lost_episodes
 from app.recording.rollup_sums import sum_lost_subjects
 from app.settings import Settings
 from app.store.erased_copies import CopyStore
+from app.store.erased_datasets import erase_dataset_rows, erase_selected_tag, wait_for_dataset_pieces
 from app.store.erased_feedback import erase_feedback_on_episodes, erase_some_feedback
 from app.store.erased_inferences import find_erased, id_range, list_days, lock_matching, store_erased
 from app.store.erased_subjects import move_subjects, sweep_subject
@@ -33,6 +34,7 @@ _PIECE_S = 0.2  # after which a piece looks for no more
 _HOUR_MS = 3_600_000
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _WRITERS_LOCK_TIMEOUT = "3s"
+_DATASETS_LOCK_TIMEOUT = "20s"  # what waits behind it builds datasets, and nothing else
 
 
 class Piece(NamedTuple):
@@ -136,15 +138,27 @@ async def erase_copies(connection: Connection, context: Context, order: Order) -
     return Piece(None, {**erased, **late})
 
 
+async def erase_datasets(connection: Connection, _context: Context, order: Order) -> Piece:
+    """Rows of datasets with any words of what is erased. It comes after the records: what is copied from then on is erased already."""
+    if order.position is None:
+        await connection.execute(f"SET LOCAL lock_timeout = '{_DATASETS_LOCK_TIMEOUT}'")
+        await wait_for_dataset_pieces(connection)
+        await erase_selected_tag(connection, order)
+    last, erased = await erase_dataset_rows(connection, order, order.position)
+    return Piece(last, {"dataset_rows": erased})
+
+
 # In this order. A store that holds something of users gets a step here, and is counted by app/recording/erasure_check.py.
 STEPS: tuple[Step, ...] = (
     Step(FIRST_STEP, wait_for_writers),
     Step("records", erase_records),
     Step("feedback", erase_feedback),
+    Step("datasets", erase_datasets),
     Step("sums", erase_sums),
     Step("copies", erase_copies),
     Step("records again", functools.partial(erase_records, again=True)),
     Step("feedback again", erase_feedback),
+    Step("datasets again", erase_datasets),
     Step("copies again", erase_copies),
 )
 LAST_STEP = STEPS[-1].name

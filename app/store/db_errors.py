@@ -1,7 +1,7 @@
 """Errors of Postgres: those that mean it is unavailable, through SQLAlchemy and asyncpg."""
 
 import asyncpg
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 # What is raised while Postgres is lost, refusing connections, silent or not yet started.
 # InternalClientError: asyncpg's protocol lost its place, as when a connection ends within a message.
@@ -39,4 +39,6 @@ def connection_advice(fault: BaseException) -> str | None:
 
 def describe_without_values(error: BaseException) -> str:
     """For logs. str() of an error of Postgres, and so a traceback, has its detail: values of the row that it is about."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        error = error.orig.__cause__ or error.orig
     return f"{type(error).__name__}: {error.args[0] if error.args else ''}"

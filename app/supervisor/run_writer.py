@@ -1,6 +1,6 @@
 """The writer process: python -m app.supervisor.run_writer, or `narthex writer`. On SIGTERM it empties the spool if it can, and ends.
 
-It also sends webhooks.
+It also sends webhooks and builds datasets.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import signal
 import uvloop
 
 from app import logs
+from app.datasets.builder import datasets_in_background
 from app.recording.writer import run_spool_writer
 from app.settings import Settings
 from app.supervisor import secret_key
@@ -24,7 +25,8 @@ async def _write(settings: Settings) -> None:
     stop = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
-    async with webhooks_in_background(settings, secret_key.open_vault(secret_key.resolve(settings))):
+    vault = secret_key.open_vault(secret_key.resolve(settings))
+    async with webhooks_in_background(settings, vault), datasets_in_background(settings):
         await run_spool_writer(settings, stop=stop)
 
 

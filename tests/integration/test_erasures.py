@@ -158,7 +158,11 @@ async def test_records_of_days_are_erased_and_usage_and_cost_remain(settings: Se
     stored = await everything_stored(settings.database_url)
     assert SECRET not in stored and "what Bob wrote" in stored and not re.search(r"\bann\b", stored)
     assert (await check(settings, done.id)).left == dict.fromkeys(
-        ("inferences", "contents", "texts", "sums", "feedback", "stored_responses", "response_items", "idempotent_responses"), 0
+        (
+            *("inferences", "contents", "texts", "sums", "feedback", "dataset_rows"),
+            *("stored_responses", "response_items", "idempotent_responses"),
+        ),
+        0,
     )
 
 
@@ -451,7 +455,7 @@ async def test_a_check_finds_whatever_was_left_in_any_store(settings: Settings, 
     await fetch(settings.database_url, "INSERT INTO inference_texts VALUES ($1, $2, 'sentence')", erased, TEAMS[0])
     found = await check(settings, done.id)
     copies_left = {"stored_responses": 1, "response_items": 1, "idempotent_responses": 1}
-    assert found.left == {"inferences": 1, "contents": 1, "texts": 1, "sums": 1, "feedback": 0, **copies_left}
+    assert found.left == {"inferences": 1, "contents": 1, "texts": 1, "sums": 1, "feedback": 0, "dataset_rows": 0, **copies_left}
     assert set(found.inferences) == {erased, other}
     by_tag = await check(settings, other_order)
     assert (by_tag.left["inferences"], by_tag.left["sums"]) == (1, 0)

@@ -155,7 +155,7 @@ class ConversationStore:
 
     async def find_response(self, id: str, caller: Caller) -> ConversationTurn:
         """Raises UnknownResponse, also for another team's; Unavailable if it is not known at the moment whether there is one."""
-        inference_id = _inference_id(id)
+        inference_id = inference_id_of(id)
         if inference_id is None:
             raise UnknownResponse(id)
         large_requests = self._large_requests.of_team(caller.team_id)
@@ -173,7 +173,7 @@ class ConversationStore:
                     return await large_requests.run_if_large(size_bytes, _stored_turn, id, kept.request, kept.response, kept.episode)
         row = await self._find_recorded(inference_id, caller)
         if row is not None:
-            return await large_requests.run_if_large(len(row.request or b"") + len(row.response or b""), _read_recorded, id, row)
+            return await large_requests.run_if_large(len(row.request or b"") + len(row.response or b""), read_recorded_turn, id, row)
         if is_redis_away and self._is_recent(inference_id):
             raise Unavailable(f"It is not known at the moment whether there is a response '{id}': try again.", retry_after_s=2)
         raise UnknownResponse(id)
@@ -250,7 +250,8 @@ async def _unresolved_references(items: Sequence[Raw], large_requests: TeamLarge
     return await large_requests.run_if_large(size_bytes, unresolved_references, items)
 
 
-def _read_recorded(id: str, row: RecordedResponse) -> ConversationTurn:
+def read_recorded_turn(id: str, row: RecordedResponse) -> ConversationTurn:
+    """Raises UnknownResponse for one that callers do not get, or of which nothing is kept."""
     if not row.is_visible or row.is_deleted:
         raise UnknownResponse(id)
     if row.request is None or row.response is None:
@@ -280,6 +281,7 @@ def _stored_turn(id: str, request_body: bytes, response: bytes, episode: Recorde
     return ConversationTurn(id.lower(), body, response, episode)
 
 
-def _inference_id(id: str) -> str | None:
+def inference_id_of(id: str) -> str | None:
+    """Of a response; None: its id is not one that the gateway gave."""
     inference_id = id.removeprefix(RESPONSE_ID_PREFIX)
     return inference_id.lower() if id.startswith(RESPONSE_ID_PREFIX) and uuid7.is_uuid7(inference_id) else None

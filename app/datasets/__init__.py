@@ -1,0 +1,1 @@
+"""Datasets: recorded inferences made into examples, built by a writer's process, and written out for training."""

@@ -1,0 +1,325 @@
+"""The builder: makes versions of datasets, piece by piece, in each writer's process. Several writers share the work.
+
+A piece reads some inferences, the newest first, and stores their rows with the position that it has come to, in one transaction: whoever
+is killed, the next one goes on from there. Nothing holds more than one piece in memory.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.background_tasks import BackgroundTask
+from app.datasets.example import Example
+from app.datasets.formats import Output, find_faults
+from app.datasets.history import HistoryReader
+from app.datasets.read_recorded import Recorded, parse_recorded, read_example, refers_to_earlier_turns
+from app.datasets.reasons import DESCRIPTIONS, Skipped, SkipReason
+from app.gateway.functions.function_table import CompiledFunction, compile_function
+from app.settings import Settings
+from app.store import dataset_builds as store
+from app.store.content_packing import pack, unpack_within
+from app.store.database import create_database_engine
+from app.store.dataset_builds import Demonstration, DueVersion, NewRow, RecordedContent, Skip, Source
+from app.store.dataset_selection import check_conditions, matching_feedback
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
+from app.store.errors import InvalidKeyField
+from app.store.inference_queries import list_inferences
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 1.0
+RECONNECT_S = 2.0
+PAGE_ROWS = 200
+_PIECE_S = 1.0  # after which a piece begins no further inference
+_PIECE_BYTES = 16 * 1024 * 1024  # of content, likewise
+MAX_ROW_BYTES = 8 * 1024 * 1024  # of request and response, unpacked, with the history of the conversation
+_QUERY_TIMEOUT_S = 120.0
+_MAX_RETRY = timedelta(minutes=5)
+_MAX_FUNCTIONS = 32
+
+_DATABASE_ERRORS = (*DB_UNAVAILABLE_ERRORS, RecordsUnavailable)
+_POLICIES: Mapping[str, SkipReason] = {"none": "not_kept", "redacted": "redacted", "lost": "lost", "erased": "erased"}
+
+
+@contextlib.asynccontextmanager
+async def datasets_in_background(settings: Settings) -> AsyncGenerator[None]:
+    """Builds what is due, until it is left. What was not built then is built by the next process."""
+    # A second connection reads the history of conversations. They are opened when they are first needed.
+    database = create_database_engine(settings.database_url, command_timeout_s=_QUERY_TIMEOUT_S, pool_size=2, max_overflow=0)
+    builder = DatasetBuilder(settings, database)
+    task = BackgroundTask("datasets", builder.run)
+    task.start()
+    try:
+        yield
+    finally:
+        await task.stop()
+        builder.close()
+        await database.dispose()
+
+
+class DatasetBuilder:
+    """run() never returns. A version that fails is tried again later, and holds up no other."""
+
+    def __init__(self, settings: Settings, database: AsyncEngine) -> None:
+        self._settings = settings
+        self._database = database
+        self._history = HistoryReader(settings, database, MAX_ROW_BYTES)
+        self._functions = OrderedDict[tuple[str, str], CompiledFunction | None]()
+        self._current: str | None = None
+
+    def close(self) -> None:
+        self._history.close()
+
+    async def run(self) -> None:
+        last_error = ""
+        while True:
+            try:
+                await asyncio.sleep(0 if await self.advance() else POLL_S)
+                last_error = ""
+            except _DATABASE_ERRORS as error:
+                description = describe_without_values(error)
+                if description != last_error:
+                    logger.warning("Datasets cannot be built at the moment; trying again: %s", description)
+                last_error = description
+                await asyncio.sleep(RECONNECT_S)
+
+    async def advance(self) -> bool:
+        """Do one piece of what is due; False: nothing is. Raises what the database does while it cannot be reached."""
+        self._current = None
+        try:
+            async with self._database.begin() as connection:
+                version = await store.lock_due_version(connection)
+                if version is None:
+                    return False
+                self._current = version.id
+                if version.status == "building":
+                    await self._build(connection, version)
+                elif await store.purge_rows(connection, version.id):
+                    await store.wait_for_next(connection, version.id)
+        except Exception as error:
+            if self._current is None:
+                raise
+            if not isinstance(error, _DATABASE_ERRORS):
+                _log_bug("a piece of a dataset failed: %s", error)
+            async with self._database.begin() as connection:
+                await store.note_failure(connection, self._current, describe_without_values(error), _MAX_RETRY)
+        return True
+
+    async def _build(self, connection: AsyncConnection, version: DueVersion) -> None:
+        await store.keep_out_erasures(connection)
+        selection = version.selection
+        try:
+            conditions = await check_conditions(connection, selection.feedback)
+        except InvalidKeyField as fault:  # the metric was removed meanwhile
+            await store.advance_version(connection, version, status="failed", error=str(fault), continues=None)
+            return
+        page = await list_inferences(
+            connection,
+            selection.filter(version.team_id),
+            keep_hours_days=self._settings.keep_hours_days,
+            before=version.position,
+            limit=PAGE_ROWS,
+        )
+        taken = await matching_feedback(connection, conditions, [row for row in page if selection.takes(row)])
+        demonstrations = await store.newest_demonstrations(connection, taken)
+        if selection.output == "demonstration":
+            taken = [row for row in taken if row["id"] in demonstrations]
+        piece = _Piece(version)
+        for row in taken:
+            if version.rows + len(piece.rows) >= selection.max_rows or piece.is_full:
+                break
+            await self._add_row(connection, piece, row, demonstrations.get(row["id"]))
+        await store.store_piece(connection, version, piece.rows, piece.sources, piece.listed_skips)
+        done = piece.advanced(page, taken)
+        is_over = done.rows >= selection.max_rows or (len(page) < PAGE_ROWS and (not page or done.position == page[-1]["id"]))
+        if not is_over:
+            await store.advance_version(connection, done, status="building", error=None, continues=timedelta(0))
+        elif done.rows or done.last_row:
+            await store.advance_version(connection, done, status="complete", error=None, continues=None)
+        else:
+            await store.advance_version(connection, done, status="failed", error=_why_empty(done), continues=None)
+
+    async def _add_row(self, connection: AsyncConnection, piece: "_Piece", row: Mapping[str, Any], demonstration_id: str | None) -> None:
+        try:
+            content = await store.read_recorded_content(connection, row["id"], MAX_ROW_BYTES)
+            _check_content(content)
+            demonstration = None if demonstration_id is None else await store.read_demonstration(connection, demonstration_id)
+            recorded = await self._recorded(connection, row, content, demonstration)
+            request = await _in_thread(lambda: parse_recorded(recorded))
+            earlier: Sequence[str] = ()
+            if refers_to_earlier_turns(request):
+                earlier = await self._history.add_to(request, row["team_id"])
+            example = await _in_thread(lambda: read_example(recorded, request))
+            output = _output(piece.version, example)
+            new = await _in_thread(lambda: _new_row(piece, row, content, example, output))
+        except Skipped as skipped:
+            piece.skip(row["id"], skipped)
+            return
+        sources = await store.read_sources(connection, earlier, new.number)
+        sources.append(Source(new.number, row["id"], row["team_id"], row["episode_id"], row["end_user"], row["tags"]))
+        if demonstration is not None:
+            sources.append(Source(new.number, demonstration.id, row["team_id"], None, None, demonstration.tags))
+        piece.add(new, sources)
+
+    async def _recorded(
+        self, connection: AsyncConnection, row: Mapping[str, Any], content: RecordedContent, demonstration: Demonstration | None
+    ) -> Recorded:
+        request = unpack_within(content.request or b"\0", MAX_ROW_BYTES)
+        response = None if content.response is None or row["outcome"] != "answered" else unpack_within(content.response, MAX_ROW_BYTES)
+        if request is None or (response is None and content.response is not None and row["outcome"] == "answered"):
+            raise Skipped("too_large")
+        function = None
+        if row["function"] is not None:
+            function = await self._function(connection, row["snapshot"], row["function"])
+            if function is None:
+                raise Skipped("template")
+        return Recorded(
+            route=row["route"],
+            streamed=row["streamed"],
+            request=request,
+            response=response,
+            demonstration=None if demonstration is None else demonstration.value,
+            function=function,
+            variant=row["served_variant"] or row["variant"],
+        )
+
+    async def _function(self, connection: AsyncConnection, snapshot: str, name: str) -> CompiledFunction | None:
+        key = (snapshot, name)
+        if key not in self._functions:
+            config = await store.read_function(connection, snapshot, name)
+            self._functions[key] = None if config is None else await asyncio.to_thread(compile_function, name, config)
+            while len(self._functions) > _MAX_FUNCTIONS:
+                self._functions.popitem(last=False)
+        return self._functions[key]
+
+
+class _Piece:
+    """What one piece adds to a version."""
+
+    def __init__(self, version: DueVersion) -> None:
+        self.version = version
+        self.rows: list[NewRow] = []
+        self.sources: list[Source] = []
+        self.listed_skips: list[Skip] = []
+        self._done: set[str] = set()
+        self._size_bytes = 0
+        self._ends_s = time.monotonic() + _PIECE_S
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._done) and (self._size_bytes > _PIECE_BYTES or time.monotonic() > self._ends_s)
+
+    @property
+    def next_number(self) -> int:
+        return self.version.last_row + len(self.rows) + 1
+
+    def add(self, row: NewRow, sources: Sequence[Source]) -> None:
+        self.rows.append(row)
+        self.sources += sources
+        self._done.add(row.inference_id)
+        self._size_bytes += row.size_bytes
+        self.version.counts.add_row(row.split, row.output, row.faults or {}, row.omitted or ())
+
+    def skip(self, inference_id: str, skipped: Skipped) -> None:
+        self._done.add(inference_id)
+        self.version.counts.add_skip(skipped.reason)
+        if self.version.skips + len(self.listed_skips) < store.MAX_SKIPS:
+            self.listed_skips.append(Skip(inference_id, skipped.reason, skipped.detail))
+
+    def advanced(self, page: Sequence[Mapping[str, Any]], taken: Sequence[Mapping[str, Any]]) -> DueVersion:
+        """The version after this piece: up to the last inference before one that is left for the next piece."""
+        left = next((row["id"] for row in taken if row["id"] not in self._done), None)
+        examined = [row["id"] for row in page if left is None or row["id"] > left]
+        version = self.version
+        return replace(
+            version,
+            position=examined[-1] if examined else version.position,
+            examined=version.examined + len(examined),
+            last_row=version.last_row + len(self.rows),
+            rows=version.rows + len(self.rows),
+            size_bytes=version.size_bytes + sum(row.size_bytes for row in self.rows),
+        )
+
+
+def _check_content(content: RecordedContent) -> None:
+    """Raises Skipped unless it is kept in full, or masked."""
+    if content.policy is None:
+        raise Skipped("expired")
+    if content.policy in _POLICIES:
+        raise Skipped(_POLICIES[content.policy])
+    if content.is_deleted:
+        raise Skipped("deleted")
+    if content.is_too_long:
+        raise Skipped("too_large")
+    if content.request is None:
+        raise Skipped("not_kept")
+
+
+def _output(version: DueVersion, example: Example) -> Output:
+    """Raises Skipped."""
+    if version.selection.output == "response" or example.demonstration is None:
+        if example.response is None:
+            raise Skipped("no_response")
+        return "response"
+    return "demonstration"
+
+
+def _new_row(piece: _Piece, row: Mapping[str, Any], content: RecordedContent, example: Example, output: Output) -> NewRow:
+    encode = msgspec.json.encode
+    request = encode(example.request)
+    response = None if example.response is None else encode(example.response)
+    demonstration = None if example.demonstration is None else encode(example.demonstration)
+    return NewRow(
+        number=piece.next_number,
+        inference_id=row["id"],
+        team_id=row["team_id"],
+        model=row["model"],
+        function=row["function"],
+        variant=row["variant"],
+        route=row["route"],
+        content=content.policy or "full",
+        split=piece.version.selection.split(piece.version.dataset_id, row["episode_id"]),
+        output=output,
+        request=pack(request),
+        response=None if response is None else pack(response),
+        demonstration=None if demonstration is None else pack(demonstration),
+        omitted=list(example.omitted) or None,
+        faults={str(format): fault for format, fault in find_faults(example, output).items()} or None,
+    )
+
+
+def _why_empty(version: DueVersion) -> str:
+    skipped = version.counts.skipped
+    reasons = ", ".join(f"{count:,} because {DESCRIPTIONS.get(reason, reason)}" for reason, count in skipped.items())
+    if not reasons:
+        return f"{version.examined:,} inferences matched the filters, and none of them the other conditions."
+    return f"No inference that matched could become a row: {reasons}."
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Raises Skipped for what is so unusual that reading it fails: one inference must not hold up all others for ever."""
+    try:
+        return await asyncio.to_thread(work)
+    except Skipped:
+        raise
+    except Exception as error:
+        _log_bug("an inference could not be read for a dataset: %s", error)
+        raise Skipped("unreadable") from None
+
+
+def _log_bug(message: str, error: Exception) -> None:
+    """Without the error's own traceback, which may quote what was written."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    logger.error(message, type(error).__name__, extra={"traceback": frames})

@@ -1,0 +1,109 @@
+"""Recorded inferences as examples: the request as its variant's templates made it, with the history that it continues."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.datasets.example import Example, write_example
+from app.datasets.reasons import Skipped
+from app.gateway.functions.function_request import FunctionRequest
+from app.gateway.functions.function_table import CompiledFunction
+from app.gateway.reserved_fields import function_fields, reserved_fields
+from providers.canonical.chat import ChatResponse, Part
+from providers.canonical.errors import InvalidRequest, NarthexError
+from providers.canonical.events import ResponseAssembler
+from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.dialect import CallerChatDialect, InboundRequest
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
+
+_BLOCK_BYTES = 64 * 1024
+_CUT_OFF = frozenset({"length", "content_filter"})
+
+
+class Recorded(Struct, frozen=True):
+    """An inference and its content. `request`, `response`: as they were sent, unpacked; `response` None: there is no complete one.
+
+    `function`: its configuration then; None: a model was requested. `variant`: which served, or was chosen. `demonstration`: as JSON has
+    it; None: there is none.
+    """
+
+    route: str
+    streamed: bool
+    request: bytes
+    response: bytes | None
+    demonstration: Any = None
+    function: CompiledFunction | None = None
+    variant: str | None = None
+
+
+def parse_recorded(recorded: Recorded) -> InboundRequest:
+    """Raises Skipped."""
+    dialect = _dialect(recorded)
+    try:
+        return dialect.parse_request(recorded.request)
+    except (NarthexError, *DECODE_ERRORS) as fault:
+        raise Skipped("unreadable", getattr(fault, "param", None)) from None
+
+
+def refers_to_earlier_turns(request: InboundRequest) -> bool:
+    return request.previous_response_id is not None or request.references_items
+
+
+def read_example(recorded: Recorded, request: InboundRequest) -> Example:
+    """`request`: as parse_recorded() returns it, with its history. Raises Skipped."""
+    dialect = _dialect(recorded)
+    try:
+        chat = dialect.read_request(_rendered(recorded, dialect, request).body)
+    except (NarthexError, *DECODE_ERRORS) as fault:
+        raise Skipped("unreadable", getattr(fault, "param", None)) from None
+    return write_example(chat, _read_response(recorded, dialect), recorded.demonstration)
+
+
+def _dialect(recorded: Recorded) -> CallerChatDialect:
+    dialect = CALLER_CHAT_DIALECTS.get(recorded.route)
+    if dialect is None:
+        raise Skipped("not_a_chat", recorded.route)
+    return dialect
+
+
+def _rendered(recorded: Recorded, dialect: CallerChatDialect, request: InboundRequest) -> InboundRequest:
+    reserved = frozenset(reserved_fields(request.body))
+    of_function = function_fields(request.body)
+    if reserved:
+        request = replace(request, body=Body({name: value for name, value in request.body.items() if name not in reserved}))
+    if recorded.function is None:
+        return request
+    if recorded.variant is None or recorded.variant not in recorded.function.variants:
+        raise Skipped("template", recorded.function.fault)
+    try:
+        rendered, _ = FunctionRequest(recorded.function, dialect, request, of_function.input).write(recorded.variant)
+    except InvalidRequest as fault:
+        raise Skipped("template", fault.param) from None
+    return rendered
+
+
+def _read_response(recorded: Recorded, dialect: CallerChatDialect) -> Sequence[Part] | None:
+    """The parts of the first choice. None: there is none that is complete, but a demonstration in its place."""
+    raw, choice = recorded.response, None
+    if raw is not None:
+        with contextlib.suppress(NarthexError, *DECODE_ERRORS):
+            response = _assembled(dialect, raw) if recorded.streamed else dialect.read_response(raw)
+            choice = response.choices[0] if response.choices else None
+    if choice is not None and choice.parts and choice.finish_reason not in _CUT_OFF:
+        return choice.parts
+    if recorded.demonstration is not None:
+        return None
+    raise Skipped("no_response" if choice is None or not choice.parts else "cut_off")
+
+
+def _assembled(dialect: CallerChatDialect, raw: bytes) -> ChatResponse:
+    assembler, reader = ResponseAssembler(), dialect.stream_reader()
+    for start in range(0, len(raw), _BLOCK_BYTES):
+        for event in reader.feed(raw[start : start + _BLOCK_BYTES]):
+            assembler.feed(event)
+    for event in reader.finish():
+        assembler.feed(event)
+    return assembler.finish()
