@@ -6,16 +6,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.analytics.guard.facts import Direction, ExperimentFacts
+from app.analytics.guard.facts import ExperimentFacts
 from app.analytics.statistics.sums import Stratum, UnitSums
-from app.domain import AdaptiveConfig, AnalysisConfig
+from app.domain import AdaptiveConfig, AnalysisConfig, MetricConfig
 
 
 def facts_of(**changes: Any) -> ExperimentFacts:
     """Of two arms, a and b; b is the control."""
-    metrics = ("error", "helpful", "cost")
-    directions: dict[str, Direction] = {"error": "min", "helpful": "max", "cost": "min"}
-    analysis = AnalysisConfig(metrics=metrics, guardrails={"error": 0.01})
+    declared = {
+        "helpful": MetricConfig(kind="boolean", level="inference", optimize="max"),
+        "stars": MetricConfig(kind="float", level="inference", optimize="max"),
+        "waste": MetricConfig(kind="float", level="inference", optimize="min"),
+    }
+    analysis = AnalysisConfig(metrics=("error", "helpful", "cost"), guardrails={"error": 0.01})
     base = ExperimentFacts(
         id="0198",
         name="size",
@@ -24,7 +27,7 @@ def facts_of(**changes: Any) -> ExperimentFacts:
         arms={"a": 1.0, "b": 1.0},
         stopped=(),
         analysis=analysis,
-        directions=directions,
+        declared=declared,
         version=1,
     )
     return replace(base, **changes)

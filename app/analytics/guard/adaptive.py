@@ -14,10 +14,10 @@ from statistics import NormalDist
 
 from msgspec import Struct
 
-from app.analytics.guard import pair_difference
 from app.analytics.guard.arm_effects import ArmEffects, fit_effects, variance_between
 from app.analytics.guard.facts import ExperimentFacts, Results
-from app.analytics.guard.pair_difference import MIN_UNITS
+from app.analytics.statistics.burn_in import units_needed
+from app.analytics.statistics.compare import compare
 from app.analytics.statistics.sums import Stratum
 
 # Smaller changes are not worth a version: each has a burn-in of its own.
@@ -59,11 +59,12 @@ def propose_weights(facts: ExperimentFacts, results: Results) -> Proposal | NoPr
     if len(arms) < 2:
         return NoProposal("Fewer than two arms take new units.")
     strata = results.get(facts.primary, ())
-    short = _find_short_arm(strata, facts.version, arms)
+    least = units_needed(facts.plan(facts.primary, facts.analysis.alpha).kind, equal_split=False)
+    short = _find_short_arm(strata, facts.version, arms, least)
     if short is not None:
         return NoProposal(short)
-    better = 1.0 if facts.directions[facts.primary] == "max" else -1.0
-    fitted = fit_effects(strata, arms)
+    better = 1.0 if facts.direction(facts.primary) == "max" else -1.0
+    fitted = fit_effects(strata, arms, least)
     if fitted is None:
         return NoProposal("No version of the weights has enough units of two arms.")
     fitted = _times(fitted, better)
@@ -147,12 +148,12 @@ def track_and_stop_shares(fitted: ArmEffects) -> list[float]:
     return [(1.0 if at == best else found[at]) / total for at in range(size)]
 
 
-def _find_short_arm(strata: Sequence[Stratum], version: int, arms: Sequence[str]) -> str | None:
+def _find_short_arm(strata: Sequence[Stratum], version: int, arms: Sequence[str], least: int) -> str | None:
     """Why the version in force is not used up yet. Without that, versions would follow each other before any of them can be read."""
     for arm in arms:
         units = sum(stratum.arms[arm].n for stratum in strata if stratum.version == version and arm in stratum.arms)
-        if units < MIN_UNITS:
-            return f"Version {version} has {units} complete units of {arm}, of at least {MIN_UNITS} of each arm before the next version."
+        if units < least:
+            return f"Version {version} has {units} complete units of {arm}, of at least {least} of each arm before the next version."
     return None
 
 
@@ -161,15 +162,9 @@ def _find_winner(facts: ExperimentFacts, strata: Sequence[Stratum], fitted: ArmE
     that it would have to be clear of the best, so each of the others gets a part of alpha, as one side of its sequence.
     """
     best = fitted.arms[max(range(len(fitted.arms)), key=fitted.effects.__getitem__)]
-    alpha = min(1.0, 2 * facts.analysis.alpha / len(fitted.arms))
-    for other in fitted.arms:
-        if other == best:
-            continue
-        better, worse = (best, other) if facts.directions[facts.primary] == "max" else (other, best)
-        compared = pair_difference.compare(strata, better, worse, capped=facts.is_capped(facts.primary))
-        if compared is None or pair_difference.interval(compared, facts.analysis.planned_units, alpha)[0] <= 0:
-            return None
-    return best
+    plan = facts.plan(facts.primary, min(0.5, 2 * facts.analysis.alpha / len(fitted.arms)))
+    others = [arm for arm in fitted.arms if arm != best]
+    return best if all(compare(strata, other, best, plan).verdict == "better" for other in others) else None
 
 
 def _round(shares: Sequence[float]) -> list[float]:

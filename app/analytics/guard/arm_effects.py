@@ -1,6 +1,6 @@
 """Effects of several arms at once, over strata with different weights: least squares with one effect for each stratum and each arm.
 
-For two arms this is the difference with overlap weights (see pair_difference.py). Only arms of one stratum are compared, so a rate that
+For two arms this is the difference with overlap weights (statistics/strata.py). Only arms of one stratum are compared, so a rate that
 drifts while the weights change, as they do under an adaptive rule, is no effect of an arm.
 """
 
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app.analytics.guard.pair_difference import MIN_UNITS
 from app.analytics.statistics.sums import Stratum, UnitSums
 
 
@@ -26,8 +25,8 @@ class ArmEffects(Struct, frozen=True):
     units: Sequence[int]
 
 
-def fit_effects(strata: Sequence[Stratum], arms: Sequence[str]) -> ArmEffects | None:
-    """None: too early. Of each stratum those arms count that have MIN_UNITS units in it."""
+def fit_effects(strata: Sequence[Stratum], arms: Sequence[str], least_units: int) -> ArmEffects | None:
+    """None: too early. Of each stratum those arms count that have `least_units` units in it."""
     size = len(arms)
     laplacian = [[0.0] * size for _ in arms]
     scores = [0.0] * size
@@ -35,7 +34,7 @@ def fit_effects(strata: Sequence[Stratum], arms: Sequence[str]) -> ArmEffects | 
     squares, freedom, units = [0.0] * size, [0] * size, [0] * size
     for stratum in strata:
         sums = [stratum.arms.get(arm, UnitSums()) for arm in arms]
-        used = [at for at, each in enumerate(sums) if each.n >= MIN_UNITS and stratum.probabilities.get(arms[at], 0) > 0]
+        used = [at for at, each in enumerate(sums) if each.n >= least_units and stratum.probabilities.get(arms[at], 0) > 0]
         if len(used) < 2:
             continue
         total = sum(sums[at].n for at in used)

@@ -5,8 +5,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from app.analytics.statistics.burn_in import MetricKind
+from app.analytics.statistics.plan import Plan
 from app.analytics.statistics.sums import Stratum
-from app.domain import BOOLEAN_OUTCOMES, BUILT_IN_OUTCOMES, AdaptiveConfig, AnalysisConfig
+from app.domain import BOOLEAN_OUTCOMES, BUILT_IN_OUTCOMES, AdaptiveConfig, AnalysisConfig, MetricConfig
 
 # Of each metric of the experiment, complete units only.
 Results: TypeAlias = Mapping[str, Sequence[Stratum]]
@@ -14,9 +16,9 @@ Direction: TypeAlias = Literal["max", "min"]
 
 
 class ExperimentFacts(Struct, frozen=True, kw_only=True):
-    """`arms`: their weights now. `stopped`: arms whose units get the control. `directions`: of metrics, whether more or less is better.
+    """`arms`: their weights now. `stopped`: arms whose units get the control. `declared`: the configuration's metrics.
 
-    `version`: the newest, even if it is not in force yet.
+    `version`: in force now.
     """
 
     id: str
@@ -26,13 +28,17 @@ class ExperimentFacts(Struct, frozen=True, kw_only=True):
     arms: Mapping[str, float]
     stopped: Sequence[str]
     analysis: AnalysisConfig
-    directions: Mapping[str, Direction]
+    declared: Mapping[str, MetricConfig]
     version: int
     adaptive: AdaptiveConfig | None = None
 
     @property
+    def metrics(self) -> Sequence[str]:
+        return self.analysis.metrics or BUILT_IN_OUTCOMES
+
+    @property
     def primary(self) -> str:
-        return (self.analysis.metrics or BUILT_IN_OUTCOMES)[0]
+        return self.metrics[0]
 
     @property
     def others(self) -> list[str]:
@@ -43,11 +49,20 @@ class ExperimentFacts(Struct, frozen=True, kw_only=True):
         """Whether the arm gets new units that it serves."""
         return self.arms[arm] > 0 and arm not in self.stopped
 
-    def is_capped(self, metric: str) -> bool:
-        return metric in self.analysis.caps
+    def direction(self, metric: str) -> Direction:
+        optimize = self.declared[metric].optimize if metric in self.declared else "min"
+        return optimize or "min"  # without one it is no guardrail, and not the primary metric
 
-    def is_count(self, metric: str) -> bool:
-        """Whether every unit has it or not, so that exact counts decide. Feedback is missing for some, and perhaps not for as many in each
-        arm.
-        """
-        return metric in BOOLEAN_OUTCOMES
+    def plan(self, metric: str, alpha: float) -> Plan:
+        return Plan(
+            kind=self._kind(metric),
+            optimize=self.direction(metric),
+            alpha=alpha,
+            planned_units=self.analysis.planned_units,
+            capped=metric in self.analysis.caps,
+        )
+
+    def _kind(self, metric: str) -> MetricKind:
+        if metric in self.declared:
+            return "boolean" if self.declared[metric].kind == "boolean" else "float"
+        return "boolean" if metric in BOOLEAN_OUTCOMES else "heavy_tailed"

@@ -1,4 +1,4 @@
-"""Guardrails: whether an arm is worse than the control by more than its margin, at any time and with no more false stops than promised.
+"""Guardrails: which arms are worse than the control by more than a margin, with no more false stops than promised.
 
 All stops of an experiment share one alpha, one-sided: each of its guardrails, for each of its arms, has an equal part. Nothing is stopped
 for being worse by less than the margin.
@@ -6,15 +6,16 @@ for being worse by less than the margin.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from msgspec import Struct
 
-from app.analytics.guard import pair_difference
 from app.analytics.guard.facts import ExperimentFacts, Results
-from app.analytics.guard.pair_difference import total_units
-from app.analytics.statistics import count_difference
+from app.analytics.statistics.harm import Harm, harm, harm_by_means
+from app.analytics.statistics.pairs import pairs, planned_overlap
+from app.analytics.statistics.plan import Plan
+from app.analytics.statistics.strata import overlap_weighted_unadjusted
 from app.analytics.statistics.sums import Stratum, UnitSums
+from app.domain import BUILT_IN_OUTCOMES
 
 # An arm fails outright if at least so much more of its units have an error than of the control's: it serves nobody any longer.
 OUTRIGHT_MARGIN = 0.5
@@ -22,28 +23,29 @@ OUTRIGHT_METRIC = "error"
 
 
 class GuardrailTest(Struct, frozen=True, kw_only=True):
-    """`harm`: how much worse the arm is than the control, in the metric's own unit. `above` and `below`: it is within these at all times,
-    each with the probability 1 - alpha. None: too early, or not computed. `e_value`: reaches `needed` = 1/alpha if the harm is more than
-    `margin`. `method`: counts of units that have it, exact from the first one on; or the sequence, which needs its burn-in.
-    `outright_e_value`: the same with OUTRIGHT_MARGIN; None: not looked at. `units`: those that it is computed from.
+    """`harm`: how much worse the arm is than the control, in the metric's own unit; None: no unit of both is complete.
+
+    `above` and `below`: it is within these at all times, each with the probability 1 - alpha; None: too early, for `reason`. `e_value`
+    reaches `needed` = 1/alpha if the harm is more than `margin`. `outright_e_value`: the same with OUTRIGHT_MARGIN; None: not looked at.
+    `units`: of the arm and of the control.
     """
 
     metric: str
     arm: str
     margin: float
     alpha: float
-    method: Literal["counts", "sequence"]
     e_value: float
     needed: float
     harm: float | None
     above: float | None
     below: float | None
+    reason: str | None
     units: tuple[int, int]
     outright_e_value: float | None = None
 
     @property
     def exceeds_margin(self) -> bool:
-        # Few units in an arm are evidence of a wrong split as well: that alone stops nothing.
+        # That an arm has few units, which the weights do not explain, is evidence as well: that alone stops nothing.
         return self.e_value >= self.needed and self.harm is not None and self.harm > self.margin
 
     @property
@@ -83,25 +85,20 @@ def find_stops(facts: ExperimentFacts, results: Results, baselines: Mapping[str,
         if arm in facts.stopped:
             continue
         evidence = results_since(results, baselines[arm]) if arm in baselines else results
-        tests = test_arm(facts, evidence, arm, stop_alpha(facts), bounds=False)
+        tests = test_arm(facts, evidence, arm, stop_alpha(facts))
         # A unit without a time of birth cannot be told from new ones, so the arm is stopped for all of them.
         outright = any(test.fails_outright for test in tests)
         if outright or (facts.enrols(arm) and any(test.exceeds_margin for test in tests)):
-            tests = test_arm(facts, evidence, arm, stop_alpha(facts))
             stops.append(Stop(arm, outright or facts.unit != "episode", sorted(tests, key=lambda test: not test.exceeds_margin)))
     return stops
 
 
-def test_arm(facts: ExperimentFacts, results: Results, arm: str, alpha: float, *, bounds: bool = True) -> list[GuardrailTest]:
-    """Without `bounds` of counts it is many times faster."""
-    tests: list[GuardrailTest] = []
-    for metric, margin in sorted(facts.analysis.guardrails.items()):
-        strata = results.get(metric, ())
-        if facts.is_count(metric):
-            tests.append(_test_counts(metric, strata, arm, facts.control, margin, alpha, bounds))
-        else:
-            tests.append(_test_sequence(facts, metric, strata, arm, margin, alpha))
-    return tests
+def test_arm(facts: ExperimentFacts, results: Results, arm: str, alpha: float) -> list[GuardrailTest]:
+    """Of all guardrails."""
+    return [
+        _test(results.get(metric, ()), facts.control, arm, metric, facts.plan(metric, alpha), margin)
+        for metric, margin in sorted(facts.analysis.guardrails.items())
+    ]
 
 
 def results_since(results: Results, baseline: ArmBaseline) -> dict[str, list[Stratum]]:
@@ -129,80 +126,39 @@ def _less(sums: UnitSums, earlier: UnitSums) -> UnitSums:
     return left if left.n > 0 and min(left.zeros, left.ones) >= 0 else UnitSums()
 
 
-def _test_sequence(facts: ExperimentFacts, metric: str, strata: Sequence[Stratum], arm: str, margin: float, alpha: float) -> GuardrailTest:
-    # The mean of what is worse less the mean of what is better.
-    worse, better = (arm, facts.control) if facts.directions[metric] == "min" else (facts.control, arm)
-    compared = pair_difference.compare(strata, worse, better, capped=facts.is_capped(metric))
-    if compared is None:
-        units = total_units(strata, arm), total_units(strata, facts.control)
-        return _too_early(metric, arm, margin, alpha, units)
-    planned = facts.analysis.planned_units
-    above, below = pair_difference.interval(compared, planned, min(1.0, 2 * alpha))
-    log_e = pair_difference.log_e_above(compared, margin, planned, alpha)
-    units = compared.units if worse == arm else (compared.units[1], compared.units[0])
+def _test(strata: Sequence[Stratum], control: str, arm: str, metric: str, plan: Plan, margin: float) -> GuardrailTest:
+    found = pairs(strata, control, arm)
+    both = [pair for pair in found if pair.overlap]
+    difference = overlap_weighted_unadjusted(both).difference if both else None
+    worse_by = None if difference is None else difference if plan.optimize == "min" else -difference
+    tested = _harm(strata, control, arm, metric, plan, margin)
+    outright = None
+    if metric == OUTRIGHT_METRIC:
+        outright = _finite(_harm(strata, control, arm, metric, plan, max(margin, OUTRIGHT_MARGIN)).log_e_value)
     return GuardrailTest(
         metric=metric,
         arm=arm,
         margin=margin,
-        alpha=alpha,
-        method="sequence",
-        e_value=_finite(log_e),
-        needed=1 / alpha,
-        harm=compared.estimate,
-        above=above,
-        below=below,
-        units=units,
+        alpha=plan.alpha,
+        e_value=_finite(tested.log_e_value),
+        needed=1 / plan.alpha,
+        harm=worse_by,
+        above=None if tested.worse_by is None else tested.worse_by.low,
+        below=None if tested.worse_by is None else tested.worse_by.high,
+        reason=tested.reason,
+        units=(sum(pair.arm.n for pair in found), sum(pair.control.n for pair in found)),
+        outright_e_value=outright,
     )
 
 
-def _test_counts(
-    metric: str, strata: Sequence[Stratum], arm: str, control: str, margin: float, alpha: float, bounds: bool
-) -> GuardrailTest:
-    cells = count_difference.cells_of(strata, arm, control)
-    ones = sum(cell.arm_ones for cell in cells), sum(cell.control_ones for cell in cells)
-    units = ones[0] + sum(cell.arm_zeros for cell in cells), ones[1] + sum(cell.control_zeros for cell in cells)
-    outright = count_difference.log_e_above(cells, max(margin, OUTRIGHT_MARGIN)) if metric == OUTRIGHT_METRIC else None
-    return GuardrailTest(
-        metric=metric,
-        arm=arm,
-        margin=margin,
-        alpha=alpha,
-        method="counts",
-        e_value=_finite(count_difference.log_e_above(cells, margin)),
-        needed=1 / alpha,
-        harm=_weighted_difference(cells),
-        above=count_difference.lower_bound(cells, alpha) if cells and bounds else None,
-        below=count_difference.upper_bound(cells, alpha) if cells and bounds else None,
-        units=units,
-        outright_e_value=None if outright is None else _finite(outright),
-    )
-
-
-def _weighted_difference(cells: Sequence[count_difference.Cell]) -> float | None:
-    total = weighted = 0.0
-    for cell in cells:
-        arm, control = cell.arm_ones + cell.arm_zeros, cell.control_ones + cell.control_zeros
-        if arm and control:
-            weight = arm * control / (arm + control)
-            total += weight
-            weighted += weight * (cell.arm_ones / arm - cell.control_ones / control)
-    return weighted / total if total else None
-
-
-def _too_early(metric: str, arm: str, margin: float, alpha: float, units: tuple[int, int]) -> GuardrailTest:
-    return GuardrailTest(
-        metric=metric,
-        arm=arm,
-        margin=margin,
-        alpha=alpha,
-        method="sequence",
-        e_value=1.0,
-        needed=1 / alpha,
-        harm=None,
-        above=None,
-        below=None,
-        units=units,
-    )
+def _harm(strata: Sequence[Stratum], control: str, arm: str, metric: str, plan: Plan, margin: float) -> Harm:
+    """Exact counts take it that each unit has a value, as of errors. Of feedback perhaps more is missing in one arm than in the other:
+    means compare what was observed.
+    """
+    found = pairs(strata, control, arm)
+    if metric in BUILT_IN_OUTCOMES or not found:
+        return harm(strata, control, arm, plan, margin)
+    return harm_by_means(found, planned_overlap(found, plan.planned_units), plan, margin)
 
 
 def _finite(log_e: float) -> float:

@@ -5,14 +5,16 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from app.analytics.guard import pair_difference
 from app.analytics.guard.facts import ExperimentFacts, Results
 from app.analytics.guard.guardrails import GuardrailTest, test_arm
-from app.analytics.guard.pair_difference import PairDifference, total_units
+from app.analytics.statistics.compare import Comparison, compare
+from app.analytics.statistics.multiplicity import split_alpha
+from app.analytics.statistics.pairs import pairs
+from app.analytics.statistics.sample_ratio import ALPHA as SAMPLE_RATIO_ALPHA
+from app.analytics.statistics.sample_ratio import SampleRatio, sample_ratio_of
 from app.store.errors import BadConfiguration
 
-ConditionName: TypeAlias = Literal["enrols", "units", "days", "burn_in", "primary", "guardrail", "sample_ratio"]
-SAMPLE_RATIO_ALPHA = 0.01
+ConditionName: TypeAlias = Literal["enrols", "units", "days", "burn_in", "primary", "guardrail", "sample_ratio", "outcomes"]
 
 
 class Condition(Struct, frozen=True):
@@ -24,13 +26,12 @@ class Condition(Struct, frozen=True):
 
 
 class Promotion(Struct, frozen=True, kw_only=True):
-    """Whether an arm may be promoted. `primary`: of the first metric, how much better it is than the control; None: too early."""
+    """Whether an arm may be promoted. `primary`: the comparison in the first metric."""
 
     arm: str
     conditions: Sequence[Condition]
     primary_metric: str
-    improvement: float | None
-    interval: tuple[float, float] | None
+    primary: Comparison
     guardrails: Sequence[GuardrailTest]
 
     @property
@@ -38,8 +39,8 @@ class Promotion(Struct, frozen=True, kw_only=True):
         return [condition for condition in self.conditions if not condition.met]
 
 
-def check_promotion(facts: ExperimentFacts, results: Results, arm: str, *, days: float, sample_ratio_p: float | None) -> Promotion:
-    """`days`: since the first version took effect. `sample_ratio_p`: always valid; None: no unit was counted yet.
+def check_promotion(facts: ExperimentFacts, results: Results, arm: str, *, days: float, assigned: SampleRatio | None) -> Promotion:
+    """`days`: since the first version took effect. `assigned`: the split of units as they were assigned; None: of none yet.
 
     Raises BadConfiguration for an arm that can never be promoted.
     """
@@ -49,32 +50,23 @@ def check_promotion(facts: ExperimentFacts, results: Results, arm: str, *, days:
         raise BadConfiguration(
             f"{arm!r} is the control of {facts.name!r}, which serves once that has ended: `narthex experiments stop {facts.name}`."
         )
-    analysis = facts.analysis
-    metric = facts.primary
-    better, worse = (arm, facts.control) if facts.directions[metric] == "max" else (facts.control, arm)
+    analysis, metric = facts.analysis, facts.primary
     strata = results.get(metric, ())
-    compared = pair_difference.compare(strata, better, worse, capped=facts.is_capped(metric))
-    alpha = analysis.alpha / len(facts.others)
-    interval = None if compared is None else pair_difference.interval(compared, analysis.planned_units, alpha)
+    alpha = split_alpha(analysis.alpha, len(facts.others), facts.metrics)[metric]
+    compared = compare(strata, facts.control, arm, facts.plan(metric, alpha))
     # Nothing is promised by all of them together but what each of them promises by itself, so they do not share alpha.
     guardrails = test_arm(facts, results, arm, analysis.alpha)
+    found = pairs(strata, facts.control, arm)
     conditions = [
         _enrols(facts, arm),
-        _units(facts, total_units(strata, arm), total_units(strata, facts.control)),
+        _units(facts, sum(pair.arm.n for pair in found), sum(pair.control.n for pair in found)),
         _days(analysis.minimum_days, days),
-        _burn_in(metric, compared),
-        _primary(metric, interval, alpha),
+        *_primary(metric, compared, alpha),
         *(_guardrail(test) for test in guardrails),
-        _sample_ratio(sample_ratio_p),
+        _ratio("sample_ratio", "The split of units", assigned),
+        _ratio("outcomes", f"The split of units with a value of {metric}", sample_ratio_of(strata) if strata else None),
     ]
-    return Promotion(
-        arm=arm,
-        conditions=conditions,
-        primary_metric=metric,
-        improvement=None if compared is None else compared.estimate,
-        interval=interval,
-        guardrails=guardrails,
-    )
+    return Promotion(arm=arm, conditions=conditions, primary_metric=metric, primary=compared, guardrails=guardrails)
 
 
 def _enrols(facts: ExperimentFacts, arm: str) -> Condition:
@@ -93,31 +85,28 @@ def _days(least: float, days: float) -> Condition:
     return Condition("days", days >= least, f"It has run for {days:.1f} days, of at least {least:g} (minimum_days).")
 
 
-def _burn_in(metric: str, compared: PairDifference | None) -> Condition:
-    if compared is None:
-        return Condition("burn_in", False, f"{metric}: too early, no version of the weights is past its burn-in.")
-    return Condition("burn_in", True, f"{metric}: {compared.strata} versions are past their burn-in.")
-
-
-def _primary(metric: str, interval: tuple[float, float] | None, alpha: float) -> Condition:
-    if interval is None:
-        return Condition("primary", False, f"{metric}, the primary metric, has no interval yet.")
-    text = f"{metric}, the primary metric, is better by {interval[0]:.4g} to {interval[1]:.4g} ({1 - alpha:.4g} at any time)"
-    return Condition("primary", interval[0] > 0, text + (", clear of 0." if interval[0] > 0 else ", which is not clear of 0."))
+def _primary(metric: str, compared: Comparison, alpha: float) -> list[Condition]:
+    if compared.verdict in ("too early", "needs a cap") or compared.interval is None:
+        return [Condition("burn_in", False, f"{metric}, the primary metric, cannot be compared yet: {compared.reason}.")]
+    burned_in = Condition("burn_in", True, f"{metric}, the primary metric, is past its burn-in.")
+    low, high = compared.interval.low, compared.interval.high
+    text = f"{metric} differs from the control by {low:.4g} to {high:.4g}, at any time with a probability of {1 - alpha:.4g}"
+    if compared.verdict == "better":
+        return [burned_in, Condition("primary", True, f"{text}: it is better.")]
+    return [burned_in, Condition("primary", False, f"{text}, which is not clear of 0 in the better direction.")]
 
 
 def _guardrail(test: GuardrailTest) -> Condition:
     if test.below is None or test.above is None:
-        return Condition("guardrail", False, f"{test.metric}, a guardrail, has no interval yet.")
+        return Condition("guardrail", False, f"{test.metric}, a guardrail, cannot be compared yet: {test.reason}.")
     text = f"{test.metric}, a guardrail, is worse by {test.above:.4g} to {test.below:.4g}"
     if test.clears:
         return Condition("guardrail", True, f"{text}, less than its margin of {test.margin:g}.")
     return Condition("guardrail", False, f"{text}, which is not clear of its margin of {test.margin:g}.")
 
 
-def _sample_ratio(p: float | None) -> Condition:
-    if p is None:
-        return Condition("sample_ratio", False, "No unit was counted yet, so the split cannot be checked.")
-    alarm = p < SAMPLE_RATIO_ALPHA
-    text = f"The split of units is {'not ' if alarm else ''}as the weights say (p {p:.3g}, an alarm below {SAMPLE_RATIO_ALPHA:g})."
-    return Condition("sample_ratio", not alarm, text)
+def _ratio(name: ConditionName, what: str, ratio: SampleRatio | None) -> Condition:
+    if ratio is None:
+        return Condition(name, False, f"{what} cannot be checked yet: there are none.")
+    text = f"{what} is {'not ' if ratio.mismatch else ''}as the weights say (p {ratio.p:.3g}, an alarm below {SAMPLE_RATIO_ALPHA:g})."
+    return Condition(name, not ratio.mismatch, text)

@@ -17,12 +17,17 @@ from app.analytics.guard.adaptive import (
     track_and_stop_shares,
 )
 from app.analytics.guard.arm_effects import ArmEffects, fit_effects
-from app.analytics.guard.pair_difference import compare, interval
+from app.analytics.statistics.compare import compare
+from app.analytics.statistics.pairs import pairs
+from app.analytics.statistics.plan import Plan
+from app.analytics.statistics.strata import overlap_weighted
 from app.analytics.statistics.sums import Stratum, UnitSums
 from app.domain import AnalysisConfig
 from tests.support.simulated_experiment import SimulatedExperiment, adaptive, facts_of
 
-ANALYSIS = AnalysisConfig(metrics=("helpful",))
+ANALYSIS = AnalysisConfig(metrics=("stars",))
+HELPFUL = AnalysisConfig(metrics=("helpful",))
+LEAST = 500  # of an arm, with an unequal split
 
 
 def sums(n: int, mean: float, deviation: float = 1.0) -> UnitSums:
@@ -30,7 +35,7 @@ def sums(n: int, mean: float, deviation: float = 1.0) -> UnitSums:
 
 
 def one_version(**arms: UnitSums) -> dict[str, list[Stratum]]:
-    return {"helpful": [Stratum(1, "minted", {arm: 1 / len(arms) for arm in arms}, arms)]}
+    return {"stars": [Stratum(1, "minted", {arm: 1 / len(arms) for arm in arms}, arms)]}
 
 
 def facts(rule: str = "thompson", floor: float = 0.05, **changes: Any):
@@ -43,7 +48,7 @@ def proposal(**arguments: Any) -> Proposal:
     return proposed
 
 
-units = st.integers(100, 5_000)
+units = st.integers(LEAST, 5_000)
 means = st.floats(-10, 10)
 several = st.lists(st.tuples(units, means, st.floats(0.01, 5)), min_size=2, max_size=6)
 
@@ -63,19 +68,20 @@ def test_shares_add_up_and_none_is_below_its_floor(drawn: list[tuple[int, float,
 
 
 def test_share_is_the_probability_of_being_best():
-    proposed = proposal(facts=facts(floor=0.001), results=one_version(a=sums(200, 0.1), b=sums(200, 0.0)))
-    # The difference is 0.1, its standard error 0.1: one deviation.
+    proposed = proposal(facts=facts(floor=0.001), results=one_version(a=sums(800, 0.05), b=sums(800, 0.0)))
+    # The difference is 0.05, its standard error 0.05: one deviation.
     assert proposed.best is not None and proposed.best["a"] == pytest.approx(0.8413, abs=1e-3)
     assert proposed.shares["a"] == pytest.approx(0.001 + 0.998 * proposed.best["a"], abs=1e-5)
-    fewer = facts(floor=0.001, directions={"helpful": "min"})
-    assert proposal(facts=fewer, results=one_version(a=sums(200, 0.1), b=sums(200, 0.0))).best == {
+    fewer = facts(floor=0.001, analysis=AnalysisConfig(metrics=("waste",)))
+    found = {"waste": one_version(a=sums(800, 0.05), b=sums(800, 0.0))["stars"]}
+    assert proposal(facts=fewer, results=found).best == {
         "a": pytest.approx(0.1587, abs=1e-3),
         "b": pytest.approx(0.8413, abs=1e-3),
     }
 
 
 def test_drawn_probabilities_agree_with_the_exact_ones_and_are_the_same_again():
-    fitted = fit_effects(one_version(a=sums(100, 0.0), b=sums(100, 0.0), c=sums(100, 0.0), d=sums(100, -9.0))["helpful"], "abcd")
+    fitted = fit_effects(one_version(a=sums(100, 0.0), b=sums(100, 0.0), c=sums(100, 0.0), d=sums(100, -9.0))["stars"], "abcd", 100)
     assert fitted is not None
     found = probabilities_of_best(fitted, "seed")
     assert found == probabilities_of_best(fitted, "seed")
@@ -91,14 +97,11 @@ def test_effects_of_two_arms_are_those_with_overlap_weights():
             {"a": p, "b": 1 - p},
             {"a": sums(source.randint(100, 900), p), "b": sums(source.randint(100, 900), p - 0.3, 2)},
         )
-        for version, p in enumerate((0.1, 0.5, 0.7))
+        for version, p in enumerate((0.1, 0.5, 0.7), 1)
     ]
-    fitted, compared = (
-        fit_effects(strata, ["b", "a"]),
-        compare([Stratum(each.version, None, {"a": 0.5, "b": 0.5}, each.arms) for each in strata], "a", "b", capped=True),
-    )
-    assert fitted is not None and compared is not None
-    assert (fitted.effects[1], fitted.covariance[1][1]) == (pytest.approx(compared.estimate), pytest.approx(compared.variance))
+    fitted, contrast = fit_effects(strata, ["b", "a"], 100), overlap_weighted(pairs(strata, "b", "a"))
+    assert fitted is not None
+    assert (fitted.effects[1], fitted.covariance[1][1]) == (pytest.approx(contrast.difference), pytest.approx(contrast.variance))
 
 
 def test_two_arms_are_tracked_in_proportion_to_their_deviations():
@@ -117,7 +120,7 @@ def test_arm_that_is_nearly_as_good_gets_more_units_than_one_that_is_clearly_wor
 def test_best_arm_gets_all_but_the_floors_once_it_is_certain():
     proposed = proposal(facts=facts("best_arm"), results=one_version(a=sums(5_000, 1.0), b=sums(5_000, 0.0)))
     assert (proposed.winner, proposed.shares) == ("a", {"a": 0.95, "b": 0.05})
-    early = propose_weights(facts("best_arm", arms={"a": 3.0, "b": 1.0}), one_version(a=sums(300, 0.05), b=sums(300, 0.0)))
+    early = propose_weights(facts("best_arm", arms={"a": 3.0, "b": 1.0}), one_version(a=sums(LEAST, 0.05), b=sums(LEAST, 0.0)))
     assert isinstance(early, Proposal) and early.winner is None
 
 
@@ -127,7 +130,7 @@ def test_best_arm_gets_all_but_the_floors_once_it_is_certain():
         ({"adaptive": None}, {}, "no adaptive rule"),
         ({"arms": {"a": 0.0, "b": 1.0}}, {}, "Fewer than two arms"),
         ({"stopped": ("a",)}, {}, "Fewer than two arms"),
-        ({}, one_version(a=sums(99, 0), b=sums(500, 0)), "Version 1 has 99 complete units of a, of at least 100"),
+        ({}, one_version(a=sums(499, 0), b=sums(500, 0)), "Version 1 has 499 complete units of a, of at least 500"),
         ({"version": 2}, one_version(a=sums(500, 0), b=sums(500, 0)), "Version 2 has 0 complete units of a"),
         ({}, one_version(a=sums(500, 0), b=sums(500, 0)), "The shares are as the rule wants them."),
     ],
@@ -140,7 +143,9 @@ def test_nothing_is_proposed_without_a_reason_to(changes: dict[str, Any], found:
 
 def adapt(seed: int, rule: str, effect: float, rounds: int, drift: float) -> tuple[float, bool]:
     """The share of units that got the better arm, and whether the interval held the effect at every look."""
-    running = SimulatedExperiment(facts(rule), lambda source, arm, at: draw(source, arm, at), seed)
+    running = SimulatedExperiment(
+        facts(rule, analysis=AnalysisConfig(metrics=("helpful",))), lambda source, arm, at: draw(source, arm, at), seed
+    )
     total = rounds * 2_000
 
     def draw(source: random.Random, arm: str, at: int) -> Mapping[str, float]:
@@ -150,10 +155,9 @@ def adapt(seed: int, rule: str, effect: float, rounds: int, drift: float) -> tup
     better, covered = 0, True
     for _ in range(rounds):
         better += running.run(2_000).count("a")
-        compared = compare(running.results["helpful"], "a", "b", capped=False)
-        if compared is not None:
-            low, high = interval(compared, 10_000, 0.05)
-            covered = covered and low <= effect <= high
+        compared = compare(running.results["helpful"], "b", "a", Plan("boolean", "max"))
+        if compared.interval is not None:
+            covered = covered and compared.interval.contains(effect)
         proposed = propose_weights(running.facts, running.results)
         if isinstance(proposed, Proposal):
             running.change(arms=proposed.weights)

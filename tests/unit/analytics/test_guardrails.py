@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.analytics.guard.guardrails import ArmBaseline, Stop, find_stops, stop_alpha
 from app.analytics.statistics.sums import Stratum, UnitSums
@@ -28,10 +29,10 @@ def stops(
 
 
 def test_arm_that_fails_outright_is_stopped_at_once_for_all_its_units():
-    [stop] = stops({}, {"error": of_errors(booleans(30, 30), booleans(30, 0))})
+    [stop] = stops({}, {"error": of_errors(booleans(60, 60), booleans(60, 0))})
     assert (stop.arm, stop.now) == ("a", True)
     [test] = stop.tests
-    assert test.fails_outright and test.units == (30, 30) and test.harm == 1 and test.above is not None and test.above > 0.4
+    assert test.fails_outright and test.units == (60, 60) and test.harm == 1 and test.above is not None and test.above > 0.4
 
 
 def test_arm_that_is_worse_by_more_than_the_margin_gets_no_new_units_and_keeps_its_own():
@@ -88,7 +89,7 @@ def test_metric_of_which_more_is_better_stops_an_arm_that_has_less():
     found = {"helpful": of_errors(booleans(2_000, 1_000), booleans(2_000, 1_400))}
     [stop] = stops({"analysis": analysis}, found)
     [test] = stop.tests
-    assert not stop.now and test.method == "sequence" and test.harm == pytest.approx(0.2)
+    assert not stop.now and test.harm == pytest.approx(0.2)
     assert stops({"analysis": analysis}, {"helpful": of_errors(booleans(2_000, 1_400), booleans(2_000, 1_000))}) == []
 
 
@@ -98,10 +99,17 @@ def test_costs_stop_an_arm_only_past_their_burn_in():
     def costs(n: int, mean: float) -> UnitSums:
         return UnitSums(n, n * mean, n * mean**2 * 1.5)
 
-    assert stops({"analysis": analysis}, {"cost": of_errors(costs(99, 0.5), costs(99, 0.01))}) == []
-    assert len(stops({"analysis": analysis}, {"cost": of_errors(costs(100, 0.5), costs(100, 0.01))})) == 1
-    unequal = {"cost": of_errors(costs(400, 0.5), costs(4_000, 0.01), p=0.1)}
-    assert stops({"analysis": analysis}, unequal) == [], "heavy tails with an unequal split: only with a cap, and from 500 units on"
+    assert stops({"analysis": analysis}, {"cost": of_errors(costs(499, 0.5), costs(499, 0.01))}) == []
+    assert len(stops({"analysis": analysis}, {"cost": of_errors(costs(500, 0.5), costs(500, 0.01))})) == 1
+    unequal = {"cost": of_errors(costs(600, 0.5), costs(6_000, 0.01), p=0.1)}
+    assert stops({"analysis": analysis}, unequal) == [], "heavy tails with an unequal split: only with a cap"
+    assert len(stops({"analysis": replace(analysis, caps={"cost": 1.0})}, unequal)) == 1
+
+
+def test_feedback_that_is_missing_more_often_in_one_arm_stops_nothing():
+    """Of each that gave any, nine in ten were helped in both arms; but of the arm's users fewer did."""
+    analysis = AnalysisConfig(metrics=("helpful",), guardrails={"helpful": 0.01})
+    assert stops({"analysis": analysis}, {"helpful": of_errors(booleans(10_000, 9_000), booleans(20_000, 18_000))}) == []
 
 
 @given(st.integers(0, 500), st.integers(0, 500), st.integers(0, 500), st.integers(0, 500), st.floats(0.05, 0.95))
@@ -134,7 +142,7 @@ def ever_stopped(seed: int, rate: float, harm: float, units: int, look_every: in
 
 def test_harmless_arms_are_stopped_no_more_often_than_alpha_through_a_ramp():
     """At the margin itself, which is the worst that counts as harmless. tests/long looks at many more."""
-    stopped = sum(ever_stopped(seed, 0.02, 0.01, 3_000, 100) is not None for seed in range(40))
+    stopped = sum(ever_stopped(seed, 0.02, 0.01, 3_000, 250) is not None for seed in range(40))
     assert stopped <= 5  # of 40: more happens less than once in 50 times even at 0.05
 
 
@@ -143,7 +151,7 @@ def test_arm_with_twenty_more_errors_in_a_hundred_is_stopped_soon():
     assert all(each is not None and each <= 2_000 for each in after)
 
 
-def test_arm_whose_every_unit_fails_is_stopped_within_some_units():
+def test_arm_whose_every_unit_fails_is_stopped_within_a_hundred_units():
     for seed in range(20):
         running = SimulatedExperiment(facts_of(), errors({"a": 1.0, "b": 0.0}), seed)
         while not find_stops(running.facts, running.results, {}):
@@ -151,4 +159,4 @@ def test_arm_whose_every_unit_fails_is_stopped_within_some_units():
         assert running.units <= 40
         while not find_stops(running.facts, running.results, {})[0].now:
             running.run(1)
-        assert running.units <= 60
+        assert running.units <= 100

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.analytics.guard.promotion import Promotion, check_promotion
+from app.analytics.statistics.sample_ratio import SampleRatio
 from app.analytics.statistics.sums import Stratum, UnitSums
 from app.domain import AnalysisConfig
 from app.store.errors import BadConfiguration
@@ -21,8 +22,14 @@ def results(n: int = 5_000, helpful: tuple[int, int] = (3_000, 2_500), errors: t
     return {"helpful": strata(helpful), "error": strata(errors)}
 
 
-def check(found: dict[str, list[Stratum]], days: float = 8, p: float | None = 1.0, arm: str = "a", **changes: Any) -> Promotion:
-    return check_promotion(facts_of(**{"analysis": ANALYSIS, **changes}), found, arm, days=days, sample_ratio_p=p)
+AS_WEIGHTED = SampleRatio(0.0, 1.0, mismatch=False)
+ALARM = SampleRatio(6.9, 0.001, mismatch=True)
+
+
+def check(
+    found: dict[str, list[Stratum]], days: float = 8, ratio: SampleRatio | None = AS_WEIGHTED, arm: str = "a", **changes: Any
+) -> Promotion:
+    return check_promotion(facts_of(**{"analysis": ANALYSIS, **changes}), found, arm, days=days, assigned=ratio)
 
 
 def unmet(promotion: Promotion) -> list[str]:
@@ -32,23 +39,23 @@ def unmet(promotion: Promotion) -> list[str]:
 def test_arm_that_is_better_in_a_full_week_with_every_guardrail_met_may_be_promoted():
     promotion = check(results())
     assert unmet(promotion) == []
-    assert promotion.improvement == pytest.approx(0.1) and promotion.interval is not None and promotion.interval[0] > 0
+    assert promotion.primary.difference == pytest.approx(0.1)
+    assert promotion.primary.interval is not None and promotion.primary.interval.low > 0
 
 
 @pytest.mark.parametrize(
     ("found", "changes", "names", "text"),
     [
         (results(), {"days": 6.9}, ["days"], "It has run for 6.9 days, of at least 7 (minimum_days)."),
-        (results(), {"p": 0.001}, ["sample_ratio"], "The split of units is not as the weights say (p 0.001, an alarm below 0.01)."),
-        (results(), {"p": None}, ["sample_ratio"], "No unit was counted yet"),
-        (results(helpful=(2_510, 2_500)), {}, ["primary"], "which is not clear of 0."),
-        (results(helpful=(2_500, 3_000)), {}, ["primary"], "is better by -0.1"),
+        (results(), {"ratio": ALARM}, ["sample_ratio"], "The split of units is not as the weights say (p 0.001, an alarm below 0.01)."),
+        (results(), {"ratio": None}, ["sample_ratio"], "The split of units cannot be checked yet"),
+        (results(helpful=(2_510, 2_500)), {}, ["primary"], "which is not clear of 0 in the better direction."),
+        (results(helpful=(2_500, 3_000)), {}, ["primary"], "helpful differs from the control by -0.1"),
         (results(errors=(60, 20)), {}, ["guardrail"], "which is not clear of its margin of 0.01."),
         (results(), {"arms": {"a": 0.0, "b": 1.0}}, ["enrols"], "a was stopped"),
         (results(), {"stopped": ("a",)}, ["enrols"], "a was stopped"),
         (results(499, (400, 100), (0, 0)), {}, ["units", "guardrail"], "499 complete units of the arm and 499 of the control"),
-        (results(50, (50, 0), (0, 0)), {}, ["units", "burn_in", "primary", "guardrail"], "helpful: too early"),
-        ({}, {"days": 0, "p": None}, ["units", "days", "burn_in", "primary", "guardrail", "sample_ratio"], "0 complete units"),
+        ({}, {"days": 0, "ratio": None}, ["units", "days", "burn_in", "guardrail", "sample_ratio", "outcomes"], "0 complete units"),
     ],
     ids=str,
 )
@@ -58,6 +65,15 @@ def test_condition_that_is_not_met_is_listed_with_its_numbers(
     promotion = check(found, **changes)
     assert unmet(promotion) == names
     assert any(text in condition.text for condition in promotion.unmet), [condition.text for condition in promotion.unmet]
+
+
+def test_feedback_that_is_missing_more_often_in_one_arm_is_no_reason_to_promote_it():
+    found = results()
+    [stratum] = found["helpful"]
+    found["helpful"] = [Stratum(1, "minted", stratum.probabilities, {**stratum.arms, "b": UnitSums(4_000, 2_000, 2_000, 2_000, 2_000)})]
+    promotion = check(found)
+    assert unmet(promotion) == ["outcomes"]
+    assert "The split of units with a value of helpful is not as the weights say" in promotion.unmet[0].text
 
 
 def test_metric_of_which_less_is_better_promotes_the_arm_that_has_less():
