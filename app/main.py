@@ -44,6 +44,7 @@ from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.memory.large_blocks import map_large_blocks
 from app.gateway.refusals import RefusalRecorder
+from app.gateway.replay.runner import ReplayRunner
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.serve import Gateway
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -188,10 +189,11 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         RefusalRecorder(spool),
     )
 
+    replays = ReplayRunner(gateway, database)
     metrics_task = BackgroundTask("metrics", lambda: keep_metrics_current(gateway))
     node_upkeep = NodeUpkeep(settings, fleet, database)
     access_log = None if settings.access_log == "off" else AccessLog(settings.access_log, telemetry.count_dropped_access_lines)
-    gateway.background_tasks += (metrics_task, node_upkeep.task)
+    gateway.background_tasks += (metrics_task, node_upkeep.task, replays.task)
     tls = open_tls(settings, telemetry.set_certificate_expiry)
     if tls is not None:
         gateway.background_tasks.append(tls.task)
@@ -210,6 +212,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         metrics_task.start()
         gateway.load_shedder.task.start()
         node_upkeep.task.start()
+        replays.task.start()
         if access_log is not None:
             access_log.start()
         if tls is not None:
@@ -219,6 +222,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         finally:
             if tls is not None:
                 await tls.task.stop()
+            await replays.task.stop()
             await metrics_task.stop()
             await gateway.load_shedder.task.stop()
             await node_upkeep.task.stop()

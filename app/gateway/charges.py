@@ -29,6 +29,12 @@ def estimate_model_usage(request: InboundRequest, plan: Plan, name: str, default
     return UsageEstimate(request.input_tokens, output, cost)
 
 
+def estimate_highest_cost(request: InboundRequest, plan: Plan, default_output_tokens: int, at_s: float) -> int | None:
+    """Of one attempt at whichever of the plan's models, fallbacks too. None: one of them has no price."""
+    costs = [estimate_model_usage(request, plan, name, default_output_tokens, at_s).cost_microusd for name in dict.fromkeys(plan.names)]
+    return None if None in costs else max((each for each in costs if each is not None), default=None)
+
+
 class Cost(NamedTuple):
     """In millionths of a US dollar; None: unknown. `price`: the name of the price used; None: there is none."""
 

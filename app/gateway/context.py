@@ -19,6 +19,14 @@ class CallerConnection(Protocol):
     def disconnected(self) -> bool: ...
 
 
+class Allowance(Protocol):
+    """An amount that requests of the gateway's own share."""
+
+    async def reserve(self, inference_id: str, cost_microusd: int | None) -> None:
+        """Called before an engine is. `cost_microusd`: at most; None: a price is missing. Raises what ends the request."""
+        ...
+
+
 class RequestContext:
     """What is known of a request whatever its stage, and its two endings: write_record() and release(), each once.
 
@@ -27,6 +35,7 @@ class RequestContext:
     `trace`: None: it belongs to none. `own_request_id`: the caller's own id of the request; None: it gave none.
     `cost_microusd`: of the exchange, once it is recorded; None: unknown. `key_holder`: the caller of the key that it carries, which may not
     be used for it; None: no known key. `origin`: why the gateway makes the request itself; None: a caller made it.
+    `allowance`: what it may cost besides all limits; None: they alone decide. `recorded`: the exchange, once it is recorded.
     """
 
     def __init__(self, route: str, caller_connection: CallerConnection) -> None:
@@ -45,6 +54,8 @@ class RequestContext:
         self.cost_microusd: int | None = None
         self.key_holder: Caller | None = None
         self.origin: Origin | None = None
+        self.allowance: Allowance | None = None
+        self.recorded: Exchange | None = None
         self._prepared: Exchange | None = None
 
     @property
@@ -73,7 +84,7 @@ class RequestContext:
         if exchange is None or outcome != "answered" or self.error is not None:
             attempted = self.stage if isinstance(self.stage, Attempted) else None
             exchange = build_exchange(planned, attempted, self, self.progress.elapsed_us(), outcome)
-        self.cost_microusd = exchange.cost_microusd
+        self.cost_microusd, self.recorded = exchange.cost_microusd, exchange
         planned.spool_record.close(exchange)
         return exchange
 

@@ -31,7 +31,7 @@ from app.billing.cost import format_usd
 from app.domain import Caller, Outcome
 from app.episode_names import RecordedEpisode
 from app.gateway.attempts import Attempts
-from app.gateway.charges import actual_usage, estimate_usage
+from app.gateway.charges import actual_usage, estimate_highest_cost, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.gateway.feedback.intake import FeedbackIntake
@@ -368,6 +368,9 @@ async def _plan(
     elif targets.experiment_model is not None:
         admitted.reserved_fields = [name for name in admitted.reserved_fields if name not in VARIANT_FIELDS]
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
+    if context.allowance is not None:
+        highest = estimate_highest_cost(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
+        await context.allowance.reserve(context.id, highest)
     opened, claim = gateway.spool.open(context.id, caller.content, caller.mask), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)
     reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate, matcher)

@@ -16,13 +16,14 @@ from app.store.mask_rules import from_mask_column
 
 MAX_CHANGES = 10_000
 
-_FIND = """
+_SELECT = """
 SELECT k.id::text, k.team_id::text, k.admin, k.prefix, k.hash, k.models, k.routes, k.networks,
        extract(epoch FROM k.expires_at)::float8 AS expires_s, k.drop AS key_drop, t.name AS team, t.content, t.drop AS team_drop, t.mask,
        coalesce(k.priority, t.priority) AS priority
 FROM keys k JOIN teams t ON t.id = k.team_id
-WHERE k.prefix = ANY($1::text[]) AND k.revoked_at IS NULL
 """
+_FIND = f"{_SELECT} WHERE k.prefix = ANY($1::text[]) AND k.revoked_at IS NULL"
+_FIND_HOLDER = text(f"{_SELECT} WHERE (k.id = CAST(:key_id AS uuid) OR k.prefix = :prefix) AND k.revoked_at IS NULL")
 _VERSIONS = """
 SELECT (SELECT version FROM snapshot_version) AS snapshot,
        (SELECT version FROM keys_version) AS keys,
@@ -55,6 +56,12 @@ async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: 
         for hash, prefix in prefixes_by_hash.items()
         if (row := stored.get(prefix)) is not None and hmac.compare_digest(row["hash"], hash)
     }
+
+
+async def find_key_holder(connection: AsyncConnection, *, key_id: str | None = None, prefix: str | None = None) -> Caller | None:
+    """The caller that a key stands for, whose secret nobody sends. None: there is no such key, or it is revoked. `prefix`: without nx-."""
+    row = (await connection.execute(_FIND_HOLDER, {"key_id": key_id, "prefix": prefix})).mappings().first()
+    return None if row is None else _caller(row)
 
 
 async def read_versions(connection: "asyncpg.Connection[Any]") -> Versions:

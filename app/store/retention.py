@@ -60,6 +60,7 @@ TABLES = (
     RecordedTable("usage", "keep_usage_days", "rows", "hour"),
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
     RecordedTable("webhook_events", "keep_webhook_events_days", "rows", "created_at"),  # and their deliveries
+    RecordedTable("replays", "keep_inferences_days", "rows", "created_at"),  # and their items
     RecordedTable("cost_changes", None, "never", "at"),
     RecordedTable("erasures", None, "never", "requested_at"),
     RecordedTable("audit_log", None, "never", "at"),

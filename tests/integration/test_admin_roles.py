@@ -187,6 +187,12 @@ TABLE = {
     "get_episode": Row(READ, READ, {"id": "{episode}"}),
     "get_episode_timeline": Row(READ, READ, {"id": "{episode}"}),
     "summarize_dropped_fields": Row(READ, READ, is_list=True),
+    "list_replays": Row(READ, READ, is_list=True),
+    "start_replay": Row(EDIT, EDIT, body={"model": "sandbox", "key": "{key}", "filter": {"key": "{key}"}}),
+    "get_replay": Row(READ, READ, {"id": "{replay}"}),
+    "list_replay_items": Row(READ, READ, {"id": "{replay}"}),
+    "cancel_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
+    "resume_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
     "list_erasures": Row(LOOK_AT_ACCESS, is_list=True),
     "create_erasure": Row(ADMINISTER, body={"end_user": "nobody"}),
     "get_erasure": Row(LOOK_AT_ACCESS, "", {"id": "none"}, is_missing=True),
@@ -299,6 +305,8 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
     names["grant"] = (await made(await admin.post("/admin/v1/role-grants", json=grant)))["id"]
     names["event"] = (await made(await admin.get("/admin/v1/audit", params={"name": names["key"]})))["data"][0]["id"]
     await service.wait_for_record(names["inference"])
+    replay = {"model": "sandbox", "key": key["prefix"], "filter": {"key": key["prefix"]}}
+    names["replay"] = (await made(await admin.post("/admin/v1/replays", json=replay)))["id"]
 
     async def is_listed() -> bool:
         return refused.headers["x-narthex-inference-id"] in (await admin.get("/admin/v1/refusals", params={"team": team})).text

@@ -14,6 +14,7 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import OriginKind, Outcome
 from app.settings import Settings
 from app.store import inference_queries
+from app.store.access.roles import Permission
 from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
 from app.store.csv_lines import csv_cell, csv_lines
 from app.store.episode_lookup import check_episode
@@ -174,9 +175,9 @@ class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_
     ] = "jsonl"
 
 
-def read_filters(call: Call[Any, Any]) -> InferenceFilter:
-    """Raises InvalidRequest."""
-    query: InferenceFilters = call.query
+def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, permission: Permission | None = None) -> InferenceFilter:
+    """`given` None: those of the query. `permission`: which says of which teams; None: the operation's. Raises InvalidRequest."""
+    query: InferenceFilters = call.query if given is None else given
     key = query.key and parse_prefix(query.key)
     if query.key is not None and key is None:
         raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
@@ -194,7 +195,7 @@ def read_filters(call: Call[Any, Any]) -> InferenceFilter:
         since_ms=_to_ms(query.since, "since"),
         until_ms=_to_ms(query.until, "until"),
         team=query.team,
-        only_teams=call.visible_teams() if search is None else call.visible_teams("records:content"),
+        only_teams=call.visible_teams(permission) if search is None else call.visible_teams("records:content"),
         key=key,
         episode=None if query.episode_id is None else check_episode(query.episode_id),
         end_user=query.end_user,

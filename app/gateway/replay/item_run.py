@@ -1,0 +1,298 @@
+"""One item of a replay: its request once more, what both responses say, and what a judge makes of them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.domain import Caller, Exchange, Origin, OriginKind
+from app.gateway.permissions import may_come_from
+from app.gateway.replay import judge
+from app.gateway.replay.judge import JudgedPair, NoJudgement, judge_pair
+from app.gateway.replay.own_request import MAX_RESPONSE_BYTES, OwnResponse, Withdrawn, make_request
+from app.gateway.replay.spending import CapReached, Spending
+from app.gateway.replay.stored_request import HEADERS, NotRunnable, ReplayTarget, SentAgain, prepare_request
+from app.gateway.replay.written import WrittenChoice, as_text, read_written
+from app.gateway.serve import Gateway
+from app.inference_paths import INFERENCE_PATHS
+from app.store.callers import find_key_holder
+from app.store.content_packing import unpack_within
+from app.store.replay_runs import HeldReplay, Item, RecordedRequest, begin_item, read_request, reserve_for_judge, settle_item
+from providers.canonical.errors import (
+    BodyMemoryExceeded,
+    CallerCredentialRequired,
+    LimitExceeded,
+    LimitUnsatisfiable,
+    NotAllowed,
+    OperationNotSupported,
+    Unavailable,
+    UnknownModel,
+    Unsupported,
+    UpstreamError,
+)
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
+
+_PATHS = {route: path for path, route in reversed(list(INFERENCE_PATHS.items()))}
+_FIRST_WAIT_S, _MAX_WAIT_S = 0.5, 30.0
+# Larger requests take turns, so that they do not fill the memory.
+_SMALL_BYTES = 1024 * 1024
+_LARGE_AT_ONCE = 2
+# The gateway has no place at the moment, which says nothing of the model.
+_BUSY = (LimitExceeded, BodyMemoryExceeded, Unavailable)
+# About the key or the configuration: every other item would end alike.
+_HOPELESS = (CallerCredentialRequired, NotAllowed, UnknownModel)
+# What whoever used the model instead would have got: an error of the model's, as results count it.
+_ERRORS_OF_MODEL = (UpstreamError, Unsupported, OperationNotSupported)
+
+
+class ReplayFailed(Withdrawn):
+    """No item can be run. The message says why."""
+
+
+class _Pair(Struct, frozen=True):
+    """`prompt`: what was to be answered, as JSON. What was written: None: it is not known."""
+
+    prompt: bytes
+    original: tuple[WrittenChoice, ...] | None
+    replayed: tuple[WrittenChoice, ...] | None
+
+    @property
+    def same(self) -> bool | None:
+        return None if self.original is None or self.replayed is None else self.original == self.replayed
+
+
+class ItemRuns:
+    """Runs items of one replay, several at a time. `waits_for`: why the newest request has to wait; None: none does."""
+
+    def __init__(self, gateway: Gateway, database: AsyncEngine, held: HeldReplay, spending: Spending) -> None:
+        self._gateway = gateway
+        self._database = database
+        self._held = held
+        self._spending = spending
+        self._large_slots = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self.waits_for: str | None = None
+
+    async def run(self, item: Item) -> None:
+        """Raises CapReached, LeaseLost, ReplayFailed, and one of DB_UNAVAILABLE_ERRORS."""
+        try:
+            original = await self._read(item.original_id)
+            async with self._body(original) as body:
+                sent = await self._prepare(original, body)
+                del body
+                response = await self._send(item, original, sent)
+        except NotRunnable as fault:
+            await self._settle(item, 0, 0, status="refused", reason=fault.reason)
+            return
+        assert response.exchange is not None
+        replayed = None if response.body is None else await self._written(original, response.body, streamed=original.streamed)
+        pair = _Pair(sent.prompt, await self._recorded_writing(original), replayed)
+        known: dict[str, Any] = {"original": original.values, "replayed": values_of(response.exchange), "same": pair.same}
+        await self._finish(item, original, pair, known)
+
+    async def finish_interrupted(self, item: Item) -> None:
+        """Of an item that another process had begun when it ended: takes over the response if that was recorded, else it is run again."""
+        async with self._database.connect() as connection:
+            found = None if item.inference_id is None else await read_request(connection, item.inference_id)
+        answered = found if found is not None and found.outcome in ("answered", "failed") else None
+        # Of what was in progress nobody knows what it cost: as much as was reserved counts, unless the record says it.
+        is_cost_known = found is not None and item.replayed is None
+        cost = (found.values["cost_microusd"] or 0) if found is not None and is_cost_known else item.reserved_microusd
+        reserved, item = item.reserved_microusd, replace(item, reserved_microusd=0)
+        if answered is None:
+            await self._settle(item, reserved, cost, status="pending")
+            return
+        try:
+            original = await self._read(item.original_id)
+            async with self._body(original) as body:
+                sent = await self._prepare(original, body)
+        except NotRunnable as fault:
+            await self._settle(item, reserved, cost, status="refused", reason=fault.reason)
+            return
+        await self._settle(item, reserved, cost)
+        pair = _Pair(sent.prompt, await self._recorded_writing(original), await self._recorded_writing(answered))
+        known: dict[str, Any] = {"original": original.values, "replayed": answered.values, "same": pair.same}
+        await self._finish(item, original, pair, known)
+
+    async def _finish(self, item: Item, original: RecordedRequest, pair: _Pair, known: dict[str, Any]) -> None:
+        configured = self._held.definition.judge
+        if configured is None:
+            await self._settle(item, 0, 0, **known, status="done", reason=None)
+            return
+        await self._settle(item, 0, 0, **known)  # whatever becomes of the judge
+        try:
+            judgement, reason = await self._judge(item, original, pair), None
+        except NoJudgement as fault:
+            judgement, reason = None, fault.reason
+        except CapReached:
+            await self._settle(item, 0, 0, status="done", reason="cap")
+            raise
+        await self._settle(item, 0, 0, status="done", judgement=None if judgement is None else to_builtins(judgement), reason=reason)
+
+    async def _judge(self, item: Item, original: RecordedRequest, pair: _Pair) -> judge.Judgement:
+        """Raises NoJudgement."""
+        configured = self._held.definition.judge
+        assert configured is not None
+        function = self._gateway.snapshot_cache.snapshot.functions.get(configured.function)
+        if function is None:
+            raise ReplayFailed(f"There is no function {configured.function!r:.100} to judge any more.")
+        if pair.original is None or pair.replayed is None:
+            raise NoJudgement("no_response_to_judge")
+        if pair.same:
+            return judge.Judgement(0.5, 0.5, 0.5, False)
+
+        async def send(body: bytes) -> OwnResponse:
+            return await self._make_request(item, original, "judge", judge.ROUTE, judge.PATH, body)
+
+        judged = JudgedPair(pair.prompt, as_text(pair.original), as_text(pair.replayed))
+        return await judge_pair(send, configured, function, judged)
+
+    async def _send(self, item: Item, original: RecordedRequest, sent: SentAgain) -> OwnResponse:
+        """Raises NotRunnable where the gateway refuses the request itself."""
+        response = await self._make_request(item, original, "replay", original.route, _PATHS[original.route], sent.raw)
+        if response.exchange is None or (response.error is not None and not isinstance(response.error, _ERRORS_OF_MODEL)):
+            raise NotRunnable("limit" if isinstance(response.error, LimitUnsatisfiable) else type(response.error).__name__)
+        return response
+
+    async def _make_request(
+        self, item: Item, original: RecordedRequest, kind: OriginKind, route: str, path: str, body: bytes
+    ) -> OwnResponse:
+        """As often as it takes until the gateway has a place for it. What it cost is settled."""
+        dialect, origin, wait_s = CALLER_CHAT_DIALECTS[route], Origin(kind, original.id, self._held.id), _FIRST_WAIT_S
+        while True:
+            caller = await self._find_caller(original)
+            allowance = _ItemAllowance(self._database, self._held, self._spending, item, kind)
+            try:
+                response = await make_request(self._gateway, dialect, path, body, HEADERS, caller, origin, allowance)
+            except Withdrawn:
+                if allowance.fault is not None:
+                    raise allowance.fault from None
+                raise
+            is_busy = isinstance(response.error, _BUSY) and not isinstance(response.error, LimitUnsatisfiable)
+            cost = 0 if response.exchange is None else response.exchange.cost_microusd or 0
+            if allowance.microusd is not None:
+                status = {"status": "pending"} if is_busy and kind == "replay" else {}
+                await self._settle(item, allowance.microusd, cost, **status)
+            if isinstance(response.error, _HOPELESS):
+                raise ReplayFailed(response.error.message)
+            if not is_busy:
+                return response
+            assert response.error is not None
+            self.waits_for = response.error.message
+            wait_s = min(_MAX_WAIT_S, 2 * wait_s)
+            await asyncio.sleep(min(_MAX_WAIT_S, max(wait_s, response.error.retry_after_s or 0.0)))
+            self.waits_for = None
+
+    async def _find_caller(self, original: RecordedRequest) -> Caller:
+        """Who pays, by the key as it is now. What another team wrote is not recorded under the name of this one."""
+        async with self._database.connect() as connection:
+            caller = await find_key_holder(connection, key_id=self._held.key_id)
+        if caller is None:
+            raise ReplayFailed("The key that pays was revoked.")
+        if caller.expires_s is not None and caller.expires_s <= self._gateway.snapshot_cache.now_s():
+            raise ReplayFailed("The key that pays has expired.")
+        if not may_come_from(caller, None):
+            raise ReplayFailed("The key that pays may only be used from some networks.")
+        return caller if caller.team_id == original.team_id else replace(caller, content="none")
+
+    async def _read(self, id: str) -> RecordedRequest:
+        """Raises NotRunnable if its content is not kept in full any more."""
+        async with self._database.connect() as connection:
+            found = await read_request(connection, id)
+        if found is None or found.policy is None:
+            raise NotRunnable("expired")
+        if found.policy != "full":
+            raise NotRunnable(found.policy)
+        if found.team_content != "full":
+            raise NotRunnable("team_policy")
+        if found.is_deleted:
+            raise NotRunnable("deleted")
+        if found.request is None:
+            raise NotRunnable("lost")
+        return found
+
+    @contextlib.asynccontextmanager
+    async def _body(self, original: RecordedRequest) -> AsyncGenerator[bytes]:
+        """The request's body. Raises NotRunnable if it is longer than a caller's may be."""
+        assert original.request is not None
+        body = await asyncio.to_thread(unpack_within, original.request, _SMALL_BYTES)
+        if body is not None:
+            yield body
+            return
+        async with self._large_slots:
+            body = await asyncio.to_thread(unpack_within, original.request, self._gateway.settings.max_body_bytes)
+            if body is None:
+                raise NotRunnable("too_long")
+            yield body
+
+    async def _prepare(self, original: RecordedRequest, body: bytes) -> SentAgain:
+        large_requests = self._gateway.large_requests.of_team(original.team_id)
+        target = self._find_target()
+        return await large_requests.run_if_large(len(body), prepare_request, original.route, body, original.function, target)
+
+    def _find_target(self) -> ReplayTarget:
+        snapshot, definition = self._gateway.snapshot_cache.snapshot, self._held.definition
+        if definition.model in snapshot.models:
+            return ReplayTarget(definition.model, definition.variant, is_function=False)
+        if definition.model in snapshot.functions:
+            return ReplayTarget(definition.model, definition.variant, is_function=True)
+        raise ReplayFailed(f"There is no model or function {definition.model!r:.100} any more.")
+
+    async def _recorded_writing(self, recorded: RecordedRequest) -> tuple[WrittenChoice, ...] | None:
+        """None: the response was an error, or is not kept, or longer than is compared."""
+        if recorded.response is None or recorded.policy != "full" or recorded.outcome != "answered":
+            return None
+        response = await asyncio.to_thread(unpack_within, recorded.response, MAX_RESPONSE_BYTES)
+        return None if response is None else await self._written(recorded, response, streamed=recorded.streamed)
+
+    async def _written(self, original: RecordedRequest, response: bytes, *, streamed: bool) -> tuple[WrittenChoice, ...] | None:
+        large_requests = self._gateway.large_requests.of_team(original.team_id)
+        return await large_requests.run_if_large(len(response), read_written, original.route, response, streamed=streamed)
+
+    async def _settle(self, item: Item, reserved: int, cost: int, **columns: Any) -> None:
+        async with self._database.begin() as connection:
+            await settle_item(connection, self._held, item, reserved_microusd=reserved, cost_microusd=cost, **columns)
+        await self._spending.settle(reserved, cost)
+
+
+class _ItemAllowance:
+    """Implements app.gateway.context.Allowance. `microusd`: what is reserved; None: nothing. `fault`: why the request was withdrawn."""
+
+    def __init__(self, database: AsyncEngine, held: HeldReplay, spending: Spending, item: Item, kind: OriginKind) -> None:
+        self._database = database
+        self._held = held
+        self._spending = spending
+        self._item = item
+        self._kind = kind
+        self.microusd: int | None = None
+        self.fault: Exception | None = None
+
+    async def reserve(self, inference_id: str, cost_microusd: int | None) -> None:
+        if cost_microusd is None and self._spending.cap_microusd is not None:
+            raise ReplayFailed("A model that may serve has no price, so no cap in dollars can hold.")
+        microusd = cost_microusd or 0
+        await self._spending.reserve(microusd)
+        try:
+            async with self._database.begin() as connection:
+                if self._kind == "replay":
+                    await begin_item(connection, self._held, self._item, inference_id, microusd)
+                else:
+                    await reserve_for_judge(connection, self._held, self._item, microusd)
+        except Exception as fault:
+            await self._spending.settle(microusd, 0)
+            self.fault = fault
+            raise Withdrawn from None
+        self.microusd = microusd
+
+
+def values_of(exchange: Exchange) -> dict[str, Any]:
+    """As read_request() has them of a recorded one."""
+    violated = exchange.error == "ConstraintViolation" or any(each.error == "ConstraintViolation" for each in exchange.attempts)
+    return {
+        **{"error": exchange.outcome != "answered", "schema_failure": violated},
+        **{"refusal": exchange.finish_reason in ("content_filter", "refusal"), "latency_us": exchange.duration_us},
+        **{"cost_microusd": exchange.cost_microusd, "input_tokens": exchange.charged_input, "output_tokens": exchange.charged_output},
+    }

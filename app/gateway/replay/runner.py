@@ -1,0 +1,193 @@
+"""ReplayRunner: one for each gateway process, which runs replays that no other process runs.
+
+A lease in Postgres says who runs a replay. When its process ends, another takes it over after some seconds and goes on: an item whose
+response was recorded is not run again, one that was cut off is, and says so.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.background_tasks import BackgroundTask
+from app.gateway.replay.item_run import ItemRuns, ReplayFailed
+from app.gateway.replay.spending import CapReached, Spending
+from app.gateway.serve import Gateway
+from app.store.database import create_database_engine
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.replay_runs import (
+    LEASE_S,
+    HeldReplay,
+    Item,
+    LeaseLost,
+    ReplayCancelled,
+    finish_replay,
+    read_interrupted,
+    read_pending,
+    release_lease,
+    renew_lease,
+    take_replay,
+)
+from app.store.replays import ReplayStatus
+from app.store.spools import stored_until
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 2.0
+_RENEW_EVERY_S = LEASE_S / 5
+_PAGE_ITEMS = 200
+# How long the records of a process that ended may take until they are stored.
+_STORED_WAIT_S, _STORED_POLL_S = 30.0, 0.5
+_RELEASE_TIMEOUT_S = 2.0
+_MAX_REASON_CHARS = 500
+
+
+class ReplayRunner:
+    """start(), and stop() once callers are served no more. `database`: of the process, for one question every two seconds."""
+
+    def __init__(self, gateway: Gateway, database: AsyncEngine) -> None:
+        self.task = BackgroundTask("replays", self._keep_running)
+        self._gateway = gateway
+        self._database = database
+
+    async def _keep_running(self) -> None:
+        holder = self._gateway.snapshot_cache.worker
+        while True:
+            await asyncio.sleep(_POLL_S)
+            if self._gateway.draining:
+                continue
+            try:
+                async with self._database.begin() as connection:
+                    held = await take_replay(connection, holder)
+            except DB_UNAVAILABLE_ERRORS:
+                continue
+            if held is not None:
+                await self._run(held)
+
+    async def _run(self, held: HeldReplay) -> None:
+        # A pool of its own, so that callers never wait for it.
+        database = create_database_engine(self._gateway.settings.database_url, pool_size=2, max_overflow=2)
+        try:
+            await _Run(self._gateway, database, held).run()
+        except (LeaseLost, *DB_UNAVAILABLE_ERRORS) as fault:
+            log.info("a replay is left to another process", extra={"replay": held.id, "fault": type(fault).__name__})
+        finally:
+            with contextlib.suppress(TimeoutError, *DB_UNAVAILABLE_ERRORS):
+                async with asyncio.timeout(_RELEASE_TIMEOUT_S), database.begin() as connection:
+                    await release_lease(connection, held)
+            await database.dispose()
+
+
+class _Run:
+    """One replay, while this process holds its lease."""
+
+    def __init__(self, gateway: Gateway, database: AsyncEngine, held: HeldReplay) -> None:
+        max_usd = held.definition.max_usd
+        self._gateway = gateway
+        self._database = database
+        self._held = held
+        spending = Spending(None if max_usd is None else int(max_usd * 1_000_000), held.spent_microusd)
+        self._items = ItemRuns(gateway, database, held, spending)
+        self._pending: deque[Item] = deque()
+        self._last_number = 0
+        self._page_lock = asyncio.Lock()
+        self._next_start_s = 0.0
+        self._is_cancelled = False
+        self._end: tuple[ReplayStatus, str | None] | None = None  # before the last item
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_cancelled or self._end is not None or self._gateway.draining
+
+    async def run(self) -> None:
+        """Raises LeaseLost, and one of DB_UNAVAILABLE_ERRORS."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewal = group.create_task(self._keep_lease())
+                await self._finish_interrupted()
+                await asyncio.gather(*(group.create_task(self._work()) for _ in range(self._held.definition.concurrency)))
+                renewal.cancel()
+        except BaseExceptionGroup as faults:
+            raise _first(faults) from None
+        if self._is_cancelled or (self._gateway.draining and self._end is None):
+            return
+        status, reason = self._end or ("complete", None)
+        async with self._database.begin() as connection:
+            await finish_replay(connection, self._held, status, reason)
+
+    async def _keep_lease(self) -> None:
+        while True:
+            async with self._database.begin() as connection:
+                self._is_cancelled = not await renew_lease(connection, self._held, self._items.waits_for)
+            await asyncio.sleep(_RENEW_EVERY_S)
+
+    async def _finish_interrupted(self) -> None:
+        async with self._database.connect() as connection:
+            interrupted = await read_interrupted(connection, self._held)
+        if interrupted:
+            await self._wait_until_stored()
+        for item in interrupted:
+            if self._is_over:
+                return
+            await self._run_item(self._items.finish_interrupted(item))
+
+    async def _wait_until_stored(self) -> None:
+        """Until everything is that another process had recorded when it ended, unless that takes too long."""
+        now, deadline_s = datetime.now(UTC), time.monotonic() + _STORED_WAIT_S
+        while time.monotonic() < deadline_s:
+            async with self._database.connect() as connection:
+                stored = await stored_until(connection)
+            if stored is not None and stored > now:
+                return
+            await asyncio.sleep(_STORED_POLL_S)
+
+    async def _work(self) -> None:
+        while not self._is_over:
+            item = await self._next_item()
+            if item is None:
+                return
+            await self._wait_for_rate()
+            if self._is_over:
+                return
+            await self._run_item(self._items.run(item))
+
+    async def _run_item(self, work: Coroutine[None, None, None]) -> None:
+        """Whatever ends the replay lets the items in progress run to their end."""
+        try:
+            await work
+        except ReplayCancelled:
+            self._is_cancelled = True
+        except CapReached:
+            self._end = self._end or ("complete", "cap")
+        except ReplayFailed as fault:
+            self._end = self._end or ("failed", str(fault)[:_MAX_REASON_CHARS])
+
+    async def _next_item(self) -> Item | None:
+        async with self._page_lock:
+            if not self._pending:
+                async with self._database.connect() as connection:
+                    self._pending.extend(await read_pending(connection, self._held, self._last_number, _PAGE_ITEMS))
+            if not self._pending:
+                return None
+            item = self._pending.popleft()
+            self._last_number = item.number
+            return item
+
+    async def _wait_for_rate(self) -> None:
+        per_minute = self._held.definition.per_minute
+        if per_minute is None:
+            return
+        start_s = max(time.monotonic(), self._next_start_s)
+        self._next_start_s = start_s + 60 / per_minute
+        await asyncio.sleep(max(0.0, start_s - time.monotonic()))
+
+
+def _first(faults: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One of DB_UNAVAILABLE_ERRORS, or LeaseLost, as one task after the other fails by them."""
+    first = faults.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

@@ -1,0 +1,97 @@
+"""The body of a recorded request as it is sent again: to another model or variant, in an episode of its own, without side effects. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.store.key_validation import MAX_PRIORITY
+from providers.canonical.raw_json import DECODE_ERRORS, Body
+
+# What a body holds in place of what might have been a credential: see app/gateway/reserved_fields.py.
+_WITHHELD = Raw(b'"[withheld]"')
+# Who made the request, as part of what, and what else it wanted of the gateway: none of that is repeated.
+_NOT_REPEATED = (
+    *("episode_id", "tensorzero::episode_id", "tensorzero::tags"),
+    *("narthex::variant_name", "tensorzero::variant_name", "background"),
+)
+# Fields by which a host searches, runs code or calls servers, beside its tools.
+_FIELDS_WITH_EFFECTS = ("web_search_options", "mcp_servers", "container", "plugins")
+_TOOLS_WITHOUT_EFFECTS = frozenset({None, "function", "custom"})
+_FUNCTION_PREFIX = "narthex::function_name::"
+_NATIVE = "tensorzero_inference"
+_decode_tools = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+
+
+# No tags: by those of the original it would count against limits of others. Wherever requests wait, it waits behind those of callers.
+HEADERS: Mapping[bytes, bytes] = {b"x-narthex-tags": b"{}", b"x-narthex-priority": b"%d" % -MAX_PRIORITY}
+
+
+class NotRunnable(Exception):
+    """What is recorded of a request is not enough to send it again. `reason`: as items have it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ReplayTarget(Struct, frozen=True):
+    """`model`: a configured model or function. `variant`: of the function, or an arm of the model's experiment."""
+
+    model: str
+    variant: str | None
+    is_function: bool
+
+
+class SentAgain(Struct, frozen=True):
+    """`raw`: the body. `prompt`: what the model was to answer, as JSON, for a judge."""
+
+    raw: bytes
+    prompt: bytes
+
+
+def prepare_request(route: str, request: bytes, function: str | None, target: ReplayTarget) -> SentAgain:
+    """`function`: that the request named. Raises NotRunnable."""
+    if function is not None and not target.is_function:
+        raise NotRunnable("function")  # without its templates the model would get half of what the variant got
+    try:
+        body = Body.read(request)
+        has_effects = _has_effects(body)
+    except DECODE_ERRORS:
+        raise NotRunnable("unreadable") from None
+    if has_effects:
+        raise NotRunnable("side_effects")
+    if body.has_value("previous_response_id") or body.has_value("conversation"):
+        raise NotRunnable("continued")
+    for name in [name for name, value in body.items() if name in _NOT_REPEATED or value == _WITHHELD]:
+        del body[name]
+    if route == _NATIVE:
+        for name in ("model_name", "function_name", "variant_name", "tags"):
+            body.pop(name, None)
+        body["function_name" if target.is_function else "model_name"] = target.model
+        if target.variant is not None:
+            body["variant_name"] = target.variant
+    else:
+        body["model"] = f"{_FUNCTION_PREFIX}{target.model}" if target.is_function else target.model
+        if target.variant is not None:
+            body["narthex::variant_name"] = target.variant
+    if route == "openai_responses":
+        body["store"] = False
+    prompt = {name: body[name] for name in ("system", "instructions", "messages", "input", "prompt", "tools") if body.has_value(name)}
+    return SentAgain(body.write(), msgspec.json.encode(prompt))
+
+
+def _has_effects(body: Body) -> bool:
+    if any(body.has_value(name) for name in _FIELDS_WITH_EFFECTS):
+        return True
+    for field in ("tools", "additional_tools", "provider_tools", "tensorzero::provider_tools"):
+        value = body.get(field)
+        if not isinstance(value, Raw) or bytes(value)[:1] != b"[":
+            continue
+        kinds: list[Any] = [msgspec.json.decode(tool["type"]) if "type" in tool else None for tool in _decode_tools(value)]
+        if field.endswith("provider_tools") and kinds:
+            return True
+        if any(not isinstance(kind, str | None) or kind not in _TOOLS_WITHOUT_EFFECTS for kind in kinds):
+            return True
+    return False

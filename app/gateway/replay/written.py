@@ -1,0 +1,62 @@
+"""What a response says: its text and the tools it calls, whatever ids and numbers it has. Pure."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from providers.canonical.chat import ChatResponse, Refusal, Text, ToolCall
+from providers.canonical.errors import NarthexError
+from providers.canonical.events import assemble_response
+from providers.canonical.raw_json import DECODE_ERRORS
+from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
+
+
+class WrittenCall(Struct, frozen=True):
+    """`arguments`: decoded, so that the order of fields and spaces make no difference; text that is no JSON as it is."""
+
+    name: str
+    arguments: Any
+
+
+class WrittenChoice(Struct, frozen=True):
+    """The text of all parts together, as models differ in where they divide it."""
+
+    text: str
+    calls: tuple[WrittenCall, ...] = ()
+
+
+def read_written(route: str, response: bytes, *, streamed: bool) -> tuple[WrittenChoice, ...] | None:
+    """Of each choice. None: it is no response of a chat, or broken."""
+    dialect = CALLER_CHAT_DIALECTS[route]
+    try:
+        if not streamed:
+            return _choices(dialect.read_response(response))
+        reader = dialect.stream_reader()
+        return _choices(assemble_response([*reader.feed(response), *reader.finish()]))
+    except (NarthexError, *DECODE_ERRORS):
+        return None
+
+
+def as_text(choices: tuple[WrittenChoice, ...]) -> str:
+    """For a judge: the text, or as JSON what is more than text."""
+    if len(choices) == 1 and not choices[0].calls:
+        return choices[0].text
+    return msgspec.json.encode(choices).decode()
+
+
+def _choices(response: ChatResponse) -> tuple[WrittenChoice, ...]:
+    return tuple(
+        WrittenChoice(
+            "".join(part.text for part in choice.parts if isinstance(part, Text | Refusal)),
+            tuple(WrittenCall(part.name, _arguments(part.arguments)) for part in choice.parts if isinstance(part, ToolCall)),
+        )
+        for choice in response.choices
+    )
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except DECODE_ERRORS:
+        return text

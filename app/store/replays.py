@@ -1,0 +1,226 @@
+"""Replays: recorded requests that are answered again by another model or variant. How they are started, listed, cancelled and resumed."""
+
+import datetime
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from sqlalchemy import Row, Select, case, func, select, true
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app import uuid7
+from app.store import tables
+from app.store.audit_log import AuditEvent, Author, record
+from app.store.configuration_rows import one_of
+from app.store.inference_filter import InferenceFilter
+from app.store.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.replay_sample import choose_items
+
+MAX_ITEMS = 100_000
+MAX_CONCURRENCY = 64
+
+ReplayStatus = Literal["running", "complete", "cancelled", "failed"]
+ItemStatus = Literal["pending", "running", "done", "refused"]
+
+_replays, _items = tables.replays.c, tables.replay_items.c
+
+
+class Judge(Struct, frozen=True, forbid_unknown_fields=True):
+    """A function of type json that says which of two responses is better; docs/replay.md has its input and output."""
+
+    function: Annotated[str, Meta(min_length=1, max_length=256, description="Its name.")]
+    variant: Annotated[str, Meta(min_length=1, max_length=256, description="Its variant; null: its default.")] | None = None
+
+
+class ReplayDefinition(Struct, frozen=True, kw_only=True):
+    """What is replayed, and how. `filter`: as it was given, by the parameters of /admin/v1/inferences.
+
+    `model`: a model or function, `variant`: of the function, or an arm of the model's experiment. `key`: the public part of the key that
+    pays. `sample`: the share of what matches, chosen by a hash of `seed` and the inference's id. `max_usd` None: no cap.
+    """
+
+    filter: Mapping[str, Any]
+    model: str
+    variant: str | None
+    key: str
+    sample: float
+    seed: str
+    max_items: int
+    max_usd: float | None
+    concurrency: int
+    per_minute: int | None
+    judge: Judge | None
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """A replay, and how far it is.
+
+    `team`: who pays; null: it was removed. `items`: how many there are, by status. `refused`: of the sample, what cannot be replayed, by
+    reason. `retried`: items that a gateway process had begun when it ended, and that were tried again. `reason`: why it ended before its
+    last item, or what it waits for.
+    """
+
+    id: str
+    status: ReplayStatus
+    reason: str | None
+    definition: ReplayDefinition
+    team: str | None
+    created_at: str
+    created_by: str
+    ended_at: str | None
+    items: Mapping[ItemStatus, int]
+    refused: Mapping[str, int]
+    retried: int
+    spent_usd: float
+    reserved_usd: float
+
+
+class ReplayItem(Struct, frozen=True, kw_only=True):
+    """An inference that is replayed, and what came of it.
+
+    `original`, `replayed`: the values of metrics that are compared. `same`: whether both responses say the same; null: not known.
+    `judgement`: the judge's scores. `tries`: more than one: the gateway process that ran it had ended. `reason`: why it was refused, or
+    has no judgement.
+    """
+
+    number: int
+    original_id: str
+    inference_id: str | None
+    status: ItemStatus
+    reason: str | None
+    tries: int
+    cost_usd: float
+    original: Mapping[str, Any] | None
+    replayed: Mapping[str, Any] | None
+    same: bool | None
+    judgement: Mapping[str, Any] | None
+
+
+class NewReplay(Struct, frozen=True):
+    """`filters`: of `definition.filter`, with the teams whose content may be read. `team_id`, `key_id`: who pays."""
+
+    definition: ReplayDefinition
+    filters: InferenceFilter
+    team_id: str
+    key_id: str
+    team: str
+
+
+class NothingToReplay(Exception):
+    """No inference that matches can be replayed. `refused`: how many there are, by reason."""
+
+    def __init__(self, refused: Mapping[str, int]) -> None:
+        super().__init__("nothing to replay")
+        self.refused = refused
+
+
+async def start_replay(connection: AsyncConnection, author: Author, new: NewReplay) -> str:
+    """Chooses the items, and starts; returns its id. Raises NothingToReplay and InvalidKeyField."""
+    id, definition = uuid7.mint(), new.definition
+    values: dict[str, Any] = {
+        **{"id": id, "definition": msgspec.to_builtins(definition), "team_id": new.team_id, "key_id": new.key_id},
+        **{"created_by": author.name, "refused": {}},
+    }
+    await connection.execute(tables.replays.insert().values(**values))
+    chosen = await choose_items(connection, id, new.filters, sample=definition.sample, seed=definition.seed, max_items=definition.max_items)
+    if not chosen.items:
+        raise NothingToReplay(chosen.refused)
+    await connection.execute(tables.replays.update().where(_replays.id == id).values(refused=dict(chosen.refused)))
+    after = {**msgspec.to_builtins(definition), "items": chosen.items, "refused": chosen.refused}
+    await record(connection, author, AuditEvent("start", "replay", id, None, after, new.team))
+    return id
+
+
+async def cancel_replay(connection: AsyncConnection, author: Author, id: str) -> None:
+    """No further item is begun. The caller has found that it runs, and holds its lock, as of resume_replay()."""
+    await _change(connection, author, id, "cancel", {"status": "cancelled", "ended_at": func.now(), "reason": None})
+
+
+async def resume_replay(connection: AsyncConnection, author: Author, id: str) -> None:
+    """Goes on with what is left of a replay that was cancelled, or that failed."""
+    await _change(connection, author, id, "resume", {"status": "running", "ended_at": None, "reason": None})
+
+
+async def _change(connection: AsyncConnection, author: Author, id: str, action: str, values: Mapping[str, Any]) -> None:
+    await connection.execute(tables.replays.update().where(_replays.id == id).values(**values))
+    replay = await find_replay(connection, id)
+    assert replay is not None, "its caller holds its lock"
+    await record(connection, author, AuditEvent(action, "replay", id, None, {"status": replay.status}, replay.team))
+
+
+async def find_replay(connection: AsyncConnection, id: str, *, lock: bool = False) -> Replay | None:
+    if lock:
+        await connection.execute(select(_replays.id).where(_replays.id == id).with_for_update())
+    row = (await connection.execute(_select().where(_replays.id == id))).first()
+    return None if row is None else _to_replay(row)
+
+
+_BY_CREATED = Keyset({"created_at": SortColumn(_replays.created_at, datetime.datetime)}, SortColumn(_replays.id))
+_BY_NUMBER = Keyset({"number": SortColumn(_items.number, int)}, SortColumn(_items.number, int))
+
+
+async def page_replays(
+    connection: AsyncConnection, query: PageQuery, *, only_teams: Collection[str] | None, status: ReplayStatus | None
+) -> Page[Replay]:
+    """`only_teams`: names of teams that pay; None: all."""
+    found = _select()
+    if only_teams is not None:
+        found = found.where(_replays.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, only_teams))))
+    if status is not None:
+        found = found.where(_replays.status == status)
+    rows = (await connection.execute(_BY_CREATED.page_query(found, query))).all()
+    return _BY_CREATED.page(rows, query, _to_replay)
+
+
+async def page_items(connection: AsyncConnection, id: str, query: PageQuery, status: ItemStatus | None) -> Page[ReplayItem]:
+    found = select(tables.replay_items).where(_items.replay_id == id)
+    if status is not None:
+        found = found.where(_items.status == status)
+    rows = (await connection.execute(_BY_NUMBER.page_query(found, query))).all()
+    return _BY_NUMBER.page(rows, query, _to_item)
+
+
+def _select() -> Select[Any]:
+    counts = select(
+        *(func.count(case((_items.status == status, 1))).label(status) for status in ("pending", "running", "done", "refused")),
+        func.count(case((_items.tries > 1, 1))).label("retried"),
+        func.coalesce(func.sum(_items.reserved_microusd), 0).label("reserved"),
+    ).where(_items.replay_id == _replays.id)
+    counted = counts.lateral("counted")
+    team = select(tables.teams.c.name).where(tables.teams.c.id == _replays.team_id).scalar_subquery().label("team")
+    return select(tables.replays, team, *(column.label(f"items_{column.name}") for column in counted.c)).join(counted, true())
+
+
+def _to_replay(row: Row[Any]) -> Replay:
+    return Replay(
+        id=row.id,
+        status=row.status,
+        reason=row.reason,
+        definition=msgspec.convert(row.definition, ReplayDefinition),
+        team=row.team,
+        created_at=row.created_at.isoformat(),
+        created_by=row.created_by,
+        ended_at=None if row.ended_at is None else row.ended_at.isoformat(),
+        items={status: getattr(row, f"items_{status}") for status in ("pending", "running", "done", "refused")},
+        refused=row.refused,
+        retried=row.items_retried,
+        spent_usd=row.spent_microusd / 1_000_000,
+        reserved_usd=int(row.items_reserved) / 1_000_000,
+    )
+
+
+def _to_item(row: Row[Any]) -> ReplayItem:
+    return ReplayItem(
+        number=row.number,
+        original_id=row.original_id,
+        inference_id=row.inference_id,
+        status=row.status,
+        reason=row.reason,
+        tries=row.tries,
+        cost_usd=row.cost_microusd / 1_000_000,
+        original=row.original,
+        replayed=row.replayed,
+        same=row.same,
+        judgement=row.judgement,
+    )
