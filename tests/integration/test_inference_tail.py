@@ -148,7 +148,8 @@ async def test_command_follows_new_requests(service: Service, client: httpx.Asyn
     record = json.loads(await line)
     assert record["tags"] == {"run": run} and "key" not in record
     process.send_signal(signal.SIGINT)
-    assert await process.wait() == 130
+    await process.communicate()  # on a busy machine more requests than a pipe holds: the command cannot end before they are read
+    assert process.returncode == 130
     assert service.run("inferences", "--follow", "--export").returncode == 2
 
 
