@@ -26,9 +26,12 @@ from app.store.erasures import (
     last_arrival,
     note_arrivals,
 )
+from app.store.experiment_units import forget_units
 from app.store.inference_texts import delete_texts
+from app.store.inference_writes import INFERENCE_COLUMNS
 from app.store.partitions import DAY_MS, Connection
 
+_EXPERIMENT, _UNIT = (INFERENCE_COLUMNS.index(name) for name in ("experiment", "experiment_unit"))
 _ROWS_PER_PIECE = 300
 _PIECE_S = 0.2  # after which a piece looks for no more
 _HOUR_MS = 3_600_000
@@ -100,6 +103,7 @@ async def erase_records(connection: Connection, _context: Context, order: Order,
         now = datetime.datetime.now(datetime.UTC)
         erased = [erase_row(row, order.keep_tags, now, erase_episode=order.kind == "episode") for row in rows]
         contents = await store_erased(connection, erased)
+        await forget_units(connection, [(row[_EXPERIMENT], row[_UNIT]) for row in rows if row[_UNIT] is not None])
         texts = await delete_texts(connection, [row[0] for row in rows])
         feedback = await erase_feedback_on_episodes(connection, lost_episodes(rows, erased), order.keep_tags, order.before)
         sums = await move_subjects(connection, sum_lost_subjects(rows, erased))

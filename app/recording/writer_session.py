@@ -49,6 +49,7 @@ from app.store.partitions import Connection
 from app.store.refusal_writes import add_refusals
 from app.store.rollups import RollupSums, add_rollups
 from app.store.spools import report_stored_until
+from app.store.touched_units import touch_units, touches_of
 
 logger = logging.getLogger(__name__)
 
@@ -322,6 +323,7 @@ class WriterSession:
 
     async def _add_refusals_and_sums(self, rows: list[InferenceRow], refusals: list[Refusals]) -> RollupSums:
         """At the end of the transaction: writers of other machines wait for the sums until it is committed."""
+        await touch_units(self._connection, touches_of(row.inference for row in rows))
         await add_refusals(self._connection, [sample_row(sample) for each in refusals for sample in each.samples])
         sums = await self._rollups.sum([row.inference for row in rows], refusals)
         await add_rollups(self._connection, sums, self._rollups.stored_groups)

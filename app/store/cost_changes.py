@@ -16,6 +16,7 @@ from app.store.audit_log import Author
 from app.store.inference_writes import ROW_EXPRESSIONS, adjust_usage
 from app.store.partitions import Connection
 from app.store.rollups import RollupSums, adjust_rollups
+from app.store.touched_units import touch_inferences
 from app.store.usage import caller_names
 
 
@@ -148,6 +149,7 @@ async def apply_cost_changes(
         """,
         *(ids, run, author.name, *costs, *names),
     )
+    await touch_inferences(connection, ids)
     await adjust_rollups(connection, rollups)
     await adjust_usage(connection, usage)
 

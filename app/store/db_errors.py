@@ -14,6 +14,9 @@ DB_UNAVAILABLE_ERRORS = (
     TimeoutError,
 )
 
+# Another transaction holds what this one waits for.
+BUSY_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+
 # A stopped server, or one behind a broken connection, refuses nothing: it is silent. No query of ours takes longer.
 QUERY_TIMEOUT_S = 10.0
 

@@ -111,6 +111,12 @@ async def page_versions(connection: AsyncConnection, id: str, query: PageQuery) 
     return _VERSIONS_KEYSET.page(rows, query, _to_version)
 
 
+async def read_weights(connection: AsyncConnection, id: str) -> dict[int, dict[str, float]]:
+    """The weights of the arms by version, the first version first."""
+    query = select(_versions.c.number, _versions.c.arms).where(_versions.c.experiment_id == id).order_by(_versions.c.number)
+    return {number: arms for number, arms in await connection.execute(query)}
+
+
 async def newest_versions(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, ExperimentVersionRow]:
     """Of each experiment the one that is in force now, else the first that will be."""
     found: dict[str, ExperimentVersionRow] = {}

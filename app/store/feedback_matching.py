@@ -9,6 +9,7 @@ from app.store.erased_feedback import erase_by_ids
 from app.store.feedback_targets import Target, TargetKey, find_targets
 from app.store.feedback_writes import lock_feedback
 from app.store.partitions import Connection
+from app.store.touched_units import touch_targets
 
 # One that waits is looked for again when its age has doubled. What is stored late makes it due at once: see look_again().
 _DUE = """
@@ -51,6 +52,7 @@ async def match_due(connection: Connection, limit: int) -> Matched:
     await connection.execute(_POSTPONE, [each.id for each in due if each.target not in targets])
     if found:
         await _mark(connection, found)
+        await touch_targets(connection, [each.target for each, _ in found])
         await _erase_late(connection, [each for each, _ in found])
     return Matched(len(due), len(found))
 

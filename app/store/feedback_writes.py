@@ -3,8 +3,10 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from app.store.feedback_targets import TargetKey
 from app.store.partitions import Connection
 from app.store.tables import feedback
+from app.store.touched_units import touch_targets
 
 # Held by whoever changes feedback, until the end of the transaction: two writers that store the same feedback, or corrections of it, at
 # once see each other's.
@@ -42,6 +44,7 @@ _RETIRE_CORRECTED = """
         SELECT FROM feedback AS newer
         WHERE newer.feedback_id = older.feedback_id AND newer.id > older.id AND newer.team_id = older.team_id
     )
+    RETURNING level, team_id::text, target_id::text, number IS NOT NULL AS counted
 """
 _RETIRE_REPLACED = """
     UPDATE feedback AS older SET is_current = false
@@ -79,7 +82,9 @@ async def add_feedback(connection: Connection, rows: Sequence[tuple[Any, ...]], 
     await lock_feedback(connection)
     columns = [list(column) for column in zip(*kept, strict=True)]
     await connection.execute(_INSERT, *columns, [id in repeatable for id in columns[_AT["id"]]])
-    await connection.execute(_RETIRE_CORRECTED, columns[_AT["feedback_id"]])
+    retired = await connection.fetch(_RETIRE_CORRECTED, columns[_AT["feedback_id"]])
+    # Those with another in their place are touched when that is matched, but a withdrawal is about nothing itself.
+    await touch_targets(connection, [TargetKey(row["level"], row["team_id"], row["target_id"]) for row in retired if row["counted"]])
     measured = [row for row in kept if row[_AT["number"]] is not None]
     if measured:
         await connection.execute(_RETIRE_REPLACED, *([row[_AT[name]] for row in measured] for name in ("target_id", "metric", "key_id")))

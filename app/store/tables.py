@@ -7,6 +7,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Date,
     DateTime,
     Double,
     ForeignKey,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Numeric,
     SmallInteger,
     Table,
     Text,
@@ -149,6 +151,87 @@ experiment_versions = Table(
     Column("effective_at", DateTime(timezone=True), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("author", Text, nullable=False),
+)
+
+# Units about which something was stored since they were last counted: of a batch's inferences, or of feedback. The writers append, and
+# whoever counts takes rows away (app/analytics/units). Without any index: nothing is looked up in it.
+touched_units = Table(
+    "touched_units",
+    metadata,
+    Column("experiment", Text, nullable=False),  # its name, which with the version says which experiment it is
+    Column("version", Integer, nullable=False),
+    Column("unit", Text, nullable=False),  # as inferences.experiment_unit
+    Column("id", UUID(as_uuid=False), nullable=False),  # the inference that it is about, of several the first
+    Column("enrolled", Boolean, nullable=False),  # that inference takes part: it may be the unit's first
+    Column("arm", Text, nullable=False),
+    Column("episode_kind", Text, nullable=False),  # empty: the unit is no episode
+)
+
+# Units of experiments, and what of them is in the sums. They go some time after the end of their experiment, while sums stay.
+experiment_units = Table(
+    "experiment_units",
+    metadata,
+    Column("experiment_id", UUID(as_uuid=False), ForeignKey("experiments.id"), primary_key=True),
+    Column("unit", Text, primary_key=True),  # as inferences.experiment_unit; a random one once that was erased
+    Column("first_id", UUID(as_uuid=False), nullable=False),  # its first inference that takes part, from which its window counts
+    Column("version", Integer, nullable=False),  # of that inference, as the two that follow
+    Column("episode_kind", Text, nullable=False),  # empty: the unit is no episode
+    Column("arm", Text, nullable=False),
+    Column("state", Text, nullable=False),  # open | measured (its window is over) | complete (feedback on it, too)
+    Column("excluded", Text),  # why the unit does not count: a not_enrolled of one of its inferences, or erased
+    Column("inferences", Integer, nullable=False),  # in its window, as what follows
+    Column("episodes", Integer, nullable=False),
+    Column("served_by_other", Integer, nullable=False),  # inferences that another arm answered
+    Column("measured", ARRAY(BigInteger)),  # its value of each metric, in the order of the experiment's; null: it has none
+    Column("covariates", ARRAY(BigInteger)),  # of each metric its mean before the experiment; null: there are none
+    Column("slices", ARRAY(Text)),  # its value of each tag by which results are shown
+    Column("due_at", DateTime(timezone=True)),  # when it is to be counted, or counted again; null: nothing is to come
+    Index("experiment_units_due_idx", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+    postgresql_with={"fillfactor": 85},
+)
+
+# Sums over units that are measured: of a metric over all of an arm (`slice` and `value` empty), and over those with a value of a tag.
+# All are exact: integers in millionths of the metric's own unit, of tokens in tokens.
+experiment_sums = Table(
+    "experiment_sums",
+    metadata,
+    Column("experiment_id", UUID(as_uuid=False), ForeignKey("experiments.id"), primary_key=True),
+    Column("metric", Text, primary_key=True),
+    Column("slice", Text, primary_key=True),
+    Column("value", Text, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("episode_kind", Text, primary_key=True),
+    Column("arm", Text, primary_key=True),
+    Column("n", BigInteger, nullable=False),
+    Column("y", Numeric, nullable=False),
+    Column("yy", Numeric, nullable=False),
+    Column("zeros", BigInteger, nullable=False),
+    Column("ones", BigInteger, nullable=False),
+    Column("x", Numeric, nullable=False),
+    Column("xx", Numeric, nullable=False),
+    Column("xy", Numeric, nullable=False),
+    Column("capped", BigInteger, nullable=False),  # units whose value is above the cap, which counts instead
+    Column("uncapped", Numeric, nullable=False),  # the sum of values without the cap
+    postgresql_with={"fillfactor": 70},
+)
+
+# Units of an arm by the day (UTC) of their first inference.
+experiment_counts = Table(
+    "experiment_counts",
+    metadata,
+    Column("experiment_id", UUID(as_uuid=False), ForeignKey("experiments.id"), primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("episode_kind", Text, primary_key=True),
+    Column("arm", Text, primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("units", BigInteger, nullable=False),  # assigned, and not excluded
+    Column("excluded", BigInteger, nullable=False),
+    Column("measured", BigInteger, nullable=False),  # units whose window is over; the rest is of these
+    Column("complete", BigInteger, nullable=False),  # and the time for feedback, too
+    Column("inferences", BigInteger, nullable=False),
+    Column("episodes", BigInteger, nullable=False),
+    Column("served_by_other", BigInteger, nullable=False),  # inferences that another arm answered
+    postgresql_with={"fillfactor": 70},
 )
 
 limits = Table(
@@ -383,6 +466,15 @@ inferences = Table(
     Index(None, "episode_id"),
     Index(None, "stored_in", postgresql_where=text("stored_in IS NOT NULL")),
     Index(None, "original_id", postgresql_where=text("original_id IS NOT NULL")),
+    # What counts for a unit, or excludes it.
+    Index(
+        "inferences_unit_idx",
+        "experiment_unit",
+        "id",
+        postgresql_where=text(
+            "experiment_unit IS NOT NULL AND (not_enrolled IS NULL OR not_enrolled IN ('pinned', 'ineligible', 'late', 'future'))"
+        ),
+    ),
     # A Bloom filter for each 64 pages of rows, which costs the writer next to nothing.
     Index(
         None,

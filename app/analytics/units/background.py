@@ -1,0 +1,66 @@
+"""What a writer's process does for experiments, beside storing records: it counts units, if no other writer does at the moment."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator
+
+from app.analytics.units.counting import count_due_units, take_in_touched
+from app.background_tasks import BackgroundTask
+from app.settings import Settings
+from app.store.database import connect
+from app.store.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS, describe_without_values
+from app.store.experiment_units import delete_old_units
+from app.store.partitions import Connection
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 1.0
+_RECONNECT_S = 2.0
+_DELETE_EVERY = 60
+_STATEMENT_TIMEOUT = "60s"
+# Shorter than Postgres's deadlock_timeout: in a conflict with an erasure, this side gives way.
+_LOCK_TIMEOUT = "500ms"
+
+
+@contextlib.asynccontextmanager
+async def counting_in_background(settings: Settings) -> AsyncGenerator[None]:
+    """Until it is left. What was not counted then is counted by the next process."""
+    task = BackgroundTask("experiments", lambda: _keep_counting(settings))
+    task.start()
+    try:
+        yield
+    finally:
+        await task.stop()
+
+
+async def _keep_counting(settings: Settings) -> None:
+    last_error = ""
+    while True:
+        try:
+            connection = await connect(settings.database_url)
+            try:
+                await connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
+                await connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
+                await _count(connection)
+            finally:
+                await connection.close()
+        except DB_UNAVAILABLE_ERRORS as error:
+            text = describe_without_values(error)
+            if text != last_error:
+                logger.warning("Units of experiments cannot be counted at the moment; trying again: %s", text)
+            last_error = text
+        await asyncio.sleep(_RECONNECT_S)
+
+
+async def _count(connection: Connection) -> None:
+    rounds = 0
+    while True:
+        has_more = False
+        for step in (take_in_touched, count_due_units):
+            with contextlib.suppress(*BUSY_ERRORS):
+                has_more = await step(connection) or has_more
+        if rounds % _DELETE_EVERY == 0:
+            await delete_old_units(connection)
+        rounds += 1
+        await asyncio.sleep(0 if has_more else _POLL_S)

@@ -1,0 +1,203 @@
+"""Sums over units of experiments: equal to a scan of all records, whatever comes late, and whenever who counts is killed."""
+
+import asyncio
+import datetime
+import json
+import multiprocessing
+import random
+import uuid
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from app import uuid7
+from app.analytics.units import background
+from app.analytics.units.counting import count_due_units, take_in_touched
+from app.domain import Assignment, Attempt
+from app.recording.feedback_records import Feedback
+from app.recording.spool import Spool
+from app.settings import Settings
+from app.store.database import connect
+from app.store.feedback_matching import match_due
+from tests.support.experiment_scan import assert_sums_equal_a_scan
+from tests.support.spooled_exchanges import spool_exchange
+from tests.support.spooled_feedback import TEAM, make_feedback, make_withdrawal, spool_feedback
+from tests.support.wait_until import GENEROUS_S, wait_until
+from tests.support.writer_process import drain, fetch
+
+processes = multiprocessing.get_context("forkserver")
+NOW_US = int(datetime.datetime.now(datetime.UTC).timestamp() * 1_000_000)
+HOUR_US = 3_600_000_000
+METRICS = ["helpful", "stars", "error", "schema_failure", "refusal", "latency", "time_to_first_token", "cost", "output_tokens"]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database: str) -> Settings:
+    return Settings(home=tmp_path, database_url=database, drain_timeout_s=GENEROUS_S, writer_batch_rows=50, writer_batch_ms=5.0)
+
+
+async def start_experiment(database: str, name: str, unit: str, **analysis: Any) -> str:
+    id = uuid7.mint()
+    definition: dict[str, Any] = {
+        "arms": ["a", "b"],
+        "unit": unit,
+        "control": "a",
+        "holdout": 0,
+        "layer": None,
+        "slots": None,
+        "eligible": {},
+    }
+    connection = await connect(database)
+    try:
+        await connection.execute(
+            "INSERT INTO experiments (id, name, section, owner, salt, definition, started_at)"
+            " VALUES ($1, $2, 'models', $2, 's', $3, now())",
+            *(id, name, json.dumps({**definition, "analysis": analysis, "adaptive": None})),
+        )
+        for number in (1, 2):
+            await connection.execute(
+                "INSERT INTO experiment_versions (experiment_id, number, arms, enrolment, effective_at, author)"
+                " VALUES ($1, $2, '{\"a\": 1, \"b\": 1}', 1, now(), 'test')",
+                *(id, number),
+            )
+    finally:
+        await connection.close()
+    return id
+
+
+async def count(database: str) -> None:
+    """Until nothing is to do."""
+    connection = await connect(database)
+    try:
+        async with connection.transaction():
+            await match_due(connection, 10_000)
+        while await take_in_touched(connection):
+            pass
+        while await connection.fetchval("SELECT count(*) FROM experiment_units WHERE due_at <= now()"):
+            await count_due_units(connection)
+    finally:
+        await connection.close()
+
+
+def random_exchanges(seed: int, experiment: str, unit: str) -> Iterator[dict[str, Any]]:
+    """Fields of exchanges of the last two days: of some units, which have several inferences, many of them after their window."""
+    chance = random.Random(seed)
+    births = [NOW_US - int(chance.random() * 48 * HOUR_US) for _ in range(60)]
+    units = [(f"{experiment}-{number}", uuid7.mint(born_us), born_us) for number, born_us in enumerate(births)]
+    while True:
+        name, episode, born_us = chance.choice(units)
+        at_us = min(NOW_US, born_us + int(chance.expovariate(1) * HOUR_US))
+        arm = "ab"[sum(name.encode()) % 2]
+        reason = chance.choice((*[None] * 150, "pinned", "late", "share", "ineligible"))
+        failed = chance.random() < 0.1
+        attempts = (
+            Attempt("p", "m", "http://a", 0, 10, 200, "ConstraintViolation"),
+            Attempt("p", "m", "http://a", 0, 10, 400, "UpstreamRejected", code="content_filter"),
+        )
+        yield {
+            "id": uuid7.mint(at_us),
+            "episode_id": episode if unit == "episode" else str(uuid.UUID(int=chance.randrange(1, 40))),
+            "received_us": at_us,
+            "team_id": TEAM,
+            "duration_us": int(chance.lognormvariate(13, 1.5)),
+            "first_token_us": chance.choice((None, int(chance.lognormvariate(11, 1)))),
+            "outcome": "failed" if failed else "answered",
+            "error": chance.choice(("UpstreamFailed", "ConstraintViolation")) if failed else None,
+            "finish_reason": chance.choice((*["stop"] * 9, "content_filter")),
+            "attempts": chance.choice((*[()] * 9, attempts[:1], attempts[1:])),
+            "cost_microusd": chance.choice((*[17] * 9, 0, 123_456_789, None)),
+            "charged_output": chance.randrange(1000),
+            "variant": "a" if reason else arm,
+            "served_variant": chance.choice((arm, arm, arm, "b", None)),
+            "tags": {"tenant": chance.choice("xyz"), "other": 'a "quoted\\ value'},
+            "end_user": name if unit == "user" else None,
+            "assignment": Assignment(
+                experiment, 1 + (sum(name.encode()) % 3 > 1), arm, 0.5, reason, name, "minted" if episode[-1] > "7" else "text"
+            ),
+        }
+
+
+def spool_random(settings: Settings, sources: list[Iterator[dict[str, Any]]], chance: random.Random, number: int) -> None:
+    """Exchanges of these, and feedback on some of them, in any order: corrected, withdrawn, before or after what it is about."""
+    spool = Spool(settings.home / "spool", settings)
+    for _ in range(number):
+        exchange = next(chance.choice(sources))
+        at_us = min(NOW_US, exchange["received_us"] + int(chance.random() * 40 * HOUR_US))
+        feedback: list[Feedback] = []
+        if chance.random() < 0.5:
+            feedback.append(make_feedback(exchange["id"], chance.random() < 0.5, received_us=at_us))
+        if chance.random() < 0.3:
+            stars = {"metric": "stars", "kind": "float", "level": "episode", "received_us": at_us}
+            feedback.append(make_feedback(exchange["episode_id"], chance.choice((0, 1, 3.1, 1e300, -7.2500004)), **stars))
+        if chance.random() < 0.5:
+            spool_feedback(spool, *feedback)
+            spool_exchange(spool, b"", b"", **exchange)
+        else:
+            spool_exchange(spool, b"", b"", **exchange)
+            spool_feedback(spool, *feedback)
+        for each in feedback:
+            if chance.random() < 0.2:
+                spool_feedback(spool, make_withdrawal(each))
+            elif chance.random() < 0.2:
+                other = make_feedback(str(each.target_id), False if each.kind == "boolean" else 2, received_us=at_us, metric=each.metric)
+                if each.kind == "boolean":
+                    spool_feedback(spool, other)
+    spool.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_sums_equal_a_scan_whatever_comes_late(settings: Settings, seed: int) -> None:
+    database = settings.database_url
+    await start_experiment(database, "episodes", "episode", metrics=METRICS, caps={"cost": 0.5, "stars": 3}, slices=["tenant", "other"])
+    await start_experiment(database, "users", "user", metrics=["latency", "error"], window_minutes=300)
+    chance = random.Random(seed)
+    sources = [random_exchanges(seed, "episodes", "episode"), random_exchanges(seed, "users", "user")]
+    most = 0
+    for _ in range(4):
+        spool_random(settings, sources, chance, 250)
+        await drain(settings)
+        await count(database)
+        most = await assert_sums_equal_a_scan(database)
+    assert most > 5
+
+
+async def test_sums_equal_a_scan_after_kills_of_who_counts(settings: Settings) -> None:
+    database = settings.database_url
+    await start_experiment(database, "episodes", "episode", metrics=METRICS)
+    chance = random.Random(3)
+    sources = [random_exchanges(3, "episodes", "episode")]
+    for _ in range(5):
+        spool_random(settings, sources, chance, 150)
+        await drain(settings)
+        process = processes.Process(target=_count_for_ever, args=(settings,), daemon=True)
+        process.start()
+        await _has_begun(database)
+        await asyncio.sleep(chance.random() * 0.1)
+        _kill(process)
+    await count(database)
+    assert await assert_sums_equal_a_scan(database) > 5
+
+
+def _count_for_ever(settings: Settings) -> None:
+    async def work() -> None:
+        async with background.counting_in_background(settings):
+            await asyncio.Event().wait()
+
+    uvloop.run(work())
+
+
+async def _has_begun(database: str) -> None:
+    async def has_fewer() -> bool:
+        return (await fetch(database, "SELECT count(*) AS left FROM touched_units"))[0]["left"] == 0
+
+    await wait_until(has_fewer)
+
+
+def _kill(process: BaseProcess) -> None:
+    process.kill()
+    process.join()
+    process.close()
