@@ -50,7 +50,7 @@ def routes(gateway: Gateway) -> Router:
         inbound = await gateway.large_requests.of_team(caller.team_id).parse(DIALECTS["openai_chat"], raw)
         headers = dict(request.scope["headers"])
         episode = resolve_episode(inbound, headers, gateway.episode_ids, caller.team_id, time.time_ns() // 1000)
-        tags = request_tags(inbound, headers)
+        tags, of_function = request_tags(inbound, headers), function_fields(inbound.body)
         planned = plan(
             gateway.snapshot_cache.snapshot,
             caller,
@@ -60,10 +60,10 @@ def routes(gateway: Gateway) -> Router:
             end_user=inbound.end_user,
             now_ms=gateway.snapshot_cache.to_postgres_ms(time.time_ns() // 1000),
             current_ms=gateway.snapshot_cache.current_ms,
-            pinned_variant=pinned_variant(headers),
+            pinned_variant=pinned_variant(headers, of_function.variant),
         )
         if planned.function is not None and planned.variant is not None:
-            compiled, of_function = gateway.function_table.compiled(planned), function_fields(inbound.body)
+            compiled = gateway.function_table.compiled(planned)
             inbound.body = Body({key: value for key, value in inbound.body.items() if key not in FUNCTION_FIELDS})
             function_request = FunctionRequest(compiled, DIALECTS["openai_chat"], inbound, of_function.input)
             large_requests = gateway.large_requests.of_team(caller.team_id)

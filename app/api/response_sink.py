@@ -8,6 +8,7 @@ from app.api.response_headers import error_headers
 from app.billing.cost import format_usd
 from app.domain import Attempt, Plan
 from app.gateway.context import RequestContext
+from app.gateway.experiments.header_names import write_header_name
 from app.gateway.limits.reservation import Reservation
 from app.gateway.stages import Admitted, Attempted, Planned, Replayed
 from app.store.idempotent_responses import StoredResponse
@@ -64,7 +65,7 @@ class HttpResponseSink:
                 planned = attempted.planned
                 fields = _inference_headers(context, planned.admitted.episode.id, attempted.dropped)
                 if planned.plan.variant is not None:
-                    fields += _variant_headers(planned.plan, attempted.served_variant if include_served else None)
+                    fields += _plan_headers(planned.plan, attempted.served_variant if include_served else None)
                 fields += self._rate_limit_headers(planned.reservation)
                 if context.cost_microusd is not None:
                     fields += b"x-narthex-cost-usd: %b\r\n" % format_usd(context.cost_microusd)
@@ -78,7 +79,7 @@ class HttpResponseSink:
             case Planned(admitted=admitted, plan=plan, reservation=reservation):
                 fields = _inference_headers(context, admitted.episode.id, ())
                 if plan.variant is not None:
-                    fields += _variant_headers(plan, None)
+                    fields += _plan_headers(plan, None)
                 return fields + self._rate_limit_headers(reservation)
             case Admitted(episode=episode):
                 return _inference_headers(context, episode.id, ())
@@ -132,23 +133,32 @@ def _served_headers(served: Attempt | None, structured_output: str | None, repor
     return fields + b"x-narthex-served: %b\r\n" % _header_value(f"{served.provider}/{served.model}")
 
 
-def _variant_headers(plan: Plan, served_variant: str | None) -> bytes:
-    """The arm that the request was assigned to, and the one that answered."""
+def _plan_headers(plan: Plan, served_variant: str | None) -> bytes:
     assignment = plan.assignment
-    variant = plan.variant if assignment is None else assignment.arm
-    fields = b"" if variant is None else b"x-narthex-variant: %b\r\n" % _header_value(variant)
-    if served_variant is not None:
-        fields += b"x-narthex-served-variant: %b\r\n" % _header_value(served_variant)
     if assignment is None:
-        return fields
-    fields += b"x-narthex-experiment: %b\r\n" % _header_value(f"{assignment.experiment}@{assignment.version}")
-    if assignment.not_enrolled is not None:
-        fields += b"x-narthex-not-enrolled: %b\r\n" % assignment.not_enrolled.encode()
+        return _variant_headers(plan.variant, served_variant, None, None, None)
+    return _variant_headers(assignment.arm, served_variant, assignment.experiment, assignment.version, assignment.not_enrolled)
+
+
+def _variant_headers(
+    variant: str | None, served_variant: str | None, experiment: str | None, version: int | None, not_enrolled: str | None
+) -> bytes:
+    """The arm that the request was assigned to, the one that answered, and the experiment."""
+    fields = b"" if variant is None else b"x-narthex-variant: %b\r\n" % write_header_name(variant)
+    if served_variant is not None:
+        fields += b"x-narthex-served-variant: %b\r\n" % write_header_name(served_variant)
+    if experiment is not None and version is not None:
+        fields += b"x-narthex-experiment: %b@%d\r\n" % (write_header_name(experiment), version)
+    if not_enrolled is not None:
+        fields += b"x-narthex-not-enrolled: %b\r\n" % not_enrolled.encode()
     return fields
 
 
 def _replay_headers(context: RequestContext, response: StoredResponse) -> bytes:
     fields = _inference_headers(context, response.episode_id, response.dropped, response.inference_id)
+    fields += _variant_headers(
+        response.variant, response.served_variant, response.experiment, response.experiment_version, response.not_enrolled
+    )
     if response.emulated:
         fields += _emulated_header(response.emulated)
     if response.served_provider is None or response.served_model is None:

@@ -8,6 +8,7 @@ import msgspec
 from app.domain import Caller
 from app.episode_names import RecordedEpisode
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
+from app.gateway.experiments.header_names import read_header_name
 from app.gateway.gateway_options import NAMESPACE_TAG
 from app.store.key_validation import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
@@ -112,14 +113,14 @@ def refuses_unvalidated(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def pinned_variant(headers: Mapping[bytes, bytes], of_body: str | None = None) -> str | None:
-    """The variant of a function that the caller demands, in `x-narthex-variant` or the body. None: it leaves the choice to the gateway.
+    """The variant or arm that the caller demands, in `x-narthex-variant` or the body (`of_body`). None: the choice is the gateway's.
 
     Raises InvalidRequest.
     """
     header_value = headers.get(b"x-narthex-variant")
     if header_value is None:
         return of_body
-    of_header = header_value.decode("latin-1")
+    of_header = read_header_name(header_value)
     if of_body is not None and of_body != of_header:
         raise InvalidRequest(
             f"The body names the variant {of_body!r:.100}, and the header x-narthex-variant names {of_header!r:.100}: name one.",

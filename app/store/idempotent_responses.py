@@ -123,6 +123,11 @@ class StoredResponse(Struct, frozen=True, array_like=True):
     structured_output: str | None = None
     reported_model: str | None = None
     emulated: tuple[str, ...] = ()
+    variant: str | None = None
+    served_variant: str | None = None
+    experiment: str | None = None
+    experiment_version: int | None = None
+    not_enrolled: str | None = None
 
 
 class ClaimRequest(Struct):

@@ -39,6 +39,11 @@ async def find_recorded_outcome(database: AsyncEngine, id: str, max_bytes: int) 
         inference.structured_output,
         inference.reported_model,
         inference.emulated,
+        inference.variant,
+        inference.served_variant,
+        inference.experiment,
+        inference.experiment_version,
+        inference.not_enrolled,
         content.response,
     )
     query = select(*columns).select_from(joined).where(inference.id == id)
@@ -68,5 +73,10 @@ def _to_outcome(id: str, row: Row[*tuple[Any, ...]], max_bytes: int) -> Recorded
         structured_output=row.structured_output,
         reported_model=row.reported_model,
         emulated=tuple(row.emulated or ()),
+        variant=row.variant,
+        served_variant=row.served_variant,
+        experiment=row.experiment,
+        experiment_version=row.experiment_version,
+        not_enrolled=row.not_enrolled,
     )
     return RecordedOutcome(True, stored_response)

@@ -9,8 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
+from app.store.database import create_database_engine
+from app.store.recorded_outcomes import find_recorded_outcome
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
+from tests.support.service_inspection import database_url
 from tests.support.wait_until import wait_until
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
@@ -35,6 +38,11 @@ control = "exp-b"
 [models.exp-targets]
 targets = [{{ provider = "sandbox", model = "sandbox" }}, {{ provider = "sandbox", model = "sandbox-slow" }}]
 experiment = {{ arms = {{ "sandbox/sandbox" = 1, "sandbox/sandbox-slow" = 1 }}, unit = "user" }}
+[models."größe 50%"]
+targets = [{{ provider = "sandbox", model = "sandbox" }}]
+[models.exp-named.experiment]
+name = "größe"
+arms = {{ "größe 50%" = 1, exp-b = 1 }}
 [models.exp-draft.experiment]
 arms = {{ exp-a = 1, exp-b = 1 }}
 control = "exp-b"
@@ -181,6 +189,51 @@ async def test_draft_serves_the_control_and_an_ended_experiment_its_winner(servi
     for answer in (draft, ended):
         assert answer.headers["x-narthex-variant"] == answer.headers["x-narthex-served-variant"] == "exp-b"
         assert "x-narthex-experiment" not in answer.headers
+
+
+async def test_name_of_an_arm_in_a_header_names_it_again(service: Service) -> None:
+    encoded = "gr%C3%B6%C3%9Fe 50%25"
+    async with service.client() as client:
+        for sent in (encoded.encode(), "größe 50%".encode()):
+            body = {"model": "exp-named", "messages": HI}
+            answer = await client.post(CHAT, json=body, headers=[(b"x-narthex-variant", sent)])
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["x-narthex-variant"] == answer.headers["x-narthex-served-variant"] == encoded
+            assert re.fullmatch(r"gr%C3%B6%C3%9Fe@1", answer.headers["x-narthex-experiment"])
+    record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    assert (record["variant"], record["experiment"]) == ("größe 50%", "größe")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_replayed_response_says_which_arm_answered(service: Service, streamed: bool) -> None:
+    body = {"model": "exp-split", "messages": HI, "stream": streamed}
+    headers = {"idempotency-key": f"exp-replayed-{streamed}", "x-narthex-variant": "exp-b"}
+    shown = ("x-narthex-variant", "x-narthex-served-variant", "x-narthex-experiment", "x-narthex-not-enrolled")
+    async with service.client() as client:
+        first = await client.post(CHAT, json=body, headers=headers)
+        again = await client.post(CHAT, json=body, headers=headers)
+        assert again.headers["x-narthex-replayed"] == "true" and again.content == first.content
+        assert first.headers["x-narthex-not-enrolled"] == "pinned"
+        assert [again.headers[name] for name in shown] == [first.headers[name] for name in shown]
+    await service.wait_for_record(first.headers["x-narthex-inference-id"])
+    database = create_database_engine(database_url(service))
+    outcome = await find_recorded_outcome(database, first.headers["x-narthex-inference-id"], 1_000_000)
+    await database.dispose()
+    assert outcome is not None
+    stored = outcome.stored_response
+    assert stored is not None
+    recorded = (stored.variant, stored.served_variant, f"{stored.experiment}@{stored.experiment_version}", stored.not_enrolled)
+    assert recorded == tuple(first.headers[name] for name in shown), "as of an owner that died before it stored the response"
+
+
+async def test_preview_of_limits_goes_by_the_variant_that_the_body_names(service: Service) -> None:
+    async with service.client() as client:
+        for arm in ("exp-a", "exp-b"):
+            body = {"model": "exp-split", "messages": HI, "tensorzero::variant_name": arm}
+            preview = await client.post("/v1/limits/preview", json=body)
+            assert (preview.status_code, preview.json().get("model")) == (200, arm), preview.text
+        both = await client.post("/v1/limits/preview", json=body, headers={"x-narthex-variant": "exp-a"})
+        assert both.status_code == 400 and both.json()["error"]["param"] == "x-narthex-variant"
 
 
 async def test_rules_of_the_named_model_and_of_the_arms_model_both_count(service: Service) -> None:

@@ -32,6 +32,7 @@ class CapturingRecord:
         """The response as it is stored for retries; None: it is larger than `max_bytes`."""
         if self._bytes_left < 0:
             return None
+        assignment = exchange.assignment
         return StoredResponse(
             inference_id=exchange.id,
             episode_id=exchange.episode_id,
@@ -44,6 +45,11 @@ class CapturingRecord:
             structured_output=exchange.structured_output,
             reported_model=exchange.reported_model,
             emulated=exchange.emulated,
+            variant=exchange.variant,
+            served_variant=exchange.served_variant,
+            experiment=None if assignment is None else assignment.experiment,
+            experiment_version=None if assignment is None else assignment.version,
+            not_enrolled=None if assignment is None else assignment.not_enrolled,
         )
 
     def _capture(self, data: bytes) -> None:
