@@ -85,10 +85,11 @@ class Service:
         return response.json()
 
 
-def start(within_s: float = PROCESS_TIMEOUT_S, **settings: object) -> Service:
-    """`narthex up` in a folder of its own. Settings by their names without NARTHEX_."""
-    home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
-    home.chmod(0o711)
+def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, **settings: object) -> Service:
+    """`narthex up` in a folder of its own, unless `home` is that of an earlier one. Settings by their names without NARTHEX_."""
+    if home is None:
+        home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
+        home.chmod(0o711)
     port = settings.pop("port", None) or free_port()
     variables = {f"NARTHEX_{name.upper()}": str(value) for name, value in settings.items()}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NARTHEX_")}
