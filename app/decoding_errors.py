@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import Struct
 
 _PLAIN_TYPES = {
@@ -31,6 +32,37 @@ def _plain_types(match: re.Match[str]) -> str:
     return " or ".join(_PLAIN_TYPES[name] for name in names) if all(name in _PLAIN_TYPES for name in names) else match[0]
 
 
+def name_keys(value: Any, kind: Any, fault: msgspec.ValidationError) -> str:
+    """The path of the fault with which `value` does not convert to `kind`, without `$`: `.variants.terse.params`.
+
+    msgspec writes `[...]` for any key of a mapping: the one is meant whose value has this fault. `[...]` stays for a wrong key.
+    """
+    path = str(fault).partition(" - at `$")[2].rstrip("`")
+    shown, inner = "", value
+    for step in _STEP.finditer(path):
+        if step[0] != "[...]":
+            key: Any = step[1] if step[1] is not None else int(step[0][1:-1])
+            shown += step[0]
+        else:
+            kinds = _hints_at(kind, path[: step.end()])
+            fault_below = str(fault).replace(f"`${path}`", f"`${path[step.end() :]}`").removesuffix(" - at `$`")
+            items = cast("dict[str, Any]", inner).items() if isinstance(inner, dict) and kinds else ()
+            key = next((name for name, each in items if _fault_of(each, kinds) == fault_below), None)
+            if key is None:
+                return path
+            shown += f".{key:.100}"
+        inner = cast("Any", inner)[key]
+    return shown
+
+
+def _fault_of(value: Any, kinds: Sequence[Any]) -> str | None:
+    try:
+        msgspec.convert(value, Union[tuple(kinds)])  # noqa: UP007
+    except msgspec.ValidationError as fault:
+        return str(fault)
+    return None
+
+
 def choices_at(body_type: Any, path: str) -> tuple[str, ...]:
     """What a field may be, by its path as msgspec writes it (`$.limits[...].per`), in the order of its declaration.
 
@@ -50,10 +82,14 @@ def field_names_at(body_type: Any, path: str) -> tuple[str, ...]:
 
 
 def _types_at(body_type: Any, path: str) -> list[Any]:
+    return [each for hint in _hints_at(body_type, path.removeprefix("$")) for each in _alternatives(hint)]
+
+
+def _hints_at(body_type: Any, path: str) -> list[Any]:
     hints: list[Any] = [body_type]
-    for step in _STEP.finditer(path.removeprefix("$")):
+    for step in _STEP.finditer(path):
         hints = [inner for hint in hints for inner in _step_into(hint, step[1])]
-    return [each for hint in hints for each in _alternatives(hint)]
+    return hints
 
 
 def _step_into(hint: Any, name: str | None) -> list[Any]:

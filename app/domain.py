@@ -524,8 +524,8 @@ class Snapshot(Struct, frozen=True):
 
     `nodes`, and `drained` (endpoints without new requests, by provider and address), are what operations made of it, and not in the hash.
     `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
-    what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model was first
-    configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that are running, by the
+    what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model or function
+    was first configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that run, by the
     function or model that has them; not in the hash. `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known.
     """
 

@@ -35,6 +35,7 @@ class InboundRequest(Struct):
     `previous_response_id`: the response that this request continues. `references_items`: it refers to items of earlier responses by id.
     `stores_response`: the caller may retrieve the response later. `raw_prompt`: a text to continue, though it came to the chat route.
     `names_no_model`: `model` is empty, and the only model of the key that serves the route is meant.
+    `model_field`: in which the caller names the model.
     `overrides`: what the caller adds to the request that goes to a target; None: nothing.
     `has_strict_tools`: whether a tool has `strict`; None: the dialect does not look. `holds_only_text`: its own messages are known to hold
     no media.
@@ -59,6 +60,7 @@ class InboundRequest(Struct):
     holds_only_text: bool = False
     names_no_model: bool = False
     overrides: RequestOverrides | None = None
+    model_field: str = "model"
 
 
 class ResponseMeta(Struct, frozen=True):

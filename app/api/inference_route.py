@@ -19,7 +19,7 @@ from app.api.response_sink import HttpResponseSink
 from app.domain import Caller
 from app.gateway.context import RequestContext
 from app.gateway.serve import Gateway, serve
-from app.gateway.stages import Authenticated, claim_of
+from app.gateway.stages import Authenticated, admitted_of, claim_of
 from app.logs import RequestIds, current_request
 from app.otel.trace_context import Tracing
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, MethodNotAllowed, NarthexError, RequestError, Unavailable
@@ -108,6 +108,8 @@ class InferenceRoute:
     async def _send_error(self, error: NarthexError, call: HttpCall, context: RequestContext, sink: HttpResponseSink) -> None:
         """As a response of its own, or as the last frame of a stream that has begun."""
         gateway, planned = self._gateway, context.planned
+        if error.param == "model" and (admitted := admitted_of(context.stage)) is not None:
+            error.param = admitted.request.model_field
         if sink.has_begun:
             frame = self._dialect.write_error_frame(error)
             context.set_failure(200, error, error.message)

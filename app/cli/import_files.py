@@ -35,7 +35,7 @@ def import_(source: str, output: Path | None, force: bool, root: Path | None, as
     "config/**/*.toml"; its templates and schemas are included. Prints a file for `narthex apply`, which accepts it as it is; on standard
     error everything in the source that could not be brought, or behaves differently, with its path there and what to do instead. Nothing
     is applied. Secrets are neither written nor reported: a key in the source becomes a reference, and the report says which command stores
-    it. docs/migrating.md says what is brought.
+    it. Exits with 1 if nothing could be brought. docs/migrating.md says what is brought.
 
     \b
     Examples:
@@ -50,14 +50,18 @@ def import_(source: str, output: Path | None, force: bool, root: Path | None, as
     if output is not None and output.exists() and os.path.exists(source) and output.samefile(source):
         raise OperatorError("The output would replace the source.")
     imported = _import(source, root)
-    if output is not None:
+    is_empty = not any(imported.counts.values())
+    if output is not None and not is_empty:
         output.write_text(imported.text, encoding="utf-8")
     if as_json:
         print_json({"configuration": imported.text, "counts": imported.counts, "notes": imported.notes})
-        return
-    if output is None:
-        click.echo(imported.text, nl=False)
-    _print_report(imported, source, output)
+    else:
+        if output is None and not is_empty:
+            click.echo(imported.text, nl=False)
+        _print_report(imported, source, output)
+    if is_empty:
+        why = "`notes` say why of each entry" if as_json else "the report above says why of each entry"
+        raise OperatorError(f"Nothing in {source!r:.200} could be imported: {why if imported.notes else 'it has no entries'}.")
 
 
 def _import(source: str, root: Path | None) -> Imported:
@@ -83,8 +87,10 @@ def _print_report(imported: Imported, source: str, output: Path | None) -> None:
             click.echo(printable(f"  {shown}{more}\n      {message}"), err=True)
         if paths:
             click.echo(err=True)
+    if not any(imported.counts.values()):
+        return
     counted = ", ".join(pluralize(number, section.removesuffix("s")) for section, number in imported.counts.items() if number)
     where = "" if output is None else f" to {output}"
-    click.echo(printable(f"{counted or 'Nothing'} imported from {source}{where}."), err=True)
+    click.echo(printable(f"{counted} imported from {source}{where}."), err=True)
     if output is not None:
         click.echo(printable(f"Read it, then: narthex apply {output}"), err=True)

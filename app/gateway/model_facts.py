@@ -48,11 +48,11 @@ def model_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: floa
 
 def function_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: float) -> ModelFacts:
     """Of the model of its variant; with several, each has its own."""
-    function = snapshot.functions[name]
+    function, created = snapshot.functions[name], snapshot.models_created.get(name, 0)
     facts = model_facts(snapshot, table, function.variants[choose_variant(name, function, None)].model, now_s)
     if len(function.variants) > 1:
-        return ModelFacts(0, None, None, None)
-    return ModelFacts(0, facts.context_length, facts.capabilities, facts.pricing)
+        return ModelFacts(created, None, None, None)
+    return ModelFacts(created, facts.context_length, facts.capabilities, facts.pricing)
 
 
 def _shortest(lengths: list[int | None]) -> int | None:

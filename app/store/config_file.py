@@ -9,7 +9,7 @@ import msgspec
 import tomli_w
 from msgspec import Struct
 
-from app.decoding_errors import choices_at, field_names_at, in_plain_words
+from app.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
 from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
 from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
@@ -166,7 +166,7 @@ def _convert(value: Any, kind: type[T], section_path: str) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as fault:
         problem, _, path = str(fault).partition(" - at `$")
-        full_path = (section_path + path.rstrip("`")).removeprefix(".")
+        full_path = (section_path + name_keys(value, kind, fault)).removeprefix(".")
         field = path.rstrip("`").removeprefix(".")
         words = in_plain_words(problem)
         message = f"{words} at `{full_path}`." if full_path else f"{words}."

@@ -43,8 +43,8 @@ _STORED_LINES = text("""
            (SELECT string_agg(jsonb_build_object('provider', provider, 'address', address, 'models', models, 'speed', speed)::text, E'\\n'
                               ORDER BY provider, registered_at, address) FROM nodes) AS nodes,
            (SELECT string_agg(jsonb_build_array(provider, address)::text, E'\\n') FROM drained_endpoints) AS drained,
-           (SELECT string_agg(jsonb_build_array(name, floor(extract(epoch FROM created_at))::bigint)::text, E'\\n') FROM models)
-               AS models_created,
+           (SELECT string_agg(jsonb_build_array(name, floor(extract(epoch FROM created_at))::bigint)::text, E'\\n')
+                FROM (SELECT name, created_at FROM models UNION ALL SELECT name, created_at FROM functions) AS named) AS models_created,
            (SELECT string_agg(jsonb_build_object('id', id, 'limit', limit_name, 'subject', subject, 'amount', amount, 'counts',
                                                  jsonb_build_array(resource, per), 'until_ms',
                                                  floor(extract(epoch FROM ends_at) * 1000)::bigint)::text, E'\\n' ORDER BY id)

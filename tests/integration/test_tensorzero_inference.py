@@ -194,6 +194,13 @@ async def test_wrong_request_gets_a_message_that_names_what_is_wrong(client: htt
     assert body["error_json"]["message"] == body["error"]
 
 
+@pytest.mark.parametrize("field", ["model_name", "function_name"])
+async def test_unknown_name_is_reported_at_its_own_field(client: httpx.AsyncClient, field: str):
+    response = await client.post("/inference", json={field: "no-such", "input": HI})
+    assert (response.status_code, response.json()["error_json"]["param"]) == (404, field)
+    assert "'no-such'" in response.json()["error"]
+
+
 async def test_engine_that_breaks_off_ends_the_stream_with_an_error(client: httpx.AsyncClient, engine: ScriptedEngine):
     async def script(request: ReceivedRequest) -> None:
         request.begin_stream()

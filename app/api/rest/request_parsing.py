@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Meta, inspect
 
-from app.decoding_errors import choices_at, field_names_at, in_plain_words
+from app.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
 from providers.canonical.errors import InvalidRequest
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
         if b"\\u0000" in raw and _has_nul(msgspec.json.decode(raw)):
             raise InvalidRequest("The body holds a NUL character (\\u0000), which cannot be stored.")
     except msgspec.ValidationError as fault:
-        raise _invalid(fault, body_type) from None
+        raise _invalid(fault, body_type, msgspec.json.decode(raw)) from None
     except msgspec.DecodeError as fault:
         raise InvalidRequest(f"The body is not JSON: {fault}.") from None
     except RecursionError:
@@ -43,7 +43,7 @@ def convert_admin_body(value: Any, body_type: type[T]) -> T:
     try:
         return msgspec.convert(value, body_type)
     except msgspec.ValidationError as fault:
-        raise _invalid(fault, body_type) from None
+        raise _invalid(fault, body_type, value) from None
 
 
 def parse_query(raw: bytes, query_type: type[T]) -> T:
@@ -62,7 +62,7 @@ def parse_query(raw: bytes, query_type: type[T]) -> T:
     try:
         return msgspec.convert(values, query_type, strict=False)
     except msgspec.ValidationError as fault:
-        raise _invalid(fault, query_type) from None
+        raise _invalid(fault, query_type, values) from None
 
 
 def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...] | None) -> None:
@@ -87,10 +87,10 @@ def parse_time(text: str, name: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _invalid(fault: msgspec.ValidationError, body_type: type[Any]) -> InvalidRequest:
+def _invalid(fault: msgspec.ValidationError, body_type: type[Any], value: Any) -> InvalidRequest:
     problem, _, path = str(fault).partition(" - at `$")
     path = path.rstrip("`")
-    field_path = path.removeprefix(".")
+    field_path = name_keys(value, body_type, fault).removeprefix(".")
     if unknown := _UNKNOWN_FIELD.fullmatch(problem):
         param = _join(field_path, unknown[1][:60])
         names = ", ".join(field_names_at(body_type, f"${path}"))

@@ -52,6 +52,7 @@ def parse_request(raw: bytes) -> InboundRequest:
         output_tokens=None if params is None else params.max_tokens,
         choices=1,
         has_strict_tools=any([bool(tool.strict) for tool in request.additional_tools or ()]),
+        model_field="model_name" if request.function_name is None else "function_name",
     )
 
 

@@ -38,6 +38,20 @@ def test_json_holds_all_of_it(tmp_path: Path) -> None:
     assert {"kind": "to_do", "path": "model_list[0].litellm_params.api_key"}.items() <= document["notes"][0].items()
 
 
+def test_source_of_which_nothing_can_be_brought_is_a_failure(tmp_path: Path) -> None:
+    target = tmp_path / "narthex.toml"
+    empty, refused = tmp_path / "empty.yaml", tmp_path / "refused.yaml"
+    empty.write_text("model_list: []\n")
+    refused.write_text("model_list:\n  - model_name: x\n    litellm_params: { model: nobody/knows }\n")
+    for source, why in ((empty, "it has no entries"), (refused, "the report above says why of each entry")):
+        done = run(str(source), "-o", str(target))
+        assert done.exit_code == 1 and done.stdout == "" and not target.exists()
+        assert f"Nothing in {str(source)!r} could be imported: {why}." in done.stderr
+    assert "Not imported:\n  model_list[0]" in done.stderr
+    as_json = run(str(refused), "--json")
+    assert as_json.exit_code == 1 and json.loads(as_json.stdout)["notes"] and "`notes` say why" in as_json.stderr
+
+
 def test_file_is_replaced_only_if_forced(tmp_path: Path) -> None:
     source, target = tmp_path / "config.yaml", tmp_path / "narthex.toml"
     source.write_text(CONFIG)

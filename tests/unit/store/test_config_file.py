@@ -135,6 +135,11 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
         (PRICE + "since = 2026-01-01T00:00:00", "got a time in ISO 8601, such as 2026-11-27T09:30:00Z at `prices[0].since`"),
         ('[teams.t]\ncontent = "some"', "at `teams.t.content`. It may be full, masked, redacted, none."),
         ('[models.m]\ntargets = []\nfallback_on = { a = ["luck"] }', "It may be failure, unsupported, context_length,"),
+        (
+            '[functions.f.variants]\ngood = { model = "m" }\nbad = { model = "m", temprature = 1 }',
+            "unknown field `temprature` at `functions.f.variants.bad`. The fields are: model, ",
+        ),
+        ("[functions.f.variants.v]\nmodel = 5", "Expected text, got an integer at `functions.f.variants.v.model`"),
         ("[teams.t]\nkeys = 5", "unknown field `keys` at `teams.t`"),
         (
             '[models.m]\ntargets = []\ndrop = "seed"',
