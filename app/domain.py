@@ -50,7 +50,8 @@ class Caller(Struct, frozen=True):
     None means no restriction. `prefix`: the key's public part, as `nx-` and twelve hex digits. Entries of `models` and `routes` may
     end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires. `drop`: what may be left out of its
     requests, by the choice of its team or of the key. `priority`: from -100 to 100; where requests wait, the highest go first. `mask`: its
-    team's rules for content that is `masked`.
+    team's rules for content that is `masked`. `shadow`: whose shadow it is, a caller that no key stands for: it has the id NO_KEY, and no
+    prefix.
     """
 
     key_id: str
@@ -66,6 +67,11 @@ class Caller(Struct, frozen=True):
     drop: DroppableFields = ()
     priority: int = 0
     mask: MaskConfig = MaskConfig()
+    shadow: str | None = None
+
+
+# The id of the key of requests that were sent with none.
+NO_KEY = "00000000-0000-0000-0000-000000000000"
 
 
 class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -313,6 +319,21 @@ class Assignment(Struct, frozen=True, array_like=True):
     episode_kind: EpisodeKind | None = None
 
 
+class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`shadow` of a function or a model: a share of its requests is answered again by another one, for comparison. No caller sees that.
+
+    `to`: a variant of the function, or another model. `team`: who wants to know, and pays. `share`: of requests, chosen by a hash of the
+    inference's id. `max_concurrent`, `per_minute`, `usd_per_day` (None: no bound of its own): over all gateway processes; a day is of UTC.
+    """
+
+    to: str
+    team: str
+    share: float
+    max_concurrent: int = 4
+    per_minute: int = 60
+    usd_per_day: float | None = None
+
+
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
@@ -321,7 +342,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     without an entry for USUAL_REASONS. `retries`: how often a target whose endpoints have all failed is tried again; None: the setting.
     `hedge`: None: no request has two attempts at once. `context_length` (prompt and response, in tokens) and `capabilities`: shown to
     callers who list models; without them what probing has found. `experiment`: which models serve it instead; None: its own
-    targets, of which there must be one.
+    targets, of which there must be one. `shadow`: None: nothing is answered again.
     """
 
     targets: tuple[Target, ...] = ()
@@ -335,6 +356,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     context_length: int | None = None
     capabilities: tuple[Capability, ...] = ()
     experiment: ExperimentConfig | None = None
+    shadow: ShadowConfig | None = None
 
 
 # Names of requests may put this before a function's name, as MODEL_PREFIXES before a model's.
@@ -374,7 +396,7 @@ class FunctionConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     `type`: a function of type json answers with JSON of its `output_schema`. `default`: the variant that serves without an experiment;
     None: the only one. `fallbacks`: variants that are tried when the chosen one fails. `schemas`: JSON Schemas of what templates are
     rendered with, by "system", "user", "assistant" or a template's name. `tools`, `tool_choice` and `parallel_tool_calls` as in OpenAI's
-    chat API, for requests that do not set them.
+    chat API, for requests that do not set them. `shadow`: None: nothing is answered again.
     """
 
     variants: Mapping[str, VariantConfig]
@@ -388,6 +410,7 @@ class FunctionConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     parallel_tool_calls: bool | None = None
     output_schema: Mapping[str, Any] | None = None
     experiment: ExperimentConfig | None = None
+    shadow: ShadowConfig | None = None
 
 
 MetricKind = Literal["boolean", "float", "comment", "demonstration"]
@@ -527,6 +550,10 @@ class Snapshot(Struct, frozen=True):
     what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model or function
     was first configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that run, by the
     function or model that has them; not in the hash. `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known.
+    what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model was first
+    configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that are running, by the
+    function or model that has them; not in the hash. `shadow_teams`: the ids of teams that own a shadow, by name; not in the hash.
+    `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known.
     """
 
     version: int
@@ -545,6 +572,7 @@ class Snapshot(Struct, frozen=True):
     metrics: Mapping[str, MetricConfig] = {}
     experiments: Mapping[str, Experiment] = {}
     read_ms: int = 0
+    shadow_teams: Mapping[str, str] = {}
 
 
 class Origin(Struct, frozen=True):
@@ -636,6 +664,20 @@ class ChargedAttempt(Struct, frozen=True, array_like=True):
     duration_us: int = 0
 
 
+class ShadowRecord(Struct, frozen=True, array_like=True):
+    """Of a request of origin `shadow`, which repeats another one.
+
+    `name`: the function or model whose shadow it is. `team_id`: the team whose request that was, and
+    whose content this is: the record's own team is the one that pays. `is_first_turn`: the request holds no earlier response: that would
+    be one of the original's. `is_same`: the responses are the same, text and calls of tools; None: that is not known.
+    """
+
+    name: str
+    team_id: str
+    is_first_turn: bool
+    is_same: bool | None = None
+
+
 class Exchange(Struct, frozen=True, array_like=True):
     """A request and its response, as they are recorded; times in microseconds, offsets from `received_us` (Unix time).
 
@@ -695,3 +737,4 @@ class Exchange(Struct, frozen=True, array_like=True):
     origin: OriginKind | None = None
     original_id: str | None = None
     replay_id: str | None = None
+    shadow: ShadowRecord | None = None  # None: of another origin

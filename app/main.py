@@ -47,6 +47,8 @@ from app.gateway.refusals import RefusalRecorder
 from app.gateway.replay.runner import ReplayRunner
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.serve import Gateway
+from app.gateway.shadow.queue import ShadowQueue
+from app.gateway.shadow.serve_shadow import serve_shadow
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.inference_paths import INFERENCE_PATHS
 from app.recording.ledger import SpoolAwareLedger
@@ -111,6 +113,7 @@ class GatewayServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._gateway.draining = self._gateway.idempotency.draining = True
+        self._gateway.shadows.cancel()
         await super().shutdown(sockets)
 
 
@@ -187,6 +190,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         body_memory,
         large_requests,
         RefusalRecorder(spool),
+        lambda gateway: ShadowQueue(gateway, serve_shadow),
     )
 
     replays = ReplayRunner(gateway, database)
@@ -226,6 +230,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             await metrics_task.stop()
             await gateway.load_shedder.task.stop()
             await node_upkeep.task.stop()
+            await gateway.shadows.stop()
             fleet.stop()
             await idempotency.stop()
             await conversations.stop()

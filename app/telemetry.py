@@ -122,6 +122,15 @@ class Telemetry:
         self._refused_feedback = Counter(
             "narthex_feedback_refused", "Feedback that was refused as invalid, by the code of the error.", ("error",), registry=registry
         )
+        self._shadows = Counter(
+            "narthex_shadows", "Requests that a shadow answered again, by how that ended.", ("shadow", "outcome"), registry=registry
+        )
+        self._dropped_shadows = Counter(
+            "narthex_shadows_dropped", "Requests drawn for a shadow and not sent, by reason.", ("shadow", "reason"), registry=registry
+        )
+        self._shadow_cost = Counter(
+            "narthex_shadow_cost_microusd", "Cost of shadows, in millionths of a US dollar.", ("shadow",), registry=registry
+        )
         self._stored_feedback = Gauge(
             "narthex_writer_feedback",
             "Feedback that the writer has stored and matched since its start; unmatched: that has waited for minutes for its inference.",
@@ -277,6 +286,13 @@ class Telemetry:
     def count_exchange(self, exchange: Exchange) -> None:
         """Keep it for the next flush(): updating a handful of locked counters now would be a tenth of what a request costs."""
         self._exchanges.append(exchange)
+
+    def count_shadow(self, shadow: str, exchange: Exchange) -> None:
+        self._shadows.labels(self._label_of(shadow), exchange.outcome).inc()
+        self._shadow_cost.labels(self._label_of(shadow)).inc(max(0, exchange.cost_microusd or 0))
+
+    def count_dropped_shadow(self, shadow: str, reason: str) -> None:
+        self._dropped_shadows.labels(self._label_of(shadow), reason).inc()
 
     def count_refusal(self, status: int) -> None:
         self._refusals.labels(str(status)).inc()

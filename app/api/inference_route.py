@@ -92,6 +92,8 @@ class InferenceRoute:
                 finally:
                     if context.body_claim is not None:
                         context.body_claim.release()
+                    if context.at_end is not None:
+                        context.at_end()
                     if ids is not None:
                         ids.is_over = True
                     if self._access_log is not None:

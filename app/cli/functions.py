@@ -8,6 +8,7 @@ import msgspec
 
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
+from app.cli.shadow_line import describe_shadow
 from app.cli.store_query import query_store
 from app.domain import FunctionConfig
 from app.gateway.function_preview import PreviewDialect, preview_request
@@ -80,6 +81,8 @@ def show_function(name: str, as_json: bool) -> None:
         label = printable(experiment.name or name)
         weights = ", ".join(f"{printable(arm)} {weight:g}" for arm, weight in sorted(experiment.arms.items()))
         click.echo(f"Experiment {label}, {experiment.status}: {weights}. `narthex experiments show {label}` has its versions.")
+    if function.shadow is not None:
+        click.echo(describe_shadow(function.shadow))
     chosen = choose_variant(name, function, None)
     reason = "serves by default" if experiment is None else "won" if experiment.winner else "control"
     for variant_name, variant in function.variants.items():

@@ -10,6 +10,7 @@ from msgspec import Struct
 from app.cli.errors import OrderedGroup
 from app.cli.key_format import public_prefix
 from app.cli.output import format_drop, json_option, pluralize, print_json, print_table, printable
+from app.cli.shadow_line import describe_shadow
 from app.cli.store_query import query_store
 from app.domain import DroppableFields, ModelConfig
 from app.gateway.permissions import matches
@@ -131,6 +132,8 @@ def _print_model(name: str, model: ModelConfig, drops: list[_Drop], *, has_more:
     if model.fallbacks:
         fallbacks = [f"{each} (on {', '.join(model.fallback_on[each])})" if each in model.fallback_on else each for each in model.fallbacks]
         click.echo(f"Fallbacks: {printable(', '.join(fallbacks))}.")
+    if model.shadow is not None:
+        click.echo(describe_shadow(model.shadow))
     if model.output_tokens is not None:
         click.echo(f"Limits reserve {pluralize(model.output_tokens, 'output token')} for a response of unknown length.")
     if not drops:

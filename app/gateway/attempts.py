@@ -104,7 +104,9 @@ class _Serving:
         self.attempted = attempted
         self.failures = failures
         self.priority = priority
-        self.team_id = translators.original.team_id
+        caller = attempted.planned.admitted.caller
+        # A shadow takes no turn of a team's.
+        self.team_id = caller.team_id if caller.shadow is None else f"shadow/{caller.shadow}"
 
 
 class Attempts:

@@ -1,6 +1,7 @@
 """RequestContext: one request from its first byte to its end, whichever way it ends."""
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from app import uuid7
@@ -34,7 +35,8 @@ class RequestContext:
     ended the request, with its `message`; None: no error. `body_claim`: the memory that its bodies take; None: too little to be counted.
     `trace`: None: it belongs to none. `own_request_id`: the caller's own id of the request; None: it gave none.
     `cost_microusd`: of the exchange, once it is recorded; None: unknown. `key_holder`: the caller of the key that it carries, which may not
-    be used for it; None: no known key. `origin`: why the gateway makes the request itself; None: a caller made it.
+    be used for it; None: no known key. `origin`: why the gateway makes the request itself; None: a caller made it. `at_end`: is called once
+    it has ended. `prepared`: the record as write_record() will write it if the response is sent; None: it is built then.
     `allowance`: what it may cost besides all limits; None: they alone decide. `recorded`: the exchange, once it is recorded.
     """
 
@@ -56,7 +58,8 @@ class RequestContext:
         self.origin: Origin | None = None
         self.allowance: Allowance | None = None
         self.recorded: Exchange | None = None
-        self._prepared: Exchange | None = None
+        self.at_end: Callable[[], None] | None = None
+        self.prepared: Exchange | None = None
 
     @property
     def request_id(self) -> str:
@@ -80,7 +83,7 @@ class RequestContext:
         """The exchange, as it is written to the spool. None: it was written before."""
         if planned.spool_record.closed:
             return None
-        exchange = self._prepared
+        exchange = self.prepared
         if exchange is None or outcome != "answered" or self.error is not None:
             attempted = self.stage if isinstance(self.stage, Attempted) else None
             exchange = build_exchange(planned, attempted, self, self.progress.elapsed_us(), outcome)
@@ -90,8 +93,8 @@ class RequestContext:
 
     def prepare_record(self, attempted: Attempted) -> Exchange:
         """The exchange as write_record() will write it if the response is sent, for what the caller learns of it before."""
-        self._prepared = build_exchange(attempted.planned, attempted, self, self.progress.elapsed_us(), "answered")
-        return self._prepared
+        self.prepared = build_exchange(attempted.planned, attempted, self, self.progress.elapsed_us(), "answered")
+        return self.prepared
 
     def mask(self, text: str) -> str:
         """The text without the secret that the newest attempt was sent with."""

@@ -115,6 +115,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         origin=None if origin is None else origin.kind,
         original_id=None if origin is None else origin.original_id,
         replay_id=None if origin is None else origin.replay_id,
+        shadow=planned.shadow,
     )
 
 

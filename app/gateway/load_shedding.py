@@ -42,6 +42,11 @@ class LoadShedder:
         self._of_teams: dict[str, int] = {}
         self.task = BackgroundTask("load shedding", self._watch_event_loop)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is no room for what nobody waits for: half of it is taken, or the event loop was late a moment ago."""
+        return self.in_progress * 2 > self.room or self.room < self._max
+
     def enter(self, caller: Caller) -> None:
         """Counts a request, until leave(). Raises Unavailable."""
         of_team = self._of_teams.get(caller.team_id, 0)

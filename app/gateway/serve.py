@@ -36,7 +36,7 @@ from app.gateway.context import RequestContext
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.gateway.feedback.intake import FeedbackIntake
 from app.gateway.fleet.fleet import Fleet
-from app.gateway.fleet.operator_drops import extend_may_drop
+from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import FunctionTable
 from app.gateway.gateway_options import NO_OPTIONS, read_options
@@ -114,6 +114,26 @@ class ResponseSink(Protocol):
     async def end_stream(self, last: bytes) -> None: ...
 
 
+class Shadows(Protocol):
+    """Answers a share of requests again, for comparison; see app/gateway/shadow/queue.py. Nothing here waits or raises."""
+
+    def draw(
+        self,
+        context: RequestContext,
+        dialect: CallerDialect,
+        planned: Planned,
+        raw: bytes,
+        upstream_raw: bytes,
+        headers: Mapping[bytes, bytes],
+    ) -> None:
+        """Decides whether this request is one of them, which is then answered again once it has ended."""
+        ...
+
+    def cancel(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 class Gateway:
     """The parts that every request needs, put together once (app/main.py)."""
 
@@ -133,6 +153,7 @@ class Gateway:
         body_memory: BodyMemory,
         large_requests: LargeRequests,
         refusals: RefusalRecorder,
+        create_shadows: "Callable[[Gateway], Shadows]",
     ) -> None:
         self.settings = settings
         self.snapshot_cache = snapshot_cache
@@ -155,6 +176,7 @@ class Gateway:
         self.function_table = FunctionTable()
         self.feedback = FeedbackIntake(settings, snapshot_cache, spool, self.episode_ids, large_requests, telemetry)
         self.load_shedder = LoadShedder(settings)
+        self.shadows = create_shadows(self)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [
             *snapshot_cache.background_tasks,
@@ -172,7 +194,10 @@ class Gateway:
             return
         exchange = context.write_record(planned, outcome)
         if exchange is not None:
-            self.telemetry.count_exchange(exchange)
+            if exchange.shadow is None:
+                self.telemetry.count_exchange(exchange)
+            else:
+                self.telemetry.count_shadow(exchange.shadow.name, exchange)
         reservation = planned.reservation
         if reservation is None or reservation.settled:
             return
@@ -248,17 +273,13 @@ async def serve(
         cost_fields = ("cost", *cost_fields)
     variant = pinned_variant(headers, variant)
     planned, constraint, upstream_raw = await _plan(gateway, dialect, raw, context, admitted, variant, of_function.input)
+    if planned.plan.snapshot.shadow_teams and context.origin is None:
+        gateway.shadows.draw(context, dialect, planned, raw, upstream_raw, headers)
     if planned.function_request is not None:
         request, is_work_large = admitted.request, is_work_large or len(upstream_raw) > LARGE_BYTES
         if request.dialect == TensorZeroInference.name:  # its responses say which variant wrote them, and in which form
             sent_body = request.body
-    may_drop = droppable_fields(headers)
-    operator_drops = planned.endpoint_table.operator_drops
-    if operator_drops is not None or authenticated.caller.drop:
-        if overrides_operator_drops(headers):
-            operator_drops = None
-        elif authenticated.caller.drop:
-            may_drop = extend_may_drop(may_drop, [authenticated.caller.drop])
+    may_drop, operator_drops = drop_rules(headers, planned)
     translator = RequestTranslator(
         request,
         upstream_raw,
@@ -298,6 +319,18 @@ async def serve(
         if mark is not None:
             response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
         await _send_response(gateway, response, raw, context, attempted, sink, cost_fields)
+
+
+def drop_rules(headers: Mapping[bytes, bytes], planned: Planned) -> tuple[Callable[[str], bool], OperatorDrops | None]:
+    """Whether the caller, or its key, lets a field be dropped; and what the operator allows besides. Raises InvalidRequest."""
+    may_drop, of_key = droppable_fields(headers), planned.admitted.caller.drop
+    operator_drops = planned.endpoint_table.operator_drops
+    if operator_drops is not None or of_key:
+        if overrides_operator_drops(headers):
+            operator_drops = None
+        elif of_key:
+            may_drop = extend_may_drop(may_drop, [of_key])
+    return may_drop, operator_drops
 
 
 def _recorded(episode: Episode) -> RecordedEpisode:
@@ -445,7 +478,7 @@ async def _send_response(
     await context.release()
     if cost_fields:
         response = replace(response, raw=await _add_cost(gateway, context, attempted, response.raw, add_to_usage, cost_fields))
-    await _record_response(gateway, attempted.planned, response.raw)
+    await record_response(gateway, attempted.planned, response.raw)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
         await gateway.conversations.store_response(context.id, admitted.caller, _recorded(admitted.episode), raw, response.raw)
@@ -471,7 +504,7 @@ async def _relay_stream(
     while True:
         mark = _marker(attempted)
         first = relayed.first if mark is None else await _mark_state(gateway, attempted.planned, mark, relayed.first)
-        await _record_response(gateway, attempted.planned, first)
+        await record_response(gateway, attempted.planned, first)
         if relayed is response:
             await sink.begin_stream(first)
             if isinstance(editor, ResumableStream):
@@ -499,7 +532,7 @@ async def _relay_stream(
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
     if cost_fields and relayed is not None:
         last = await _add_cost(gateway, context, attempted, last, add_to_last_usage, cost_fields)
-    await _record_response(gateway, attempted.planned, last)
+    await record_response(gateway, attempted.planned, last)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
         await gateway.conversations.store_response(context.id, admitted.caller, _recorded(admitted.episode), raw, last)
@@ -554,7 +587,8 @@ async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes]
     return mark(data)
 
 
-async def _record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:
+async def record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:
+    """Writes a part of the response to the record: beside the event loop, if it is large."""
     if len(data) > SMALL_BYTES and is_large(data):
         large_requests = gateway.large_requests.of_team(planned.admitted.caller.team_id)
         await finish_despite_cancellation(planned.spool_record.append_large_response(data, large_requests))

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from app.domain import Attempt, Caller, Candidate, Exchange, Plan
+from app.domain import Attempt, Caller, Candidate, Exchange, Plan, ShadowRecord
 from app.gateway.emulation.emulation import Emulation
 from app.gateway.episodes.episode_id import Episode
 from app.gateway.fleet.endpoint import Endpoint
@@ -75,7 +75,8 @@ class Admitted(Struct):
 class Planned(Struct):
     """`reservation`: None if no rule applies. A fallback with rules of its own extends it. `reserved_output`: in tokens; known without
     rules too. `endpoint_table`, `matcher`: of the configuration by which it was planned; another may be in force by now.
-    `function_request`: what makes the requests of other variants; None: the plan is of no function.
+    `function_request`: what makes the requests of other variants; None: the plan is of no function. `shadow`: what is recorded of a
+    request that is answered again; None: there is a caller.
     """
 
     admitted: Admitted
@@ -86,6 +87,7 @@ class Planned(Struct):
     endpoint_table: EndpointTable
     matcher: RuleMatcher
     function_request: FunctionRequest | None = None
+    shadow: ShadowRecord | None = None
 
 
 class Discarded(Struct, frozen=True):

@@ -21,7 +21,9 @@ from app.store.erasures import WRITERS_LOCK, Order
 from app.store.inference_writes import INFERENCE_COLUMNS
 from app.store.partitions import OLDEST_DAYS, Connection
 
-_ID, _TEAM, _EPISODE, _TAGS, _END_USER = (INFERENCE_COLUMNS.index(name) for name in ("id", "team_id", "episode_id", "tags", "end_user"))
+_ID, _TEAM, _EPISODE, _TAGS, _END_USER, _CONTENT_TEAM = (
+    INFERENCE_COLUMNS.index(name) for name in ("id", "team_id", "episode_id", "tags", "end_user", "content_team_id")
+)
 _decode_tags = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -99,7 +101,7 @@ class LateErasure:
         )
 
     def _orders_about(self, inference: tuple[Any, ...]) -> Sequence[Order]:
-        id, team_id = inference[_ID].lower(), str(UUID(inference[_TEAM]))
+        id, team_id = inference[_ID].lower(), str(UUID(inference[_CONTENT_TEAM] or inference[_TEAM]))
         selectors = [Selector("episode", None, str(UUID(inference[_EPISODE])))]
         if inference[_END_USER]:
             selectors.append(Selector("end_user", None, inference[_END_USER]))

@@ -101,6 +101,13 @@ _ASSIGNMENT = {
     "experiment_unit": "unit",
     "episode_kind": "episode_kind",
 }
+# Columns of a ShadowRecord's fields.
+_SHADOW = {
+    "shadow": "name",
+    "content_team_id": "team_id",
+    "shadow_first_turn": "is_first_turn",
+    "shadow_same": "is_same",
+}
 # The fields of columns with another name; all others have the column's name.
 _FIELDS = {
     "received_at": "received_us",
@@ -111,6 +118,7 @@ _FIELDS = {
     "usage_details": "usage",
     "erased_at": "id",
     **dict.fromkeys(_ASSIGNMENT, "assignment"),
+    **dict.fromkeys(_SHADOW, "shadow"),
 }
 _CONVERTERS: Mapping[str, Callable[[Exchange], Any]] = {
     "attempts": _attempts,
@@ -138,6 +146,8 @@ _bounded_positions = [
 _collection_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _COLLECTIONS.items()]
 _assignment_positions = [INFERENCE_COLUMNS.index(name) for name in _ASSIGNMENT]
 _read_assignment = attrgetter(*_ASSIGNMENT.values())
+_shadow_positions = [INFERENCE_COLUMNS.index(name) for name in _SHADOW]
+_read_shadow = attrgetter(*_SHADOW.values())
 _converter_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _CONVERTERS.items()]
 
 
@@ -150,6 +160,9 @@ def inference_row(exchange: Exchange) -> tuple[Any, ...]:
     row: list[Any] = [*_read_fields(exchange)]
     if exchange.assignment is not None:
         for position, value in zip(_assignment_positions, _read_assignment(exchange.assignment), strict=True):
+            row[position] = value
+    if exchange.shadow is not None:
+        for position, value in zip(_shadow_positions, _read_shadow(exchange.shadow), strict=True):
             row[position] = value
     row[_received_at] = _EPOCH + datetime.timedelta(microseconds=exchange.received_us)
     for position in _text_positions:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from app.recording.batch import InferenceRow
 from app.recording.written_text import read_text
@@ -25,14 +25,14 @@ _MAX_SECONDS = 20.0  # of a batch, which must be stored in time, whatever bodies
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024
 _MAX_STREAM_BYTES = 4 * 1024 * 1024
 
-_TEAM_ID = INFERENCE_COLUMNS.index("team_id")
+_TEAM_ID, _SHADOW = INFERENCE_COLUMNS.index("team_id"), INFERENCE_COLUMNS.index("shadow")
 _POLICY, _REQUEST, _RESPONSE = (CONTENT_COLUMNS.index(name) for name in ("policy", "request", "response"))
 
 
 async def add_row_texts(connection: Connection, rows: Sequence[InferenceRow]) -> None:
     """Store the words of rows, inside the transaction that stores the rows. Raises one of ROW_ERRORS."""
     teams = await searched_teams(connection)
-    searched = [row for row in rows if row.inference[_TEAM_ID] in teams and row.content[_POLICY] in ("full", "masked")] if teams else []
+    searched = [row for row in rows if _is_searched(row, teams)] if teams else []
     count, began_s = 0, time.monotonic()
     for start in range(0, len(searched), _ROWS_AT_ONCE):
         if time.monotonic() - began_s > _MAX_SECONDS:
@@ -42,6 +42,11 @@ async def add_row_texts(connection: Connection, rows: Sequence[InferenceRow]) ->
         texts = await asyncio.to_thread(_read_texts, searched[start : start + _ROWS_AT_ONCE], max_characters)
         count += sum(len(text) for *_, text in texts)
         await add_texts(connection, texts)
+
+
+def _is_searched(row: InferenceRow, teams: Collection[str]) -> bool:
+    """What a shadow writes is another team's content than the record's, and a search would find its request twice."""
+    return row.inference[_TEAM_ID] in teams and row.inference[_SHADOW] is None and row.content[_POLICY] in ("full", "masked")
 
 
 async def add_valid_row_texts(connection: Connection, rows: Sequence[InferenceRow]) -> None:

@@ -14,6 +14,7 @@ from app.store.function_validation import check_function, check_templates
 from app.store.limit_validation import KnownNames, Mistake
 from app.store.metric_validation import check_metric
 from app.store.price_validation import MAX_NAME_CHARACTERS
+from app.store.shadows import check_shadows
 from app.thread_steps import in_steps
 from providers import catalogue
 from providers.adapters.provider import Provider
@@ -45,6 +46,7 @@ def validate(wanted: Snapshot) -> None:
         check_function(name, function, wanted)
     check_templates(wanted.functions)
     check_experiments_together(wanted)
+    check_shadows(wanted)
     for name, metric in wanted.metrics.items():
         _check_name(f"metrics.{name!r}", name)
         check_metric(name, metric)

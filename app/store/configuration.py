@@ -41,6 +41,7 @@ from app.store.key_rows import lock_changes
 from app.store.key_validation import check_priority, check_team
 from app.store.limit_validation import KnownNames
 from app.store.mask_rules import check_mask
+from app.store.shadows import check_shadow_teams
 from app.thread_steps import in_steps, run_in_steps
 
 T = TypeVar("T")
@@ -91,6 +92,7 @@ async def change_configuration(
         wanted = edit(current)
         _check_teams({name: team for name, team in wanted.teams.items() if current.teams.get(name) != team})
         validate(wanted.snapshot)
+        check_shadow_teams(wanted.snapshot, wanted.teams)
         return wanted, list(find_changes(current, wanted)), find_experiment_changes(current.snapshot, wanted.snapshot)
 
     wanted, changes, experiment_changes = await run_in_steps(compute)

@@ -16,6 +16,7 @@ from app.store.config_file import limit_path, price_path
 from app.store.configuration import edited
 from app.store.configuration_rows import State, by_name, by_price_key, one_of
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.shadows import shadows_of
 
 Condition = ColumnElement[bool]
 T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price, FunctionConfig, MetricConfig)
@@ -171,8 +172,9 @@ def find_references(state: State, section: str, name: str) -> list[str]:
                 for variant, of_variant in config.variants.items()
                 if of_variant.model == name
             ]
+            of_shadows = [f"{path}.to" for path, _, shadow in shadows_of(snapshot) if path.startswith("models.") and shadow.to == name]
             of_limits = [limit_path(limit.name) for limit in snapshot.limits if limit.scope.get("model") == name]
-            return [*of_fallbacks, *of_arms, *of_variants, *of_limits]
+            return [*of_fallbacks, *of_arms, *of_shadows, *of_variants, *of_limits]
         case _:
             return []
 

@@ -9,8 +9,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import Outcome
-from app.store.inference_filter import earliest_id
-from app.store.inference_queries import find_team_name, list_episode
+from app.store.inference_queries import episode_conditions, find_team_name, list_episode
 from app.store.recorded_tool_calls import CalledTool, RecordedStream, read_tool_calls
 from app.store.tables import inferences
 
@@ -152,7 +151,7 @@ def _totals(team_id: str, episode_id: str) -> Any:
         func.sum(columns.cost_microusd).label("cost_microusd"),
         func.count().filter(columns.cost_microusd.is_(None)).label("unpriced"),
         func.sum(columns.duration_us).label("duration_us"),
-    ).where(columns.episode_id == episode_id, columns.team_id == team_id, columns.id >= earliest_id(episode_id))
+    ).where(*episode_conditions(team_id, episode_id))
 
 
 _SHARED = (

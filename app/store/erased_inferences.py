@@ -24,6 +24,7 @@ _CHANGED = {
 }
 _POSITIONS = [INFERENCE_COLUMNS.index(name) for name in _CHANGED]
 _IS_NAME_LEFT = "(erased_at IS NOT NULL AND episode_name IS NOT NULL)"
+_OF_TEAM = "coalesce(content_team_id, team_id)"  # whose request it was
 _VALUES = {"end_user": "end_user", "tag": "tags ->> {tag}", "episode": "episode_id::text"}
 
 
@@ -54,7 +55,7 @@ async def lock_matching(connection: Connection, order: Order, first: str, end: s
         case "episode":
             condition = "episode_id = $4::uuid"
     if order.team_id is not None:
-        condition += f" AND team_id = ${len(values) + 1}::uuid"
+        condition += f" AND {_OF_TEAM} = ${len(values) + 1}::uuid"
         values.append(order.team_id)
     query = f"""
         SELECT {", ".join(ROW_EXPRESSIONS)} FROM inferences
@@ -114,7 +115,7 @@ def hash_condition(order: Order, sql_hash: SqlHash, next_parameter: int) -> tupl
         values.append(order.tag)
     condition = f"{SqlHash.expression(f'({value})', inner, outer)} = {hash}"
     if order.team_id is not None:
-        condition += f" AND team_id = ${next_parameter + len(values)}::uuid"
+        condition += f" AND {_OF_TEAM} = ${next_parameter + len(values)}::uuid"
         values.append(order.team_id)
     return condition, values
 

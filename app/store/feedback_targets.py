@@ -17,7 +17,8 @@ _EPISODES = """
     FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS wanted (id, team_id, since)
     CROSS JOIN LATERAL (
         SELECT * FROM inferences
-        WHERE inferences.episode_id = wanted.id AND inferences.team_id = wanted.team_id AND inferences.id >= wanted.since{only_erased}
+        WHERE inferences.episode_id = wanted.id AND inferences.team_id = wanted.team_id AND inferences.id >= wanted.since
+            AND inferences.shadow IS NULL{only_erased}
         LIMIT 1
     ) AS found
 """

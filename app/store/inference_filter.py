@@ -25,7 +25,8 @@ class InferenceFilter(Struct, frozen=True):
     `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that. `request_id`: the caller's own, or the gateway's id
     of a request whose caller gave none. `episode`: its UUID, or the text that its caller names it by; `episode_ids`: the ids that it may
     have, which conditions() needs. `origin`: why the gateway made the request itself; "caller": it did not. `original_id`: made of that
-    inference. `text`: a search, as read_search() makes it, of teams with full-text search.
+    inference. `shadow`: of the shadow of this function or model. `text`: a search, as read_search() makes it, of teams with full-text
+    search.
     """
 
     model: str | None = None
@@ -56,6 +57,13 @@ class InferenceFilter(Struct, frozen=True):
     original_id: str | None = None
     text: str | None = None
     episode_ids: Collection[str] | None = None
+    shadow: str | None = None
+
+    @property
+    def has_shadows(self) -> bool:
+        """Those by an end user or tag are of what callers sent, unless others are named: sums have no part of a shadow."""
+        is_named = self.shadow is not None or self.original_id is not None or self.origin == "shadow"
+        return is_named or (self.end_user is None and self.tag is None)
 
 
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
@@ -63,8 +71,10 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     columns = tables.inferences.c
     names = (
         *("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id"),
-        *("function", "variant", "experiment", "original_id"),
+        *("function", "variant", "experiment", "original_id", "shadow"),
     )
+    if not filters.has_shadows:
+        yield columns.shadow.is_(None)
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
     if filters.origin is not None:
         yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
@@ -74,6 +84,8 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
         yield of_teams([filters.team])
     if filters.only_teams is not None:
         yield of_teams(filters.only_teams)
+        # Whoever may see what the team that pays sent may not see what others sent.
+        yield or_(columns.content_team_id.is_(None), of_teams(filters.only_teams, columns.content_team_id))
     if filters.key is not None:
         yield columns.key_id == select(tables.keys.c.id).where(tables.keys.c.prefix == filters.key).scalar_subquery()
     if filters.episode is not None:
@@ -102,6 +114,7 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         *((filters.function, row["function"]), (filters.variant, row["variant"]), (filters.experiment, row["experiment"])),
         *((filters.team, row["team"]), (filters.key, row["key"]), (filters.original_id, row["original_id"])),
         (filters.origin, row["origin"] or "caller"),
+        (filters.shadow, row["shadow"]),
     )
     received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
     return (
@@ -109,7 +122,8 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         and (filters.episode is None or row["episode_id"] == episode_id_of(row["team_id"], filters.episode))
         and (filters.request_id is None or filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"])
         and (filters.model is None or row["model"] in caller_names(filters.model))
-        and (filters.only_teams is None or row["team"] in filters.only_teams)
+        and (filters.has_shadows or row["shadow"] is None)
+        and (filters.only_teams is None or {row["team"], row["content_team"] or row["team"]} <= {*filters.only_teams})
         and (filters.tag is None or tags.get(filters.tag[0]) == filters.tag[1])
         and (filters.status_class is None or row["status"] // 100 == filters.status_class)
         and (filters.min_cost_microusd is None or (row["cost_microusd"] or 0) >= filters.min_cost_microusd)
@@ -126,8 +140,8 @@ def equal_conditions(filters: InferenceFilter, columns: Mapping[str, ColumnEleme
             yield column == value
 
 
-def of_teams(names: Collection[str]) -> ColumnElement[bool]:
-    return tables.inferences.c.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
+def of_teams(names: Collection[str], team_id: ColumnElement[str] = tables.inferences.c.team_id) -> ColumnElement[bool]:
+    return team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
 
 
 def earliest_id(episode_id: str) -> str:

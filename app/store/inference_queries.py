@@ -2,12 +2,12 @@
 
 import asyncio
 import datetime
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct, structs
-from sqlalchemy import Row, Select, Text, cast, func, select
+from sqlalchemy import ColumnElement, Label, Row, Select, Text, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
@@ -22,7 +22,13 @@ _TEXT_TIMEOUT_S = 5.0  # then a page of a full-text search ends where it is
 _END_MS = 2**47  # later than any time that is recorded
 _QUERY_TIMEOUT_S = 30.0  # enough for a query without filters
 
-team_name = select(tables.teams.c.name).where(tables.teams.c.id == tables.inferences.c.team_id).scalar_subquery().label("team")
+
+def _name_of(team_id: ColumnElement[str], label: str) -> Label[str]:
+    return select(tables.teams.c.name).where(tables.teams.c.id == team_id).scalar_subquery().label(label)
+
+
+team_name = _name_of(tables.inferences.c.team_id, "team")
+content_team_name = _name_of(tables.inferences.c.content_team_id, "content_team")
 
 
 @asynccontextmanager
@@ -113,7 +119,7 @@ async def _with_episode_ids(connection: AsyncConnection, filters: InferenceFilte
 
 
 def _select(filters: InferenceFilter) -> Select[Any]:
-    query = select(*tables.record_columns, team_name).where(*conditions(filters))
+    query = select(*tables.record_columns, team_name, content_team_name).where(*conditions(filters))
     if filters.since_ms is not None:
         query = query.where(tables.inferences.c.id >= uuid7.lowest_at(filters.since_ms))
     if filters.until_ms is not None:
@@ -145,7 +151,8 @@ async def walk_inferences(
 
 async def find_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
     """One inference; None if there is none (a new one is stored within moments)."""
-    row = (await connection.execute(select(*tables.record_columns, team_name).where(tables.inferences.c.id == id))).first()
+    query = select(*tables.record_columns, team_name, content_team_name).where(tables.inferences.c.id == id)
+    row = (await connection.execute(query)).first()
     return None if row is None else row_to_dict(row)
 
 
@@ -167,7 +174,7 @@ async def find_episodes(
     """
     columns = tables.inferences.c
     ids = await find_episode_ids(connection, named, team_id=team_id, only_teams=only_teams)
-    query = select(columns.team_id, columns.episode_id).where(columns.episode_id.in_(ids))
+    query = select(columns.team_id, columns.episode_id).where(columns.episode_id.in_(ids), columns.shadow.is_(None))
     query = query.where(columns.id >= min(map(earliest_id, ids), default=uuid7.lowest_at(0)))
     if team_id is not None:
         query = query.where(columns.team_id == team_id)
@@ -188,14 +195,23 @@ async def list_episode(
     """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
     columns = tables.inferences.c
     query: Select[Any] = (
-        select(*tables.record_columns, team_name)
-        .where(columns.episode_id == episode_id, columns.team_id == team_id, columns.id >= earliest_id(episode_id))
+        select(*tables.record_columns, team_name, content_team_name)
+        .where(*episode_conditions(team_id, episode_id))
         .order_by(columns.id)
         .limit(limit)
     )
     if after is not None:
         query = query.where(columns.id > after)
     return [row_to_dict(row) for row in await connection.execute(query)]
+
+
+def episode_conditions(team_id: str, episode_id: str) -> Iterator[ColumnElement[bool]]:
+    """Of the inferences of an episode, without those that nobody got."""
+    columns = tables.inferences.c
+    yield columns.episode_id == episode_id
+    yield columns.team_id == team_id
+    yield columns.id >= earliest_id(episode_id)
+    yield columns.shadow.is_(None)
 
 
 def row_to_dict(row: Row[Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
 from app.store import tables
-from app.store.inference_queries import row_to_dict, team_name
+from app.store.inference_queries import content_team_name, row_to_dict, team_name
 
 MAX_POSITION_CHARACTERS = 4000
 _POSITION = re.compile(r"\d{1,18}:\d{1,18}:(?:\d{1,18}(?:,\d{1,18})*)?")
@@ -47,7 +47,7 @@ async def read_stored(
     """
     oldest_ms = int((datetime.datetime.now(datetime.UTC) - _OLDEST).timestamp() * 1000)
     query = (
-        select(*tables.record_columns, _columns.stored_in, team_name, _key)
+        select(*tables.record_columns, _columns.stored_in, team_name, content_team_name, _key)
         .where(_columns.id >= uuid7.lowest_at(oldest_ms), _unseen(since), ~_unseen(until))
         .order_by(_columns.stored_in, _columns.id)
         .limit(limit)

@@ -45,7 +45,8 @@ async def find_recorded_response(database: AsyncEngine, id: str, team_id: str, r
 
 def _find_response() -> Select[*tuple[Any, ...]]:
     inference, content, deleted = inferences.c, inference_content.c, deleted_responses.c
-    is_visible = (inference.team_id == bindparam("team_id")) & (inference.route == bindparam("route")) & (inference.outcome == "answered")
+    is_answer = (inference.outcome == "answered") & inference.origin.is_(None)
+    is_visible = (inference.team_id == bindparam("team_id")) & (inference.route == bindparam("route")) & is_answer
     max_packed_bytes = bindparam("max_packed_bytes", type_=Integer)
     fits = (func.length(content.request) <= max_packed_bytes) & (func.length(content.response) <= max_packed_bytes)
     is_readable = is_visible & deleted.id.is_(None) & (content.policy == "full") & fits

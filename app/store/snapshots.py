@@ -29,6 +29,7 @@ _NO_TIMES: Mapping[str, int] = {}
 _NO_FUNCTIONS: Mapping[str, FunctionConfig] = {}
 _NO_METRICS: Mapping[str, MetricConfig] = {}
 _NO_EXPERIMENTS: Mapping[str, Experiment] = {}
+_NO_TEAMS: Mapping[str, str] = {}
 _RECORDS_AT_ONCE = 100
 
 # A table as one text, a line for each row: JSON as Postgres writes it has no line break. Rows one by one cost the event loop ten times as
@@ -58,6 +59,9 @@ _STORED_LINES = text("""
                                                  'effective_ms', ceil(extract(epoch FROM effective_at) * 1000)::bigint) ORDER BY number)
                                           FROM experiment_versions WHERE experiment_id = experiments.id)))::text, E'\\n' ORDER BY owner)
                 FROM experiments WHERE started_at IS NOT NULL AND ended_at IS NULL) AS experiments,
+           (SELECT string_agg(jsonb_build_array(name, id)::text, E'\\n') FROM teams WHERE name IN (
+                SELECT config -> 'shadow' ->> 'team' FROM models UNION ALL SELECT config -> 'shadow' ->> 'team' FROM functions))
+               AS shadow_teams,
            floor(extract(epoch FROM transaction_timestamp()) * 1000)::bigint AS read_ms
 """)
 
@@ -78,6 +82,7 @@ class StoredConfiguration(Struct, frozen=True):
     functions: str = ""
     metrics: str = ""
     experiments: str = ""
+    shadow_teams: str = ""
     read_ms: int = 0
 
 
@@ -129,6 +134,7 @@ def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
         _decode_named(stored.metrics, MetricConfig, previous.metrics),
         _decode_experiments(stored.experiments, previous.experiments),
         stored.read_ms,
+        dict(cast("Iterator[tuple[str, str]]", _decode_lines(stored.shadow_teams, cast(Any, tuple[str, str])))),
     )
 
 
@@ -174,11 +180,13 @@ def build_snapshot(
     metrics: Mapping[str, MetricConfig] = _NO_METRICS,
     experiments: Mapping[str, Experiment] = _NO_EXPERIMENTS,
     read_ms: int = 0,
+    shadow_teams: Mapping[str, str] = _NO_TEAMS,
 ) -> Snapshot:
     sorted_prices = tuple(sorted(prices, key=price_key))
     operations = (nodes, drained, models_created, overrides)
     of_file = (providers, models, tuple(limits), sorted_prices)
-    unhashed = Snapshot(version, "", *of_file, credentials, limits_since, *operations, functions, metrics, experiments, read_ms)
+    later = (functions, metrics, experiments, read_ms, shadow_teams)
+    unhashed = Snapshot(version, "", *of_file, credentials, limits_since, *operations, *later)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 
 

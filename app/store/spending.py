@@ -116,6 +116,8 @@ def _from_inferences(wanted: _Wanted, since: datetime.datetime, until: datetime.
     tags = {each: columns.tags[each.removeprefix("tag:")].astext for each in wanted.dimensions if each.startswith("tag:")}
     query = _sum_by(wanted, _inferences, columns.key_id, columns.team_id, named_model(columns.model), columns.cost_microusd, tags)
     query = query.where(columns.id >= _lowest_id(since), columns.received_at >= since, *(each.is_not(None) for each in tags.values()))
+    if tags:  # a shadow counts for none of the tags of the request that it repeats
+        query = query.where(columns.shadow.is_(None))
     return query if until is None else query.where(columns.id < _lowest_id(until))
 
 

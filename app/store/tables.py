@@ -461,6 +461,10 @@ inferences = Table(
     Column("origin", Text),  # shadow, replay or judge: why the gateway made the request itself; None: a caller made it
     Column("original_id", UUID(as_uuid=False)),  # the inference of a caller that it repeats or is about; None: a caller made it
     Column("replay_id", UUID(as_uuid=False)),  # None: of no replay
+    Column("shadow", Text),  # the function or model whose shadow it is; None, as are the following: it is none
+    Column("content_team_id", UUID(as_uuid=False)),  # whose request it repeats, and whose content this is; team_id is who pays
+    Column("shadow_first_turn", Boolean),  # the request holds no earlier response
+    Column("shadow_same", Boolean),  # both responses are the same; None: that is not known
     # The transaction that stored it, set by Postgres; null: stored before that was recorded. Not a part of the record.
     Column("stored_in", BigInteger, server_default=text("((pg_current_xact_id())::text)::bigint")),
     Index(None, "episode_id"),
@@ -475,6 +479,7 @@ inferences = Table(
             "experiment_unit IS NOT NULL AND (not_enrolled IS NULL OR not_enrolled IN ('pinned', 'ineligible', 'late', 'future'))"
         ),
     ),
+    Index("inferences_shadow_idx", "shadow", "id", postgresql_where=text("shadow IS NOT NULL")),
     # A Bloom filter for each 64 pages of rows, which costs the writer next to nothing.
     Index(
         None,

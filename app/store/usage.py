@@ -43,10 +43,10 @@ class UsedAmounts(Struct, frozen=True):
 async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime) -> UsedAmounts:
     """What a subject has used since a moment (with its zone), as far as it is stored in Postgres; spools may hold more.
 
-    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME; or all. Cheap, except for a tag:
-    no sums are kept by tags, so all inferences since then are read, which takes some seconds for each million of them.
+    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME, shadow; or all. Cheap, except for
+    a tag: no sums are kept by tags, so all inferences since then are read, which takes some seconds for each million of them.
     """
-    if any(dimension.startswith("tag:") for dimension in scope):
+    if any(dimension.startswith("tag:") or dimension == "shadow" for dimension in scope):
         return await _read_from_inferences(connection, scope, since, None)
     # The sums are by full hours of UTC, and a day may begin within one: in India, at 18:30 UTC.
     full_since = first_full_hour(since)
@@ -135,7 +135,7 @@ async def _read_sums(connection: AsyncConnection, query: Select[*tuple[Any, ...]
 
 
 def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnElement[bool]]:
-    """Conditions of a scope on a table with key_id, team_id and model; tags are a column of inferences only."""
+    """Conditions of a scope on a table with key_id, team_id and model; tags and shadow are columns of inferences only."""
     keys, teams = tables.keys.c, tables.teams.c
     for dimension, subject in scope.items():
         match dimension:
@@ -147,7 +147,10 @@ def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[Co
                 yield table.c.model.in_(caller_names(subject))
             case "all":
                 pass
+            case "shadow":
+                yield table.c.shadow == subject
             case _ if dimension.startswith("tag:"):
+                yield table.c.shadow.is_(None)
                 yield table.c.tags[dimension.removeprefix("tag:")].astext == subject
             case _:
                 raise ValueError(f"There is no dimension {dimension!r}")

@@ -110,8 +110,11 @@ def _query(dimensions: Sequence[str], snapshot: Snapshot) -> tuple[str, list[Any
             case "model":
                 joins += _model_join(snapshot, parameter)
                 columns.append("counted.counts_as")
-            case _ if dimension.startswith("tag:"):
-                columns.append(f"inferences.tags ->> {parameter(dimension.removeprefix('tag:'), 'text')}")
+            case "shadow":
+                columns.append("inferences.shadow")
+            case _ if dimension.startswith("tag:"):  # a shadow counts for none of the tags of the request that it repeats
+                tag = f"inferences.tags ->> {parameter(dimension.removeprefix('tag:'), 'text')}"
+                columns.append(f"CASE WHEN inferences.shadow IS NULL THEN {tag} END")
             case _:
                 raise ValueError(f"There is no dimension {dimension!r}")
     named = "".join(f"{column} AS subject{index}, " for index, column in enumerate(columns))

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.admin import budgets, experiment_settings, limits, models, prices, providers
-from app.domain import ExperimentConfig, HedgeConfig, Limit, ModelConfig, Price, ProviderConfig, Target, TimeoutConfig
+from app.api.admin import budgets, experiment_settings, limits, models, prices, providers, shadow_settings
+from app.domain import ExperimentConfig, HedgeConfig, Limit, ModelConfig, Price, ProviderConfig, ShadowConfig, Target, TimeoutConfig
 from tests.support.service import Service
 
 
@@ -49,6 +49,7 @@ def test_fields_have_the_names_of_the_configuration_file():
         (models.TimeoutSettings, TimeoutConfig),
         (models.HedgeSettings, HedgeConfig),
         (experiment_settings.ExperimentSettings, ExperimentConfig),
+        (shadow_settings.ShadowSettings, ShadowConfig),
         (limits.NewLimit, Limit),
         (budgets.NewBudget, Limit),
         (prices.NewPrice, Price),

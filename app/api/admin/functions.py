@@ -9,6 +9,7 @@ from app.api.admin.configuration_entries import EntryResource
 from app.api.admin.experiment_settings import ExperimentSettings
 from app.api.admin.models import Retries, TimeoutSettings
 from app.api.admin.providers import Name, Search
+from app.api.admin.shadow_settings import ShadowSettings
 from app.api.rest.operation import Answer, Call, Operation
 from app.domain import FunctionConfig
 from app.gateway.function_preview import FunctionPreview, PreviewDialect, preview_request
@@ -57,6 +58,7 @@ class FunctionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     parallel_tool_calls: bool | None = None
     output_schema: Annotated[dict[str, Any] | None, Meta(description="Of a function of type json.")] = None
     experiment: Annotated[ExperimentSettings | None, Meta(description="Which variants serve.")] = None
+    shadow: Annotated[ShadowSettings | None, Meta(description="Which variant answers a share of its requests again, unseen.")] = None
 
 
 class NewFunction(FunctionSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

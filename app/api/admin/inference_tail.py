@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.admin.inference_tails import MAX_POLL_ROWS, MAX_WAITING_ROWS, Batch, InferenceTails, Tail, read_missed
-from app.api.admin.inferences import TIMEOUT_S, Inference, InferenceFilters, read_filters, shown_fields
+from app.api.admin.inferences import TIMEOUT_S, Inference, InferenceFilters, is_visible, read_filters, shown_fields
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.store.inference_tail import is_later, is_position
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NarthexError, NotAllowed
@@ -124,7 +124,7 @@ async def _follow(call: Call[TailQuery, NoBody], tail: Tail, ends_s: float) -> A
 def _batch_events(call: Call[TailQuery, NoBody], batch: Batch) -> Iterator[bytes]:
     """The position comes last: a client that loses the connection within a batch gets all of it again."""
     for start in range(0, len(batch.rows), _EVENTS_AT_ONCE):
-        rows = [row for row in batch.rows[start : start + _EVENTS_AT_ONCE] if call.is_visible(row["team"])]
+        rows = [row for row in batch.rows[start : start + _EVENTS_AT_ONCE] if is_visible(call, row)]
         yield b"".join(_inference_event(call, row) for row in rows)
     if batch.missed:
         message = f"More than {MAX_POLL_ROWS:,} inferences were stored at once: some are missing here. The search has them."

@@ -1,7 +1,7 @@
 """Recorded inferences: /admin/v1/inferences and /admin/v1/inferences/{id}."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC
 from typing import Annotated, Any, Literal
 
@@ -93,6 +93,11 @@ class Inference(Struct, frozen=True, kw_only=True):
     origin: OriginKind | None
     original_id: str | None
     replay_id: str | None
+    shadow: str | None
+    content_team_id: str | None
+    content_team: str | None
+    shadow_first_turn: bool | None
+    shadow_same: bool | None
 
 
 class Content(Struct, frozen=True):
@@ -140,6 +145,7 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     function: Annotated[str, Meta(max_length=512, description="Only of requests for this function.")] | None = None
     variant: Annotated[str, Meta(max_length=512, description="Only assigned to this variant or arm.")] | None = None
     experiment: Annotated[str, Meta(max_length=512, description="Only assigned by this experiment.")] | None = None
+    shadow: Annotated[str, Meta(max_length=512, description="Only of the shadow of this function or model.")] | None = None
     status: Annotated[str, Meta(pattern="^([1-5][0-9]{2}|[1-5]xx)$", description="Such as 200, or 5xx.")] | None = None
     error: Annotated[str, Meta(max_length=200, description="Only with this error.")] | None = None
     min_cost_microusd: Annotated[int, Meta(ge=0, le=2**53, description="Only what cost at least this.")] | None = None
@@ -209,6 +215,7 @@ def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, pe
         function=query.function,
         variant=query.variant,
         experiment=query.experiment,
+        shadow=query.shadow,
         min_cost_microusd=query.min_cost_microusd,
         min_duration_us=query.min_duration_us,
         trace_id=query.trace_id and query.trace_id.lower(),
@@ -222,13 +229,19 @@ def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, pe
 async def _show(call: Call[NoQuery, NoBody]) -> Answer:
     id = parse_id(call.path["id"], "id")
     row = await inference_queries.find_inference(call.connection, id)
-    if row is None or not call.is_visible(row["team"]):
+    if row is None or not is_visible(call, row):
         raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
-    hidden = not call.is_visible(row["team"], "records:content")
+    hidden = not is_visible(call, row, "records:content")
     read = None if hidden else await inference_queries.read_content(call.connection, id)
     fields: dict[str, Any] = {**shown_fields(call, row), "content": read and Content(**read), "content_hidden": hidden}
     # In a thread: a request and its response may be many megabytes.
     return Answer(await asyncio.to_thread(msgspec.json.encode, InferenceWithContent(**fields)))
+
+
+def is_visible(call: Call[Any, Any], row: Mapping[str, Any], permission: Permission | None = None) -> bool:
+    """Of a shadow both for the team that pays and for the one whose request it repeats."""
+    teams = [row["team"]] if row["content_team_id"] is None else [row["team"], row["content_team"]]
+    return all(call.is_visible(team, permission) for team in teams)
 
 
 def page_of(call: Call[Any, Any], rows: Sequence[dict[str, Any]], limit: int) -> tuple[list[Inference], str | None]:

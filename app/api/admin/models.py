@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from app.api.admin.configuration_entries import EntryResource, Warnings, etag
 from app.api.admin.experiment_settings import ExperimentSettings
 from app.api.admin.providers import Drop, Name, Search
+from app.api.admin.shadow_settings import ShadowSettings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import Capability, FallbackReason
 from app.gateway.serve import Gateway
@@ -66,6 +67,7 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     context_length: Annotated[int | None, Meta(description="Prompt and response, in tokens, as callers are told; null: as probed.")] = None
     capabilities: Annotated[list[Capability], Meta(description="What callers may choose it by; empty: as probed.")] = []
     experiment: Annotated[ExperimentSettings | None, Meta(description="Which models serve it instead.")] = None
+    shadow: Annotated[ShadowSettings | None, Meta(description="Which model answers a share of its requests again, unseen.")] = None
 
 
 class NewModel(ModelSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -34,6 +34,7 @@ from app.store.counters.connection import RedisReplyError, RedisUnavailable
 from app.store.counters.counters import RedisCounters
 from app.store.counters.resp import command
 from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
+from app.store.shadows import shadow_limits
 from app.store.snapshots import EMPTY
 from app.telemetry import Telemetry
 from providers.canonical.errors import LimitExceeded, Unavailable
@@ -130,7 +131,8 @@ class Limits:
 
     def prepare(self, snapshot: Snapshot) -> PreparedRules:
         """The rules of a snapshot, for swap(). In steps, in any thread. What limits did not change keeps its cache."""
-        table = RuleTable(snapshot.limits, snapshot.limits_since, self.matcher.table, snapshot.overrides)
+        limits = [*snapshot.limits, *shadow_limits(snapshot)] if snapshot.shadow_teams else snapshot.limits
+        table = RuleTable(limits, snapshot.limits_since, self.matcher.table, snapshot.overrides)
         if table.rules == self.matcher.table.rules:
             return PreparedRules(self.matcher, snapshot)
         return PreparedRules(RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms), snapshot)

@@ -124,7 +124,7 @@ class RuleMatcher:
 
     def match_for(self, caller: Caller, model: str | None, tags: Mapping[str, str]) -> RuleMatch | None:
         """None: no rule applies."""
-        cache_key: Any = (caller.prefix, caller.team, model)
+        cache_key: Any = (caller.prefix, caller.team, model) if caller.shadow is None else (caller.shadow, caller.team, model, True)
         if self.table.tags and tags:
             tags = {name: value for name, value in tags.items() if name in self.table.tags}
             cache_key = (*cache_key, *sorted(tags.items()))

@@ -147,8 +147,9 @@ class RuleTable:
 
 
 def request_dimensions(caller: Caller, model: str | None, tags: Mapping[str, str]) -> dict[str, str]:
-    """The value of each dimension that a request has: key, team, model, tag:NAME."""
-    dimensions = {"key": public_part(caller.prefix), "team": caller.team}
+    """The value of each dimension that a request has: key, or of which shadow it is; team, model, tag:NAME."""
+    own = {"key": public_part(caller.prefix)} if caller.shadow is None else {"shadow": caller.shadow}
+    dimensions = {**own, "team": caller.team}
     if model is not None:
         dimensions["model"] = model
     for name, value in tags.items():

@@ -1,0 +1,11 @@
+"""Whether two responses to one request are the same: their text and the tools they call, whatever ids and numbers they have. Pure."""
+
+from app.gateway.replay.written import read_written
+
+
+def are_same(route: str, one: bytes, other: bytes, *, streamed: bool) -> bool | None:
+    """None: one of them cannot be read, or neither says anything."""
+    first, second = (read_written(route, each, streamed=streamed) for each in (one, other))
+    if first is None or second is None or not any(choice.text or choice.calls for choice in (*first, *second)):
+        return None
+    return first == second

@@ -1,0 +1,25 @@
+"""A shadow is recorded with whose content it is, and records without that are still read."""
+
+import msgspec
+
+from app.domain import Exchange, ShadowRecord
+from app.recording.exchange_encoding import decode_exchange, encode_exchange
+from app.recording.rows import inference_row
+from app.store.inference_writes import INFERENCE_COLUMNS
+from app.uuid7 import mint
+from tests.support.spooled_exchanges import make_exchange
+
+NAMES = ("shadow", "content_team_id", "shadow_first_turn", "shadow_same")
+COLUMNS = [INFERENCE_COLUMNS.index(name) for name in NAMES]
+
+
+def test_shadow_is_stored_without_nul():
+    team = mint()
+    row = inference_row(make_exchange(shadow=ShadowRecord("a\0b", team, True, False)))
+    assert [row[at] for at in COLUMNS] == ["ab", team, True, False]
+
+
+def test_exchange_of_an_older_version_is_read():
+    now = make_exchange()
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(encode_exchange(now))[: Exchange.__struct_fields__.index("shadow")])
+    assert decode_exchange(older) == now and [inference_row(now)[at] for at in COLUMNS] == [None] * 4
