@@ -60,7 +60,7 @@ def compare(strata: Sequence[Stratum], control: str, arm: str, plan: Plan) -> Co
     if not found or not any(pair.control.n + pair.arm.n for pair in found):
         return Comparison("too early", "no unit is complete yet")
     planned = planned_overlap(found, plan.planned_units)
-    if all(pair.control.is_boolean and pair.arm.is_boolean for pair in found):
+    if plan.kind == "boolean" and all(pair.control.is_boolean and pair.arm.is_boolean for pair in found):
         return compare_counts(found, planned, plan)
     return compare_means(found, planned, plan)
 
@@ -71,6 +71,9 @@ def compare_counts(found: Sequence[Pair], planned: float, plan: Plan) -> Compari
     interval, log_e_value = evidence.interval(), evidence.log_e_value()
     both = [pair for pair in found if pair.overlap]
     contrast = overlap_weighted_unadjusted(both) if both else None
+    if contrast:
+        # Bets rely on the split. Where units are lost it is another one than the weights', which alone must make no difference.
+        interval = Interval(min(interval.low, contrast.difference), max(interval.high, contrast.difference))
     verdict, reason = verdict_on(interval, plan), None
     fewest = min(sum(pair.control.n for pair in found), sum(pair.arm.n for pair in found))
     if verdict == "no difference yet" and fewest < UNITS:

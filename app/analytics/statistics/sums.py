@@ -9,16 +9,17 @@ class UnitSums(Struct, frozen=True):
     """Sums over complete units, each of which has one value y of a metric, and one covariate x from before its assignment (0 without one).
 
     `n`: units. `y`, `yy`: the sum of values, and of their squares; `x`, `xx`, `xy`: likewise. `zeros`, `ones`: units with that value.
+    Of integers (microseconds, micro-dollars) sums stay exact, in any order.
     """
 
     n: int = 0
-    y: float = 0.0
-    yy: float = 0.0
+    y: float = 0
+    yy: float = 0
     zeros: int = 0
     ones: int = 0
-    x: float = 0.0
-    xx: float = 0.0
-    xy: float = 0.0
+    x: float = 0
+    xx: float = 0
+    xy: float = 0
 
     @property
     def is_boolean(self) -> bool:
