@@ -11,7 +11,7 @@ Mineiro 2022, https://arxiv.org/abs/2210.10768; the test it extends: Lindon, Mal
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from math import log, log1p, sqrt
 
 from msgspec import Struct
@@ -107,7 +107,7 @@ def merged(found: Sequence[Pair]) -> list[Cells]:
     return list(of.values())
 
 
-@cache
+@lru_cache(maxsize=256)
 def bets(planned_overlap: float, alpha: float, expected_rate: float | None) -> tuple[list[float], list[float], list[float]]:
     """Centres, logarithms of weights, and etas. Normal around no bet, as in the other sequences: eta is a difference over its variance."""
     weighted = [(centre, unit_variance, 1 / len(CENTRES)) for centre, unit_variance in CENTRES]

@@ -6,11 +6,11 @@ Sekhon 2021, https://arxiv.org/abs/1810.08240). Here r is always given as inform
 and frozen settings alone: a kappa that follows the data would break the guarantee.
 """
 
-from functools import cache
+from functools import lru_cache
 from math import log, log1p
 
 
-@cache
+@lru_cache(maxsize=256)
 def optimal_kappa(alpha: float) -> float:
     """x*, the kappa at which the two-sided sequence is narrowest: x - ln(1 + x) = -2 ln(alpha)."""
     if not 0 < alpha < 1:
