@@ -3,7 +3,7 @@
 from math import exp, log
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.analytics.statistics import boolean_counts
@@ -14,6 +14,7 @@ from app.analytics.statistics.pairs import pairs, planned_overlap
 from app.analytics.statistics.plan import Plan
 from app.analytics.statistics.sums import Stratum, UnitSums
 
+bounded = settings(max_examples=60, deadline=None)  # a busy machine is no reason to fail
 EVEN = {"control": 0.5, "arm": 0.5}
 ARMS = "control", "arm"
 UNEVEN = {"control": 0.9, "arm": 0.1}
@@ -193,6 +194,7 @@ def test_harm_beyond_the_margin_stops_and_harm_within_it_does_not() -> None:
 counts = st.integers(0, 400).flatmap(lambda units: st.tuples(st.just(units), st.integers(0, units)))
 
 
+@bounded
 @given(counts, counts, st.sampled_from([0.05, 0.3, 0.5]))
 def test_swapping_arms_mirrors_the_comparison(control: tuple[int, int], arm: tuple[int, int], share: float) -> None:
     one = [stratum(booleans(*control), booleans(*arm), {"control": 1 - share, "arm": share})]
@@ -205,6 +207,7 @@ def test_swapping_arms_mirrors_the_comparison(control: tuple[int, int], arm: tup
     assert left.log_e_value == pytest.approx(right.log_e_value)
 
 
+@bounded
 @given(counts, counts)
 def test_counting_failures_mirrors_the_comparison(control: tuple[int, int], arm: tuple[int, int]) -> None:
     successes = compared([stratum(booleans(*control), booleans(*arm))], SUCCESS)
@@ -214,6 +217,7 @@ def test_counting_failures_mirrors_the_comparison(control: tuple[int, int], arm:
         assert successes.interval.low == pytest.approx(-failures.interval.high, abs=1e-7)
 
 
+@bounded
 @given(counts, counts, counts, counts)
 def test_versions_with_one_split_are_as_one(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int], d: tuple[int, int]) -> None:
     """Enrolment may be ramped: the exact test of booleans does not see it."""

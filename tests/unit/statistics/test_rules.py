@@ -3,7 +3,7 @@
 from math import inf, log
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.analytics.statistics.best_arm import tracking_shares, winner
@@ -17,6 +17,7 @@ from app.analytics.statistics.sample_ratio import sample_ratio, sample_ratio_of
 from app.analytics.statistics.sums import Stratum, UnitSums
 from app.analytics.statistics.thompson import probabilities_of_best, shares
 
+bounded = settings(max_examples=60, deadline=None)  # a busy machine is no reason to fail
 FLOAT = Plan("float", "max")
 EVEN = {"control": 0.5, "arm": 0.5}
 
@@ -58,6 +59,7 @@ def test_detectable_effect_and_duration_agree_with_the_size() -> None:
     assert duration(0.1, 1.0, FLOAT, units_a_day=0).days is None
 
 
+@bounded
 @given(st.integers(1, 9), st.integers(1, 12))
 def test_split_spends_alpha_and_no_more(arms: int, metrics: int) -> None:
     split = split_alpha(0.05, arms, [f"m{number}" for number in range(metrics)])
@@ -94,6 +96,7 @@ def test_probability_of_best_follows_means_and_their_errors() -> None:
     assert wide == pytest.approx({"a": 0.0, "b": 1.0})
 
 
+@bounded
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(0, 0.9))
 def test_no_share_is_below_the_minimum(weights: list[float], minimum: float) -> None:
     total = sum(weights) or 1.0

@@ -4,7 +4,7 @@ from collections import Counter
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.analytics.statistics.aipw import Aipw
@@ -15,6 +15,7 @@ from app.analytics.statistics.quantiles import bucket_of, quantile, quantile_dif
 from app.analytics.statistics.sums import UnitSums
 from app.analytics.statistics.tuning import kappa
 
+bounded = settings(max_examples=60, deadline=None)  # a busy machine is no reason to fail
 VALUES = [(37 * number % 101) / 100 for number in range(1, 501)]
 ALPHA = 0.05
 
@@ -47,6 +48,7 @@ def test_quantiles_are_those_of_ville(q: float, expected: tuple[float, float]) -
     assert (low, high) == expected
 
 
+@bounded
 @given(st.floats(1e-9, 1e9))
 def test_value_lies_in_its_bucket(value: float) -> None:
     bucket = bucket_of(value)
@@ -82,6 +84,7 @@ def test_no_values_bound_nothing() -> None:
     assert (betting([], ALPHA).low, empirical_bernstein([], ALPHA).high) == (0.0, 1.0)
 
 
+@bounded
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
 def test_intervals_of_bounded_values_hold_their_average(values: list[float]) -> None:
     average = sum(values) / len(values)
