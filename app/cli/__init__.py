@@ -41,6 +41,7 @@ _SECTIONS = {
         "feedback": "feedback",
         "metrics": "metrics",
         "refusals": "refusals",
+        "replay": "replay",
         "erase": "erase",
         "audit": "audit",
         "dropped": "dropped",

@@ -191,6 +191,7 @@ TABLE = {
     "start_replay": Row(EDIT, EDIT, body={"model": "sandbox", "key": "{key}", "filter": {"key": "{key}"}}),
     "get_replay": Row(READ, READ, {"id": "{replay}"}),
     "list_replay_items": Row(READ, READ, {"id": "{replay}"}),
+    "get_replay_results": Row(READ, READ, {"id": "{replay}"}),
     "cancel_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
     "resume_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
     "list_erasures": Row(LOOK_AT_ACCESS, is_list=True),

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -10,6 +12,7 @@ import httpx
 import pytest
 
 from app.cli.key_format import public_prefix
+from tests.support import service as services
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
 from tests.support.wait_until import wait_until
@@ -71,11 +74,11 @@ class World:
         self.engine = engine
         self.gate = asyncio.Event()
         self.gate.set()
-        self.asked: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
 
     async def answer(self, request: ReceivedRequest) -> None:
         model = request.body["model"]
-        self.asked[model] += 1
+        self.calls[model] += 1
         text = request.body["messages"][-1]["content"]
         if model == "judging":
             given = json.loads(text)
@@ -168,3 +171,243 @@ async def test_each_request_is_answered_again_and_compared(world: World):
     async with world.service.client(headers={"authorization": f"Bearer {key}"}) as client:
         assert (await client.get(f"/v1/inferences/{same['inference_id']}")).status_code == 404
         assert (await client.get(f"/v1/inferences/{originals[0]}")).status_code == 200
+
+
+async def test_results_are_paired_and_readable_by_command(world: World):
+    key, public = world.key("replay-callers")
+    await world.send(key, [f"same {n}" for n in range(4)] + [f"other {n}" for n in range(4)])
+    async with world.service.admin_client() as admin:
+        started = await world.start(admin, key=public, filter={"key": public}, seed="one")
+        await world.end_of(admin, started["id"])
+        results = (await admin.get(f"{REPLAYS}/{started['id']}/results")).json()
+        assert (results["pairs"], results["units"], results["status"]) == (8, 8, "complete")
+        assert (results["match"]["compared"], results["match"]["same"], results["judge"]) == (8, 4, None)
+        assert results["match"]["interval"]["low"] < 0.5 < results["match"]["interval"]["high"]
+        metrics = {each["metric"]: each for each in results["metrics"]}
+        cost, error = metrics["cost"], metrics["error"]
+        assert cost["original"] == pytest.approx(70e-6) and cost["replayed"] == pytest.approx(700e-6)
+        assert cost["difference"] == pytest.approx(630e-6) and cost["interval"] is None and "500" in cost["reason"]
+        assert error["difference"] == 0 and error["interval"]["low"] <= 0 <= error["interval"]["high"]
+        # The same seed takes the same requests, in the same order.
+        again = await world.start(admin, key=public, filter={"key": public}, seed="one", max_items=3)
+        first = [item["original_id"] for item in await world.items(admin, started["id"])]
+        assert [item["original_id"] for item in await world.items(admin, again["id"])] == first[:3]
+        await world.end_of(admin, again["id"])
+    printed = world.service.run("replay", "results", started["id"])
+    assert printed.returncode == 0 and "8 pairs of 8 episodes, complete" in printed.stdout, printed
+    shown = world.service.run("replay", "show", started["id"], "--json")
+    assert json.loads(shown.stdout)["items"]["done"] == 8
+    assert started["id"] in world.service.run("replay", "list").stdout
+
+
+async def test_commands_start_cancel_and_resume(world: World):
+    key, public = world.key("replay-callers")
+    await world.send(key, [f"by command {n}" for n in range(3)])
+    order = ("replay", "start", "replay-new", "--key", public, "--where", f"key={public}", "--since", "1d", "--max-usd", "1")
+    dry = world.service.run(*order, "--dry-run")
+    assert dry.returncode == 0 and "3 requests would be replayed" in dry.stdout, dry
+    world.gate.clear()
+    try:
+        started = world.service.run(*order, "--concurrency", "1", "--json")
+        assert started.returncode == 0, started.stderr
+        id = json.loads(started.stdout)["id"]
+        before = world.calls["new"]
+        await wait_until(lambda: world.calls["new"] > before)
+        assert world.service.run("replay", "cancel", id).returncode == 0
+    finally:
+        world.gate.set()
+    async with world.service.admin_client() as admin:
+
+        async def is_released() -> bool:
+            return (await admin.get(f"{REPLAYS}/{id}")).json()["items"]["running"] == 0
+
+        await wait_until(is_released)
+        cancelled = (await admin.get(f"{REPLAYS}/{id}")).json()
+        assert (cancelled["status"], cancelled["items"]["done"], cancelled["items"]["pending"]) == ("cancelled", 1, 2), cancelled
+        assert world.service.run("replay", "cancel", id).returncode == 1
+        assert (await admin.post(f"{REPLAYS}/{id}/cancel")).status_code == 409
+        resumed = await admin.post(f"{REPLAYS}/{id}/resume")
+        assert resumed.status_code == 200 and resumed.json()["status"] == "running", resumed.text
+        ended = await world.end_of(admin, id)
+        assert (ended["status"], ended["items"]["done"], ended["retried"]) == ("complete", 3, 0), ended
+        assert (await admin.post(f"{REPLAYS}/{id}/resume")).status_code == 409
+        audited = (await admin.get("/admin/v1/audit", params={"name": id})).json()["data"]
+        assert {each["action"] for each in audited} == {"start", "cancel", "resume"}
+
+
+async def test_nothing_is_begun_that_the_cap_may_not_cover(world: World):
+    """A request reserves 2000 millionths for 10 tokens of output, and some more for its prompt, and costs 700."""
+    key, public = world.key("replay-callers")
+    await world.send(key, [f"capped {n}" for n in range(8)])
+    async with world.service.admin_client() as admin:
+        before = world.calls["new"]
+        started = await world.start(admin, key=public, filter={"key": public}, max_usd=0.006, concurrency=8)
+        ended = await world.end_of(admin, started["id"])
+        assert (ended["status"], ended["reason"]) == ("complete", "cap")
+        done = ended["items"]["done"]
+        assert 2 <= done < 7 and ended["items"]["pending"] == 8 - done and world.calls["new"] - before == done
+        assert ended["spent_usd"] == pytest.approx(done * 0.0007) and ended["reserved_usd"] == 0
+        # One more would have fitted, had it been known what it costs: not what it may cost.
+        assert 0.006 - ended["spent_usd"] > 0.0007
+        unpriced = await admin.post(REPLAYS, json={"model": "replay-unpriced", "key": public, "filter": {"key": public}, "max_usd": 1})
+        assert unpriced.status_code == 400 and "no price" in unpriced.json()["error"]["message"]
+
+
+async def test_who_pays_is_the_owner_and_nothing_of_another_team_is_recorded(world: World):
+    key, public = world.key("replay-callers")
+    payer, paying = world.key("replay-payers")
+    [original] = await world.send(key, ["a secret of ours"])
+    async with world.service.admin_client() as admin:
+        started = await world.start(admin, key=paying, filter={"key": public})
+        assert started["team"] == "replay-payers"
+        ended = await world.end_of(admin, started["id"])
+        [item] = await world.items(admin, started["id"])
+        assert ended["items"]["done"] == 1 and item["same"] is False and item["original_id"] == original
+        record = await world.service.wait_for_record(item["inference_id"])
+        assert record["team"] == "replay-payers" and record["content"] == {"policy": "none", "request": None, "response": None}
+    for holder, requests in ((key, 1), (payer, 1)):
+        async with world.service.client(headers={"authorization": f"Bearer {holder}"}) as client:
+            assert (await client.get("/v1/usage")).json()["total"]["requests"] == requests
+
+
+async def test_what_is_not_kept_cannot_be_replayed(world: World):
+    private, of_private = world.key("replay-private")
+    _, public = world.key("replay-callers")
+    await world.send(private, ["not kept", "not kept either"])
+    async with world.service.admin_client() as admin:
+        refused = await admin.post(REPLAYS, json={"model": "replay-new", "key": public, "filter": {"key": of_private}})
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "filter"
+        assert "2 of teams that no longer keep what is written" in refused.json()["error"]["message"]
+        none = await admin.post(REPLAYS, json={"model": "replay-new", "key": public, "filter": {"end_user": "nobody at all"}})
+        assert none.status_code == 400 and "no inference matches" in none.json()["error"]["message"]
+        for order, param in (
+            ({"model": "nowhere"}, "model"),
+            ({"model": "replay-task", "variant": "nowhere"}, "variant"),
+            ({"model": "replay-task"}, "variant"),
+            ({"model": "replay-new", "variant": "any"}, "variant"),
+            ({"model": "replay-new", "judge": {"function": "replay-task"}}, "judge.function"),
+            ({"model": "replay-new", "judge": {"function": "nowhere"}}, "judge.function"),
+            ({"model": "replay-new", "filter": {"text": "words"}}, "filter.text"),
+            ({"model": "replay-new", "sample": 0}, "sample"),
+            ({"model": "replay-new", "max_items": 0}, "max_items"),
+        ):
+            answer = await admin.post(REPLAYS, json={"key": public, **order})
+            assert answer.status_code == 400, (order, answer.text)
+            assert answer.json()["error"]["param"] == param, (order, answer.text)
+        assert (await admin.post(REPLAYS, json={"model": "replay-new", "key": "nx-000000000000"})).status_code == 404
+
+
+async def test_a_function_is_replayed_with_the_input_of_its_templates(world: World):
+    key, public = world.key("replay-callers")
+    question = [{"type": "narthex::template", "arguments": {"question": "why"}}]
+    async with world.service.client(headers={"authorization": f"Bearer {key}"}) as client:
+        body = {"model": "narthex::function_name::replay-task", "messages": [{"role": "user", "content": question}]}
+        answer = await client.post(CHAT, json=body)
+        assert answer.status_code == 200, answer.text
+    await world.service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    of_function = {"key": public, "function": "replay-task"}
+    async with world.service.admin_client() as admin:
+        started = await world.start(admin, model="replay-task", variant="short", key=public, filter=of_function)
+        ended = await world.end_of(admin, started["id"])
+        assert ended["items"]["done"] == 1, await world.items(admin, started["id"])
+        [item] = await world.items(admin, started["id"])
+        record = await world.service.wait_for_record(item["inference_id"])
+        assert (record["function"], record["variant"], record["experiment"]) == ("replay-task", "short", None)
+        assert any(each.body["messages"][-1]["content"] == "In a word: why" for each in world.engine.requests)
+        started = await world.start(admin, key=public, filter={**of_function, "variant": "plain"})
+        await world.end_of(admin, started["id"])
+        assert {(item["status"], item["reason"]) for item in await world.items(admin, started["id"])} == {("refused", "function")}
+
+
+async def test_a_judge_reads_both_orders_and_a_disagreement_is_a_tie(world: World):
+    key, public = world.key("replay-callers")
+    originals = await world.send(key, ["same", "for the new one", "always first"])
+    async with world.service.admin_client() as admin:
+        judge = {"function": "replay-judge"}
+        started = await world.start(admin, key=public, filter={"key": public}, judge=judge, max_usd=1)
+        ended = await world.end_of(admin, started["id"])
+        items = {item["original_id"]: item for item in await world.items(admin, started["id"])}
+        same, won, flipped = (items[id]["judgement"] for id in originals)
+        assert same["score"] == 0.5 and not same["flipped"]
+        assert won == {"score": 1.0, "replayed_first": 1.0, "replayed_last": 1.0, "flipped": False}
+        assert flipped == {"score": 0.5, "replayed_first": 1.0, "replayed_last": 0.0, "flipped": True}
+        results = (await admin.get(f"{REPLAYS}/{started['id']}/results")).json()["judge"]
+        assert (results["pairs"], results["wins"], results["losses"], results["ties"]) == (3, 1, 0, 2)
+        assert results["flip_rate"] == pytest.approx(1 / 3) and results["score"] == pytest.approx(2 / 3) and results["failed"] == 0
+        assert ended["spent_usd"] == pytest.approx((3 * 700 + 4 * 5) / 1e6)
+
+        async def all_are_recorded() -> bool:
+            listed = (await admin.get("/admin/v1/inferences", params={"original_id": originals[1]})).json()["data"]
+            return Counter(each["origin"] for each in listed) == Counter(replay=1, judge=2)
+
+        await wait_until(all_are_recorded)
+
+
+async def test_a_key_that_is_revoked_ends_the_replay_with_the_reason(world: World):
+    key, public = world.key("replay-callers")
+    _, paying = world.key("replay-payers")
+    await world.send(key, [f"revoked {n}" for n in range(3)])
+    async with world.service.admin_client() as admin:
+        world.gate.clear()
+        try:
+            before = world.calls["new"]
+            started = await world.start(admin, key=paying, filter={"key": public}, concurrency=1)
+            await wait_until(lambda: world.calls["new"] > before)
+            revoked = world.service.run("keys", "revoke", paying)
+            assert revoked.returncode == 0, revoked.stderr
+        finally:
+            world.gate.set()
+        ended = await world.end_of(admin, started["id"])
+        assert (ended["status"], ended["reason"]) == ("failed", "The key that pays was revoked."), ended
+        assert (ended["items"]["done"], ended["items"]["pending"]) == (1, 2)
+
+
+async def test_a_killed_process_costs_no_item_and_doubles_none():
+    """kill -9 of the worker that runs the replay, while some items are recorded, and some are at the engine."""
+    service, engine = services.start(workers=2), ScriptedEngine()
+    try:
+        world = await _world(service, engine)
+        key, public = world.key("replay-callers")
+        originals = await world.send(key, [f"question {n}" for n in range(30)])
+        async with service.admin_client() as admin:
+            started = await world.start(admin, key=public, filter={"key": public}, concurrency=3)
+
+            async def has_some_done() -> bool:
+                return (await admin.get(f"{REPLAYS}/{started['id']}")).json()["items"]["done"] >= 5
+
+            await wait_until(lambda: world.calls["new"] >= 5)
+            world.gate.clear()
+
+            async def are_all_at_the_engine() -> bool:
+                return (await admin.get(f"{REPLAYS}/{started['id']}")).json()["items"]["running"] == 3
+
+            await wait_until(has_some_done)
+            await wait_until(are_all_at_the_engine)
+            running = [item for item in await world.items(admin, started["id"]) if item["status"] == "running"]
+            assert len(running) == 3
+            for name in ("gateway-0", "gateway-1"):
+                os.kill(service.pid(name), signal.SIGKILL)
+        world.gate.set()
+        async with service.admin_client() as admin:
+
+            async def is_back() -> bool:
+                try:
+                    return (await admin.get("/health/ready")).status_code == 200
+                except httpx.HTTPError:
+                    return False
+
+            await wait_until(is_back, 120)
+            ended = await world.end_of(admin, started["id"])
+            assert (ended["status"], ended["items"]["done"]) == ("complete", 30), ended
+            items = await world.items(admin, started["id"])
+            assert sorted(item["original_id"] for item in items) == sorted(originals)
+            assert len({item["inference_id"] for item in items}) == 30
+            retried = {item["number"] for item in items if item["tries"] > 1}
+            assert ended["retried"] == len(retried) == 3 and retried == {each["number"] for each in running}
+            # What was cut off counts as it was reserved: its host may have charged it.
+            assert ended["spent_usd"] > 30 * 0.0007 and ended["reserved_usd"] == 0
+            results = (await admin.get(f"{REPLAYS}/{started['id']}/results")).json()
+            assert results["pairs"] == 30
+    finally:
+        services.stop(service)
+        await engine.stop()

@@ -1,7 +1,7 @@
 """Recorded inferences: /admin/v1/inferences and /admin/v1/inferences/{id}."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import UTC
 from typing import Annotated, Any, Literal
 
@@ -184,6 +184,17 @@ class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_
 def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, permission: Permission | None = None) -> InferenceFilter:
     """`given` None: those of the query. `permission`: which says of which teams; None: the operation's. Raises InvalidRequest."""
     query: InferenceFilters = call.query if given is None else given
+    if query.text is None:
+        return to_filter(query, call.visible_teams(permission))
+    searched = call.visible_teams("records:content")
+    found = to_filter(query, searched)
+    if searched == frozenset():
+        raise NotAllowed("Your roles do not show what was written, so you cannot search it: that takes 'records:content'.", param="text")
+    return found
+
+
+def to_filter(query: InferenceFilters, only_teams: Collection[str] | None) -> InferenceFilter:
+    """`only_teams`: names; None: all. Raises InvalidRequest."""
     key = query.key and parse_prefix(query.key)
     if query.key is not None and key is None:
         raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
@@ -191,9 +202,6 @@ def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, pe
     if tag and not (tag[0] and tag[1]):
         raise InvalidRequest("`tag` must be NAME=VALUE.", param="tag")
     is_class = query.status is not None and query.status.endswith("xx")
-    search = None if query.text is None else read_search(query.text)
-    if search is not None and call.visible_teams("records:content") == frozenset():
-        raise NotAllowed("Your roles do not show what was written, so you cannot search it: that takes 'records:content'.", param="text")
     return InferenceFilter(
         model=query.model,
         team_id=query.team_id and parse_id(query.team_id, "team_id"),
@@ -201,7 +209,7 @@ def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, pe
         since_ms=_to_ms(query.since, "since"),
         until_ms=_to_ms(query.until, "until"),
         team=query.team,
-        only_teams=call.visible_teams(permission) if search is None else call.visible_teams("records:content"),
+        only_teams=only_teams,
         key=key,
         episode=None if query.episode_id is None else check_episode(query.episode_id),
         end_user=query.end_user,
@@ -222,7 +230,7 @@ def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, pe
         request_id=query.request_id,
         origin=query.origin,
         original_id=query.original_id and parse_id(query.original_id, "original_id"),
-        text=search,
+        text=None if query.text is None else read_search(query.text),
     )
 
 

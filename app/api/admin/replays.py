@@ -1,20 +1,17 @@
 """/admin/v1/replays: recorded requests that are answered again by another model or variant, and how both compare."""
 
 import secrets
-import time
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
+from app.analytics.replays.results import ReplayResults, read_results
 from app.api.admin.inferences import InferenceFilters, read_filters
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.billing.price_index import find_price
-from app.domain import Caller, FunctionConfig, Snapshot
-from app.gateway.permissions import may_use
+from app.domain import Caller
+from app.gateway.replay.order import check_order, describe_nothing
 from app.gateway.serve import Gateway
 from app.store import replays
 from app.store.access.roles import Permission
@@ -37,19 +34,6 @@ from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
 
 _TIMEOUT_S = 60.0  # of the statement that chooses the sample
 _MAX_USD = 1_000_000
-
-# Why requests cannot be replayed, as messages have it.
-REFUSALS: Mapping[str, str] = {
-    "route": "of another API than chat completions, Responses, Messages, completions and /inference",
-    "team_policy": "of teams that no longer keep what is written",
-    "deleted": "deleted by their callers",
-    "expired": "whose content is kept no longer",
-    "none": "recorded without content",
-    "redacted": "recorded without text",
-    "masked": "recorded with parts of the text masked",
-    "lost": "whose content was lost, as the disk was full",
-    "erased": "erased",
-}
 
 
 class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -101,14 +85,14 @@ class _Replays:
         found = await _find(call)
         return Answer(await replays.page_items(call.connection, found.id, call.query, call.query.status))
 
+    async def results(self, call: Call[NoQuery, NoBody]) -> Answer:
+        return Answer(await read_results(call.connection, await _find(call)))
+
     async def start(self, call: Call[NoQuery, ReplayOrder]) -> Answer:
-        body, snapshot = call.body, self._gateway.snapshot_cache.snapshot
+        body = call.body
         if body.filter.text is not None:
             raise InvalidRequest("A replay cannot be chosen by `text`: narrow it by the other filters.", param="filter.text")
         caller = await _find_payer(call, body.key)
-        _check_target(snapshot, caller, body)
-        if body.judge is not None:
-            _check_judge(snapshot, caller, body.judge)
         given = {name: value for name, value in msgspec.to_builtins(body.filter).items() if value is not None}
         definition = ReplayDefinition(
             filter=given,
@@ -123,6 +107,7 @@ class _Replays:
             per_minute=body.per_minute,
             judge=body.judge,
         )
+        check_order(self._gateway.snapshot_cache.snapshot, caller, definition)
         filters = read_filters(call, body.filter, "records:content")
         try:
             new = NewReplay(definition, filters, caller.team_id, caller.key_id, caller.team)
@@ -211,6 +196,19 @@ class _Replays:
                 handler=self.items,
             ),
             Operation(
+                method="GET",
+                path="/replays/{id}/results",
+                id="get_replay_results",
+                tag=tag,
+                summary="Show how the responses of a replay compare with the originals",
+                description="At any time: the intervals hold at every look.",
+                permission="records:read",
+                scope="team",
+                response=ReplayResults,
+                errors=missing,
+                handler=self.results,
+            ),
+            Operation(
                 method="POST",
                 path="/replays/{id}/cancel",
                 id="cancel_replay",
@@ -244,13 +242,6 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     return _Replays(gateway).operations()
 
 
-def describe_nothing(refused: Mapping[str, int]) -> str:
-    if not refused:
-        return "There is nothing to replay: no inference matches. Those that callers did not wait for are left out."
-    reasons = "; ".join(f"{count} {REFUSALS.get(reason, reason)}" for reason, count in sorted(refused.items()))
-    return f"There is nothing to replay: no inference that matches has the content that a replay needs. They are: {reasons}."
-
-
 async def _find(call: Call[Any, Any], permission: Permission | None = None, *, lock: bool = False) -> Replay:
     id = call.path["id"].lower()
     found = await replays.find_replay(call.connection, id, lock=lock) if uuid7.is_uuid7(id) else None
@@ -263,70 +254,8 @@ async def _find_payer(call: Call[Any, Any], key: str) -> Caller:
     prefix = parse_prefix(key)
     if prefix is None:
         raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
-    caller = await _find_holder(call.connection, prefix)
+    caller = await find_key_holder(call.connection, prefix=prefix)
     if caller is None or not call.is_visible(caller.team, "keys:read"):
         raise UnknownRecord(f"There is no key nx-{prefix} that could pay: it is unknown or revoked.")
     call.require("keys:write", caller.team)
-    if caller.networks is not None:
-        raise InvalidRequest("The key may only be used from some networks, in which no replay is: give another one.", param="key")
     return caller
-
-
-async def _find_holder(connection: AsyncConnection, prefix: str) -> Caller | None:
-    return await find_key_holder(connection, prefix=prefix)
-
-
-def _check_target(snapshot: Snapshot, caller: Caller, body: ReplayOrder) -> None:
-    model, function = snapshot.models.get(body.model), snapshot.functions.get(body.model)
-    if (model is None and function is None) or not may_use(caller, body.model):
-        raise InvalidRequest(f"There is no model or function {body.model!r:.100} that this key may use.", param="model")
-    if model is None:
-        assert function is not None
-        _check_variant(body.model, function, body.variant)
-        names = {function.variants[body.variant].model} if body.variant else {each.model for each in function.variants.values()}
-        if body.variant is None and (function.experiment is not None or len(function.variants) > 1):
-            several = f"The function {body.model!r:.100} has several variants: say which one in `variant`."
-            raise InvalidRequest(f"{several} {_listed(function.variants)}", param="variant")
-    else:
-        arms: Mapping[str, float] = {} if model.experiment is None else model.experiment.arms
-        if body.variant is not None and body.variant not in arms:
-            raise InvalidRequest(f"The model {body.model!r:.100} has no arm {body.variant!r:.100}. {_listed(arms)}", param="variant")
-        if arms and body.variant is None:
-            raise InvalidRequest(
-                f"The model {body.model!r:.100} has an experiment: say which arm in `variant`. {_listed(arms)}", param="variant"
-            )
-        names = {body.variant} if body.variant in snapshot.models else {body.model}
-    if body.max_usd is not None:
-        _check_prices(snapshot, [name for name in names if name is not None])
-
-
-def _check_prices(snapshot: Snapshot, names: list[str]) -> None:
-    for name in names:
-        for target in snapshot.models[name].targets:
-            if find_price(snapshot, target.provider, target.model, time.time()) is None:
-                raise InvalidRequest(
-                    f"`max_usd` cannot hold: {target.provider}/{target.model}, which serves {name!r:.100}, has no price. Give it one"
-                    " (`[[prices]]`), or leave out `max_usd`.",
-                    param="max_usd",
-                )
-
-
-def _check_judge(snapshot: Snapshot, caller: Caller, judge: Judge) -> None:
-    function = snapshot.functions.get(judge.function)
-    if function is None or not may_use(caller, judge.function):
-        raise InvalidRequest(f"There is no function {judge.function!r:.100} that this key may use.", param="judge.function")
-    if function.type != "json":
-        raise InvalidRequest(
-            f"The function {judge.function!r:.100} cannot judge: its type must be json, with a number `score` in its output.",
-            param="judge.function",
-        )
-    _check_variant(judge.function, function, judge.variant, "judge.variant")
-
-
-def _check_variant(name: str, function: FunctionConfig, variant: str | None, param: str = "variant") -> None:
-    if variant is not None and variant not in function.variants:
-        raise InvalidRequest(f"The function {name!r:.100} has no variant {variant!r:.100}. {_listed(function.variants)}", param=param)
-
-
-def _listed(names: Mapping[str, Any]) -> str:
-    return f"It has: {', '.join(sorted(names)[:50])}." if names else "It has none."

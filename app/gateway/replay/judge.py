@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from app.analytics.statistics.paired import judge_score
 from app.domain import FunctionConfig
 from app.gateway.replay.own_request import OwnResponse
 from app.gateway.replay.written import read_written
@@ -52,8 +53,7 @@ class NoJudgement(Exception):
 def judgement_of(first: float, swapped: float) -> Judgement:
     """`first`: what the judge says with the replayed response as a, `swapped`: with the original as a."""
     last = 1 - swapped
-    flipped = (first - 0.5) * (last - 0.5) < 0
-    return Judgement(0.5 if flipped else (first + last) / 2, first, last, flipped)
+    return Judgement(judge_score(last, first), first, last, (first - 0.5) * (last - 0.5) < 0)
 
 
 class JudgedPair(Struct, frozen=True):

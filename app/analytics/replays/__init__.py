@@ -1,0 +1,1 @@
+"""How the responses of a replay compare with those of its originals."""
