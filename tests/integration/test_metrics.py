@@ -166,5 +166,8 @@ def test_alerts_are_whole_and_one_is_for_windows_that_refuse_after_a_loss():
         (rule["labels"]["severity"] in ("page", "ticket") and NAME.search(rule["expr"])) or rule["alert"] == "NarthexDown" for rule in rules
     )
     assert len({rule["alert"] for rule in rules}) == len(rules)
+    headings = re.findall(r"^## (\w+)$", (INFRA.parent / "docs" / "runbooks.md").read_text("utf-8"), re.MULTILINE)
+    assert headings == [rule["alert"] for rule in rules]
+    assert all(rule["annotations"]["runbook"] == f"docs/runbooks.md#{rule['alert'].lower()}" for rule in rules)
     (refusing,) = [rule for rule in rules if rule["alert"] == "NarthexLimitsRefuseAfterLoss"]
     assert "narthex_limit_rules_refusing_after_loss > 0" in refusing["expr"] and refusing["labels"]["severity"] == "page"
