@@ -6,6 +6,7 @@ import click
 
 from app.cli.configuration_change import change_and_report
 from app.cli.errors import OrderedGroup
+from app.cli.experiment_results import show_power, show_results
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
 from app.store import experiment_edits
@@ -128,6 +129,10 @@ def show_experiment(name: str, as_json: bool) -> None:
     ]
     if cells:
         print_table(("VERSION", "IN FORCE FROM (UTC)", "ENROLMENT", "WEIGHTS", "BY"), cells)
+
+
+experiments.add_command(show_results)
+experiments.add_command(show_power)
 
 
 @experiments.command("start")

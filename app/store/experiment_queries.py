@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import AnalysisConfig, ExperimentStatus
 from app.store import tables
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
+from app.uuid7 import is_uuid7
 
 _experiments, _versions = tables.experiments, tables.experiment_versions
 
@@ -80,9 +81,11 @@ async def page_experiments(connection: AsyncConnection, query: PageQuery, status
 
 
 async def find_experiment(connection: AsyncConnection, name: str) -> ExperimentRow | None:
-    """The newest of this name."""
+    """The newest of this name; else the one with this id."""
     newest = select(_experiments).where(_experiments.c.name == name).order_by(_experiments.c.created_at.desc(), _experiments.c.id.desc())
     row = (await connection.execute(newest.limit(1))).one_or_none()
+    if row is None and is_uuid7(name):
+        row = (await connection.execute(select(_experiments).where(_experiments.c.id == name))).one_or_none()
     return None if row is None else _to_experiment(row)
 
 

@@ -141,6 +141,8 @@ TABLE = {
     "delete_function": Row(EDIT, "", _NONE, is_missing=True),
     "render_function": Row(READ, "", _NONE, body={}, is_missing=True),
     "list_experiments": Row(READ, is_list=True),
+    "get_experiment_results": Row(READ, "", _NONE, is_missing=True),
+    "get_experiment_power": Row(READ, query={"effect": 0.01, "rate": 0.1}),
     "get_experiment": Row(READ, "", _NONE, is_missing=True),
     "list_experiment_versions": Row(READ, "", _NONE, is_missing=True),
     "start_experiment": Row(EDIT, "", _NONE, is_missing=True),
