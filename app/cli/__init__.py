@@ -42,6 +42,7 @@ _SECTIONS = {
         "metrics": "metrics",
         "refusals": "refusals",
         "replay": "replay",
+        "datasets": "datasets",
         "erase": "erase",
         "audit": "audit",
         "dropped": "dropped",

@@ -117,10 +117,8 @@ async def find_dataset(connection: AsyncConnection, name: str, *, lock: bool = F
 
 async def create_dataset(connection: AsyncConnection, author: Author, name: str, *, team: str | None, description: str | None) -> Dataset:
     """Raises InvalidKeyField and DatasetExists."""
-    if not is_name(name) or len(name) > MAX_NAME_CHARACTERS or "/" in name:
-        raise InvalidKeyField(
-            "name", f"`name` must be 1 to {MAX_NAME_CHARACTERS} printable characters, without slashes, and without spaces at its ends."
-        )
+    if not is_name(name) or len(name) > MAX_NAME_CHARACTERS:
+        raise InvalidKeyField("name", f"`name` must be 1 to {MAX_NAME_CHARACTERS} printable characters, without spaces at its ends.")
     count = select(func.count()).select_from(tables.datasets).where(_datasets.deleted_at.is_(None))
     if (await connection.scalar(count) or 0) >= _MAX_DATASETS:
         raise InvalidKeyField("name", f"There are {_MAX_DATASETS} datasets already, which is the most there may be: delete some.")

@@ -1,4 +1,4 @@
-"""Inferences as a Parquet file, in row groups that fit into memory. It takes the extra narthex[parquet]."""
+"""Rows as a Parquet file, in row groups that fit into memory. It takes the extra narthex[parquet]."""
 
 import importlib
 import importlib.util
@@ -23,16 +23,22 @@ def can_write() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
-class ParquetFile:
-    """Feed it rows, as lists have them: what is returned goes to the file, in order, and last what finish() returns.
+# Of inferences, as lists have them; `team` is the last.
+INFERENCE_COLUMNS: Mapping[str, Any] = {**{column.name: column.type for column in record_columns}, "team": None}
 
-    Both compute for some time: call them in a thread. `received_at` is a time, nested values are JSON, and `team` is the last column.
+
+class ParquetFile:
+    """Feed it rows: what is returned goes to the file, in order, and last what finish() returns.
+
+    Both compute for some time: call them in a thread. `columns`: the type of each in SQL, None for a text. `received_at` is a time, and
+    nested values are JSON.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Mapping[str, Any] = INFERENCE_COLUMNS) -> None:
         self._arrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")
-        self._schema: Any = self._arrow.schema([(name, self._type(name)) for name in _COLUMNS])
+        self._columns = columns
+        self._schema: Any = self._arrow.schema([(name, self._type(kind)) for name, kind in columns.items()])
         self._sink = _Sink()
         self._writer: Any = parquet.ParquetWriter(self._arrow.PythonFile(self._sink, mode="w"), self._schema, compression="zstd")
         self._rows: list[dict[str, Any]] = []
@@ -40,7 +46,7 @@ class ParquetFile:
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> bytes:
         for row in rows:
-            values = {name: _value(name, row[name]) for name in _COLUMNS}
+            values = {name: _value(kind, row[name]) for name, kind in self._columns.items()}
             self._size_bytes += sum(len(value) for value in values.values() if isinstance(value, str))
             self._rows.append(values)
             if len(self._rows) >= _GROUP_ROWS or self._size_bytes >= _MAX_GROUP_BYTES:
@@ -57,8 +63,7 @@ class ParquetFile:
             self._writer.write_table(self._arrow.Table.from_pylist(self._rows, schema=self._schema))
         self._rows, self._size_bytes = [], 0
 
-    def _type(self, name: str) -> Any:
-        kind = _COLUMNS[name]
+    def _type(self, kind: Any) -> Any:
         if isinstance(kind, DateTime):
             return self._arrow.timestamp("us", tz="UTC")
         if isinstance(kind, BigInteger | Integer | SmallInteger):
@@ -93,13 +98,9 @@ class _Sink(io.RawIOBase):
         return taken
 
 
-_COLUMNS: dict[str, Any] = {**{column.name: column.type for column in record_columns}, "team": None}
-_NESTED = {column.name for column in record_columns if isinstance(column.type, JSONB)}
-
-
-def _value(name: str, value: Any) -> Any:
+def _value(kind: Any, value: Any) -> Any:
     if value is None:
         return None
-    if name == "received_at":
+    if isinstance(kind, DateTime) and isinstance(value, str):
         return datetime.fromisoformat(value)
-    return msgspec.json.encode(value).decode() if name in _NESTED else value
+    return msgspec.json.encode(value).decode() if isinstance(kind, JSONB) else value

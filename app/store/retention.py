@@ -25,7 +25,7 @@ Method = Literal["partitions", "rows", "never"]
 
 
 class RecordedTable(Struct, frozen=True):
-    """`setting`: the field of Settings with its days, 0 for ever; None: nothing is deleted. `time_column`: of `rows`."""
+    """`setting`: the field of Settings with its days, 0 for ever; None: nothing is deleted. `time_column`: of `rows`; None: it has none."""
 
     name: str
     setting: str | None
@@ -61,6 +61,7 @@ TABLES = (
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
     RecordedTable("webhook_events", "keep_webhook_events_days", "rows", "created_at"),  # and their deliveries
     RecordedTable("replays", "keep_inferences_days", "rows", "created_at"),  # and their items
+    RecordedTable("dataset_rows", None, "never"),  # deleted by hand, with their version
     RecordedTable("cost_changes", None, "never", "at"),
     RecordedTable("erasures", None, "never", "requested_at"),
     RecordedTable("audit_log", None, "never", "at"),
@@ -99,10 +100,10 @@ async def _describe(connection: AsyncConnection, settings: Settings, table: Reco
         oldest, size, count = min(days, default=None), sum(row.size for row in rows), len(rows)
         first = None if oldest is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=oldest)
     else:
-        assert table.time_column is not None
         size = await connection.scalar(text("SELECT pg_total_relation_size(CAST(:name AS regclass))"), {"name": table.name}) or 0
         # Names of this module, and no table is large: an index has the first, or there are few rows.
-        at = await connection.scalar(text(f"SELECT min({table.time_column}) FROM {table.name}"))  # noqa: S608
+        query = None if table.time_column is None else text(f"SELECT min({table.time_column}) FROM {table.name}")  # noqa: S608
+        at = None if query is None else await connection.scalar(query)
         first, count = None if at is None else at.astimezone(datetime.UTC).date(), 0
     variable = None if table.setting is None else f"NARTHEX_{table.setting.upper()}"
     return TableRetention(

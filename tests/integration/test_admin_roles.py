@@ -28,6 +28,7 @@ ROLES = ("owner", "admin", "editor", "viewer", "auditor")
 READ = "owner admin editor viewer auditor"
 EDIT = "owner admin editor"
 ADMINISTER = "owner admin"
+READ_CONTENT = "owner admin editor auditor"
 LOOK_AT_ACCESS = "owner admin auditor"
 ANYBODY = "owner admin editor viewer auditor none"
 
@@ -53,6 +54,7 @@ _TARGET = {"provider": "sandbox", "model": "none"}
 _FUNCTION = {"variants": {"only": {"model": "sandbox"}}}
 _LIMIT = {"scope": {"team": "{team}"}, "resource": "requests", "amount": 5, "per": "day"}
 _BUDGET = {"scope": {"team": "{team}"}, "amount": 5, "per": "month"}
+_DATASET, _VERSION = {"name": "{dataset}"}, {"name": "{dataset}", "number": "1"}
 _TEAM, _KEY, _USER, _ACCOUNT = {"name": "{team}"}, {"prefix": "{key}"}, {"id": "{user}"}, {"name": "{account}"}
 
 # Written down apart from the code: a change of what a role permits must be made in both.
@@ -196,6 +198,19 @@ TABLE = {
     "get_replay_results": Row(READ, READ, {"id": "{replay}"}),
     "cancel_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
     "resume_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
+    "list_datasets": Row(READ, READ, is_list=True),
+    "create_dataset": Row(EDIT, EDIT, body={"name": "{team}/{unused}", "team": "{team}"}),
+    "get_dataset": Row(READ, READ, _DATASET),
+    "delete_dataset": Row(EDIT, EDIT, _DATASET),
+    "list_dataset_versions": Row(READ, READ, _DATASET),
+    "create_dataset_version": Row(EDIT, EDIT, _DATASET, body={}),
+    "get_dataset_version": Row(READ, READ, _VERSION),
+    "delete_dataset_version": Row(EDIT, EDIT, _VERSION),
+    "cancel_dataset_version": Row(EDIT, EDIT, _VERSION),
+    "list_dataset_rows": Row(READ, READ, _VERSION),
+    "get_dataset_row": Row(READ, READ, {**_VERSION, "row": "1"}),
+    "list_dataset_skips": Row(READ, READ, _VERSION),
+    "export_dataset_version": Row(READ_CONTENT, READ_CONTENT, _VERSION),
     "list_erasures": Row(LOOK_AT_ACCESS, is_list=True),
     "create_erasure": Row(ADMINISTER, body={"end_user": "nobody"}),
     "get_erasure": Row(LOOK_AT_ACCESS, "", {"id": "none"}, is_missing=True),
@@ -319,6 +334,14 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
 
     await wait_until(is_listed)
     await wait_until(is_feedback_stored)
+    names["dataset"] = f"{team}/{unique('dataset')}"
+    await made(await admin.post("/admin/v1/datasets", json={"name": names["dataset"], "team": team, "selection": {}}))
+
+    async def is_built() -> bool:
+        version = await made(await admin.get(f"/admin/v1/datasets/{names['dataset'].replace('/', '%2F')}/versions/1"))
+        return version["status"] == "complete"
+
+    await wait_until(is_built)
     return World({each.id: each for each in _declared_operations()}, names, other, tokens)
 
 
