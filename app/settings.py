@@ -353,6 +353,10 @@ class Settings:
     feedback_per_second: int = setting(
         200, "Feedback that a team may send to each gateway process in a second, on average; 0 = any number."
     )
+    feedback_waiting_per_team: int = setting(
+        100_000,
+        "Feedback of a team that may wait for its inference or episode, the newest; of all teams ten times as much. 0 = any number.",
+    )
     keep_feedback_days: int = setting(400, "Age at which partitions of feedback, one a month, are dropped; 0 = never.")
     keep_usage_days: int = setting(
         0,

@@ -133,7 +133,8 @@ class Telemetry:
         )
         self._stored_feedback = Gauge(
             "narthex_writer_feedback",
-            "Feedback that the writer has stored and matched since its start; unmatched: that has waited for minutes for its inference.",
+            "Feedback that the writer has stored and matched since its start; conflicting: with the id of other feedback; unmatched:"
+            " that has waited for minutes for its inference; given_up: that no longer waits, as its team has too much.",
             ("state",),
             registry=registry,
             multiprocess_mode="livemax",
@@ -319,8 +320,9 @@ class Telemetry:
         self._shown_endpoints |= states.keys()
         self._shown_providers |= in_flight.keys()
 
-    def set_stored_feedback(self, *, stored: int, matched: int, unmatched: int) -> None:
-        for state, count in (("stored", stored), ("matched", matched), ("unmatched", unmatched)):
+    def set_stored_feedback(self, **counts: int) -> None:
+        """`counts`: by state."""
+        for state, count in counts.items():
             self._stored_feedback.labels(state).set(count)
 
     def set_writer(self, *, connected: bool, silent_s: float, stored: int) -> None:

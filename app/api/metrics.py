@@ -110,6 +110,12 @@ def _update_spool_metrics(gateway: Gateway) -> None:
     if writer is not None:
         gateway.telemetry.set_writer(connected=writer.connected, silent_s=max(0.0, time.time() - writer.at), stored=writer.rows)
     if writer is not None:
-        gateway.telemetry.set_stored_feedback(stored=writer.feedback, matched=writer.matched_feedback, unmatched=writer.unmatched_feedback)
+        gateway.telemetry.set_stored_feedback(
+            stored=writer.feedback,
+            matched=writer.matched_feedback,
+            unmatched=writer.unmatched_feedback,
+            given_up=writer.given_up_feedback,
+            conflicting=writer.conflicting_feedback,
+        )
     if writer is not None and writer.export is not None:
         gateway.telemetry.set_export(exported_spans=writer.export.exported_spans, dropped_spans=writer.export.dropped_spans)

@@ -79,6 +79,25 @@ def unmatched(team: str | None, limit: int, as_json: bool) -> None:
     _print_events(FeedbackFilter(team=team, matched=False), limit, as_json)
 
 
+@feedback.command("conflicts")
+@click.option("--team", help="Only of this team.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many events.")
+@json_option
+def conflicts(team: str | None, limit: int, as_json: bool) -> None:
+    """List feedback that was sent with the id of other feedback.
+
+    It does not count: what was sent first under that id does, which `narthex feedback list` shows. Most of it is refused when it is sent;
+    this is what was accepted while the first was on its way to the database.
+
+    \b
+    Example:
+      narthex feedback conflicts --team search
+
+    With --json: as `narthex feedback list`.
+    """
+    _print_events(FeedbackFilter(team=team, action="conflict"), limit, as_json)
+
+
 @feedback.command("send")
 @click.argument("metric")
 @click.argument("value")

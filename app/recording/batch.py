@@ -51,6 +51,7 @@ class Batch:
         self.rows: list[InferenceRow] = []
         self.refusals: list[Refusals] = []
         self.feedback: list[FeedbackRow] = []
+        self.conflicts = 0  # feedback with the id of other feedback, once it is stored
         self.size_bytes = 0
         self.positions: dict[str, tuple[SegmentReader, int]] = {}
 
@@ -126,22 +127,23 @@ async def copy_valid_rows(connection: Connection, rows: list[InferenceRow]) -> l
     return []
 
 
-async def add_all_feedback(connection: Connection, feedback: list[FeedbackRow]) -> None:
+async def add_all_feedback(connection: Connection, feedback: list[FeedbackRow]) -> int:
+    """Returns how many have the id of other feedback."""
     repeatable = {each.feedback.id for each in feedback if each.feedback.is_repeatable}
-    await add_feedback(connection, [each.row for each in feedback], repeatable)
+    return await add_feedback(connection, [each.row for each in feedback], repeatable)
 
 
-async def add_valid_feedback(connection: Connection, feedback: list[FeedbackRow]) -> list[tuple[FeedbackRow, str]]:
-    """Add all that is valid, by halving batches that fail; returns the rest, each with the reason."""
+async def add_valid_feedback(connection: Connection, feedback: list[FeedbackRow]) -> tuple[int, list[tuple[FeedbackRow, str]]]:
+    """Add all that is valid, by halving batches that fail; returns what add_all_feedback() does, and the rest, each with the reason."""
     try:
         async with connection.transaction():
-            await add_all_feedback(connection, feedback)
+            return await add_all_feedback(connection, feedback), []
     except ROW_ERRORS as error:
         if len(feedback) == 1:
-            return [(feedback[0], f"{type(error).__name__}: {error}")]
+            return 0, [(feedback[0], f"{type(error).__name__}: {error}")]
         middle = len(feedback) // 2
-        return [*await add_valid_feedback(connection, feedback[:middle]), *await add_valid_feedback(connection, feedback[middle:])]
-    return []
+        halves = [await add_valid_feedback(connection, half) for half in (feedback[:middle], feedback[middle:])]
+        return sum(conflicts for conflicts, _ in halves), [each for _, rejected in halves for each in rejected]
 
 
 def _content(reader: SegmentReader, record: ExchangeRecord, exchange: Exchange) -> PackedContent:

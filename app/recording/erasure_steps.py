@@ -14,6 +14,7 @@ from app.recording.rollup_sums import sum_lost_subjects
 from app.settings import Settings
 from app.store.erased_copies import CopyStore
 from app.store.erased_datasets import erase_dataset_rows, erase_selected_tag, wait_for_dataset_pieces
+from app.store.erased_episodes import note_erased_episodes
 from app.store.erased_feedback import erase_feedback_on_episodes, erase_some_feedback
 from app.store.erased_inferences import find_erased, id_range, list_days, lock_matching, store_erased
 from app.store.erased_subjects import move_subjects, sweep_subject
@@ -105,7 +106,9 @@ async def erase_records(connection: Connection, _context: Context, order: Order,
         contents = await store_erased(connection, erased)
         await forget_units(connection, [(row[_EXPERIMENT], row[_UNIT]) for row in rows if row[_UNIT] is not None])
         texts = await delete_texts(connection, [row[0] for row in rows])
-        feedback = await erase_feedback_on_episodes(connection, lost_episodes(rows, erased), order.keep_tags, order.before)
+        lost = lost_episodes(rows, erased)
+        await note_erased_episodes(connection, lost)
+        feedback = await erase_feedback_on_episodes(connection, lost, order.keep_tags, order.before)
         sums = await move_subjects(connection, sum_lost_subjects(rows, erased))
         counts.update({"inferences": len(rows), "contents": contents, "texts": texts, "sums": sums, "feedback": feedback})
         if again:

@@ -13,7 +13,8 @@ import asyncpg
 from app.settings import Settings
 from app.store.database import connect
 from app.store.db_errors import describe_without_values
-from app.store.feedback_matching import count_unmatched, match_due
+from app.store.feedback_matching import match_due
+from app.store.feedback_pending import count_unmatched, give_up_excess
 from app.store.partitions import Connection
 
 logger = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ POLL_S = 0.5
 RECONNECT_S = 2.0
 UNMATCHED_AFTER = datetime.timedelta(minutes=5)
 _BATCH = 500
+_TEAMS_AT_MOST = 10  # as much as they may have waiting is what all teams may have together
 _COUNT_EVERY_S = 15.0
 _STATEMENT_TIMEOUT = "60s"
 # Shorter than Postgres's deadlock_timeout: in a conflict with a writer, this side gives way.
@@ -30,11 +32,12 @@ _BUSY_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
 class FeedbackMatcher:
-    """run() never returns. `matched`: since the start. `unmatched`: for more than UNMATCHED_AFTER, when they were last counted."""
+    """run() never returns. `matched`, `given_up`: since the start. `unmatched`: for more than UNMATCHED_AFTER, when last counted."""
 
     def __init__(self, settings: Settings) -> None:
         self.matched = 0
         self.unmatched = 0
+        self.given_up = 0
         self._settings = settings
         self._count_due = 0.0
 
@@ -44,6 +47,8 @@ class FeedbackMatcher:
             try:
                 connection = await connect(self._settings.database_url)
                 try:
+                    await connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
+                    await connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
                     await self._keep_matching(connection)
                 finally:
                     await connection.close()
@@ -62,14 +67,20 @@ class FeedbackMatcher:
     async def _match(self, connection: Connection) -> bool:
         """Returns whether there may be more to do now."""
         try:
-            async with connection.transaction():
-                await connection.execute(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'")
-                await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-                done = await match_due(connection, _BATCH)
+            done = await match_due(connection, _BATCH)
+            self.matched += done.found
+            if time.monotonic() >= self._count_due:
+                await self._count(connection)
         except _BUSY_ERRORS:
             return False
-        self.matched += done.found
-        if time.monotonic() >= self._count_due:
-            self.unmatched = await count_unmatched(connection, UNMATCHED_AFTER)
-            self._count_due = time.monotonic() + _COUNT_EVERY_S
-        return done.checked == _BATCH
+        return done.checked > 0
+
+    async def _count(self, connection: Connection) -> None:
+        async with connection.transaction():
+            per_team = self._settings.feedback_waiting_per_team
+            given_up = await give_up_excess(connection, per_team, _TEAMS_AT_MOST * per_team) if per_team else 0
+        self.given_up += given_up
+        if given_up:
+            logger.warning("%d feedback is no longer looked for: a team has too much that is about nothing recorded", given_up)
+        self.unmatched = await count_unmatched(connection, UNMATCHED_AFTER)
+        self._count_due = time.monotonic() + _COUNT_EVERY_S

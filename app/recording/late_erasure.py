@@ -15,6 +15,7 @@ from app.recording.feedback_records import erase_feedback, feedback_row
 from app.recording.rows import content_row
 from app.settings import Settings
 from app.store import erasures
+from app.store.erased_episodes import note_erased_episodes
 from app.store.erased_feedback import erase_feedback_on_episodes
 from app.store.erasure_hashes import Selector, hash_of, read_key
 from app.store.erasures import WRITERS_LOCK, Order
@@ -51,8 +52,13 @@ class LateErasure:
         arrivals: Counter[str] = Counter()
         checked = [self._erase(row, arrivals) if row.inference[_ID].lower() < self._newest else row for row in rows]
         await erasures.note_arrivals(self._connection, arrivals)
-        lost = lost_episodes((row.inference for row in rows), (row.inference for row in checked)) if arrivals else set[tuple[str, str]]()
-        await erase_feedback_on_episodes(self._connection, lost, (), self._newest)
+        if arrivals:
+            lost = lost_episodes((row.inference for row in rows), (row.inference for row in checked))
+            await note_erased_episodes(self._connection, lost)
+            await erase_feedback_on_episodes(self._connection, lost, (), self._newest)
+            pairs = zip(rows, checked, strict=True)
+            erased = {(str(UUID(row.inference[_TEAM])), str(UUID(row.inference[_EPISODE]))) for row, left in pairs if row is not left}
+            await erase_feedback_on_episodes(self._connection, erased - lost, (), self._newest, lose_id=False)
         return checked
 
     async def apply_to_feedback(self, rows: list[FeedbackRow]) -> list[FeedbackRow]:

@@ -175,6 +175,8 @@ class Writer:
             feedback=state.feedback,
             matched_feedback=self._feedback_matcher.matched,
             unmatched_feedback=self._feedback_matcher.unmatched,
+            given_up_feedback=self._feedback_matcher.given_up,
+            conflicting_feedback=state.conflicting_feedback,
             quarantined=state.quarantined,
             unfinished_parts=state.unfinished_parts,
             torn_records=state.torn_records,

@@ -43,7 +43,7 @@ from app.recording.usage_sums import sum_usage
 from app.settings import Settings
 from app.store import partitions, retention
 from app.store.export_names import read_adapters, read_team_names
-from app.store.feedback_writes import look_again
+from app.store.feedback_pending import VERY_LATE, wake, wake_all
 from app.store.inference_writes import INFERENCE_COLUMNS, ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
 from app.store.partitions import Connection
 from app.store.refusal_writes import add_refusals
@@ -65,9 +65,8 @@ MAX_REFUSALS_PER_READ = 10  # records, each of up to some thousand counts
 MAX_FEEDBACK_PER_READ = 50  # each of up to some hundred KiB
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; others wait
-LATE = datetime.timedelta(seconds=10)
 
-_ID, _EPISODE_ID, _RECEIVED_AT = (INFERENCE_COLUMNS.index(name) for name in ("id", "episode_id", "received_at"))
+_ID, _TEAM_ID, _EPISODE_ID, _RECEIVED_AT = (INFERENCE_COLUMNS.index(name) for name in ("id", "team_id", "episode_id", "received_at"))
 
 
 class WriterState(Struct):
@@ -78,6 +77,7 @@ class WriterState(Struct):
 
     rows: int = 0
     feedback: int = 0
+    conflicting_feedback: int = 0
     quarantined: int = 0
     unfinished_parts: int = 0
     torn_records: int = 0
@@ -273,6 +273,7 @@ class WriterSession:
         self._state.committed |= {name: position for name, (_, position) in batch.positions.items()}
         self._state.rows += len(batch.rows)
         self._state.feedback += len(batch.feedback)
+        self._state.conflicting_feedback += batch.conflicts
         self._state.lost_content += batch.lost_content
         self._stored_until = self._storing_until
         self._state.last_error = None
@@ -292,8 +293,8 @@ class WriterSession:
                     rows = await self._late_erasure.apply(batch.rows)
                     await copy_all(self._connection, rows)
                     await add_row_texts(self._connection, rows)
-                    await self._look_for_feedback(rows)
-                    await add_all_feedback(self._connection, await self._late_erasure.apply_to_feedback(batch.feedback))
+                    await self._wake_feedback(rows)
+                    batch.conflicts = await add_all_feedback(self._connection, await self._late_erasure.apply_to_feedback(batch.feedback))
                     sums = await self._add_refusals_and_sums(rows, batch.refusals)
                 batch.rows = rows
             except ROW_ERRORS:
@@ -312,9 +313,10 @@ class WriterSession:
             rejected_ids = {id(row) for row, _ in rejected}
             valid = [row for row in rows if id(row) not in rejected_ids]
             await add_valid_row_texts(self._connection, valid)
-            await self._look_for_feedback(valid)
+            await self._wake_feedback(valid)
             batch.feedback = await self._late_erasure.apply_to_feedback(batch.feedback)
-            for feedback, reason in await add_valid_feedback(self._connection, batch.feedback):
+            batch.conflicts, rejected_feedback = await add_valid_feedback(self._connection, batch.feedback)
+            for feedback, reason in rejected_feedback:
                 self._quarantine_record(feedback.reader, [(feedback.offset, feedback.end)], reason)
                 batch.feedback.remove(feedback)
             sums = await self._add_refusals_and_sums(valid, batch.refusals)
@@ -330,12 +332,16 @@ class WriterSession:
         await add_usage(self._connection, sum_usage(row.inference for row in rows))
         return sums
 
-    async def _look_for_feedback(self, rows: list[InferenceRow]) -> None:
-        """Feedback on inferences that are stored late has been waiting for so long that it would not be looked at soon."""
-        before = datetime.datetime.now(datetime.UTC) - LATE
-        late = [row.inference for row in rows if row.inference[_RECEIVED_AT] < before]
-        if late:
-            await look_again(self._connection, {inference[at] for inference in late for at in (_ID, _EPISODE_ID)})
+    async def _wake_feedback(self, rows: list[InferenceRow]) -> None:
+        """Feedback that waits for these may have been waiting for so long that it would not be looked for soon."""
+        before = datetime.datetime.now(datetime.UTC) - VERY_LATE
+        late, in_time = set[tuple[str, str]](), set[tuple[str, str]]()
+        for row in rows:
+            inference = row.inference
+            targets = {(inference[_TEAM_ID], inference[_ID]), (inference[_TEAM_ID], inference[_EPISODE_ID])}
+            (late if inference[_RECEIVED_AT] < before else in_time).update(targets)
+        await wake(self._connection, in_time)
+        await wake_all(self._connection, late)
 
     async def _move_positions(self, batch: Batch) -> None:
         for name, (_, position) in batch.positions.items():

@@ -16,7 +16,8 @@ class WriterStatus(Struct, frozen=True):
     partial records at the end of a segment; `lost_content`: rows without the content that the disk had no space for; `oldest_s`: age of
     the oldest record that is not in Postgres, 0 if there is none. Unknown fields, as older versions wrote, are ignored.
     `export`: of telemetry; None: nothing is exported. `feedback`: stored events; `matched_feedback`: those whose target was found;
-    `unmatched_feedback`: those that have been waiting for theirs for minutes.
+    `unmatched_feedback`: those that have been waiting for theirs for minutes; `given_up_feedback`: those that no longer wait, as their team
+    had too many; `conflicting_feedback`: those with the id of other feedback.
     """
 
     at: float
@@ -35,6 +36,8 @@ class WriterStatus(Struct, frozen=True):
     feedback: int = 0
     matched_feedback: int = 0
     unmatched_feedback: int = 0
+    given_up_feedback: int = 0
+    conflicting_feedback: int = 0
 
 
 def write_status(home: Path, status: WriterStatus) -> None:

@@ -1,25 +1,21 @@
 """Matching of feedback with the inference or episode that it is about, of the same team, whichever of the two is stored first."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import asyncpg
+
 from app.domain import MODEL_PREFIXES
+from app.store.erased_episodes import find_erased_episodes
 from app.store.erased_feedback import erase_by_ids
+from app.store.erasure_hashes import read_key
+from app.store.feedback_pending import Pending, claim_due, postpone, release, stop_waiting, wake
 from app.store.feedback_targets import Target, TargetKey, find_targets
 from app.store.feedback_writes import lock_feedback
 from app.store.partitions import Connection
 from app.store.touched_units import touch_targets
 
-# One that waits is looked for again when its age has doubled. What is stored late makes it due at once: see look_again().
-_DUE = """
-    SELECT id::text, level, team_id::text, target_id::text, received_at FROM feedback_pending
-    WHERE check_at <= now() ORDER BY check_at LIMIT $1 FOR UPDATE SKIP LOCKED
-"""
-_POSTPONE = """
-    UPDATE feedback_pending SET check_at = now() + least(interval '6 hours', greatest(interval '0.5 seconds', now() - received_at))
-    WHERE id = any($1::uuid[])
-"""
 _MARK = """
     UPDATE feedback SET matched_at = now(), model = matched.model, function = matched.function, variant = matched.variant,
         not_enrolled = matched.not_enrolled
@@ -35,51 +31,63 @@ class Matched(NamedTuple):
     found: int
 
 
-class _Pending(NamedTuple):
-    id: str
-    target: TargetKey
-    received_at: datetime.datetime
-
-
 async def match_due(connection: Connection, limit: int) -> Matched:
-    """Look for the targets of feedback that is due, inside a transaction."""
-    rows = await connection.fetch(_DUE, limit)
-    if not rows:
+    """Look for the targets of feedback that is due. While it searches it holds no lock: writers may store the targets meanwhile."""
+    due = await claim_due(connection, limit)
+    if not due:
         return Matched(0, 0)
-    due = [_Pending(row["id"], TargetKey(row["level"], row["team_id"], row["target_id"]), row["received_at"]) for row in rows]
-    targets = await find_targets(connection, [each.target for each in due])
+    try:
+        return await _match(connection, due)
+    except asyncpg.PostgresError:
+        await release(connection, due)
+        raise
+
+
+async def _match(connection: Connection, due: Sequence[Pending]) -> Matched:
+    began_at: datetime.datetime = await connection.fetchval("SELECT clock_timestamp()")
+    targets = await find_targets(connection, [each.target for each in due], searched=_searched(due))
     found = [(each, targets[each.target]) for each in due if each.target in targets]
-    await connection.execute(_POSTPONE, [each.id for each in due if each.target not in targets])
-    if found:
-        await _mark(connection, found)
-        await touch_targets(connection, [each.target for each, _ in found])
-        await _erase_late(connection, [each for each, _ in found])
+    async with connection.transaction():
+        if found:
+            await _mark(connection, found)
+            await touch_targets(connection, [each.target for each, _ in found])
+        await _erase_late(connection, due, targets)
+        await postpone(connection, [each for each in due if each.target not in targets], began_at)
     return Matched(len(due), len(found))
 
 
-async def count_unmatched(connection: Connection, age: datetime.timedelta) -> int:
-    """How many wait for longer than that."""
-    count: int = await connection.fetchval("SELECT count(*) FROM feedback_pending WHERE received_at < now() - $1::interval", age)
-    return count
+def _searched(due: Sequence[Pending]) -> Mapping[TargetKey, datetime.datetime]:
+    """Up to when all the feedback on a target was looked for."""
+    unsearched = {each.target for each in due if each.searched_until is None}
+    searched: dict[TargetKey, datetime.datetime] = {}
+    for each in due:
+        if each.searched_until is not None and each.target not in unsearched:
+            searched[each.target] = min(each.searched_until, searched.get(each.target, each.searched_until))
+    return searched
 
 
-async def _mark(connection: Connection, found: Sequence[tuple[_Pending, Target]]) -> None:
+async def _mark(connection: Connection, found: Sequence[tuple[Pending, Target]]) -> None:
     await lock_feedback(connection)
     ids = [each.id for each, _ in found]
     values = [(_plain_model(target.model), target.function, target.variant, target.not_enrolled) for _, target in found]
     await connection.execute(_MARK, ids, *([*column] for column in zip(*values, strict=True)), min(ids), max(ids))
-    await connection.execute("DELETE FROM feedback_pending WHERE id = any($1::uuid[])", ids)
+    await stop_waiting(connection, ids)
+    await wake(connection, {(each.target.team_id, each.target.id) for each, _ in found})  # others that wait for the same
 
 
-async def _erase_late(connection: Connection, matched: Sequence[_Pending]) -> None:
-    """What was received before its target was erased, and stored after that."""
-    erased = await find_targets(connection, [each.target for each in matched], only_erased=True)
-    late: list[str] = []
-    for each in matched:
-        erased_at = erased[each.target].erased_at if each.target in erased else None
-        if erased_at is not None and each.received_at <= erased_at:
-            late.append(each.id)
-    await erase_by_ids(connection, late, keep_tags=())
+async def _erase_late(connection: Connection, due: Sequence[Pending], targets: Mapping[TargetKey, Target]) -> None:
+    """What is about something that was erased: all of it if it was received before that, else its words, which may quote it."""
+    if await read_key(connection) is None:
+        return  # there was no erasure yet
+    erased = await find_targets(connection, [each.target for each in due if each.target in targets], only_erased=True)
+    erased_at = {key: target.erased_at for key, target in erased.items() if target.erased_at is not None}
+    lost = await find_erased_episodes(connection, [each.target for each in due])
+    erased_at |= lost
+    reached = [each for each in due if each.target in erased_at]
+    late = [each.id for each in reached if each.received_at <= erased_at[each.target]]
+    later = [each.id for each in reached if each.received_at > erased_at[each.target]]
+    await erase_by_ids(connection, late, keep_tags=(), episodes=[target.id for target in lost])
+    await erase_by_ids(connection, later, keep_tags=(), only_words=True)
 
 
 def _plain_model(model: str) -> str:

@@ -18,6 +18,7 @@ from app.store.episode_lookup import find_episode_ids
 OpenTransaction = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
 
 _feedback, _teams, _keys = tables.feedback.c, tables.teams.c, tables.keys.c
+FeedbackEventAction = Literal["create", "correct", "withdraw", "conflict"]
 _EXPORT_PAGE_ROWS = 500
 _MAX_OF_INFERENCE = 100
 MAX_HISTORY = 200
@@ -26,6 +27,7 @@ MAX_HISTORY = 200
 class FeedbackEvent(Struct, frozen=True, kw_only=True):
     """An event. `feedback_id`: of the feedback that it creates, corrects or withdraws. `key`: who sent it.
 
+    `action` `conflict`: it was sent with the id of that feedback, and is other feedback, so it does not count.
     `metric`, `kind`, `level`, `inference_id`, `episode_id`, `value` null: it withdraws. `value` also: nothing of it is kept, by
     `content`, or your roles do not show what was written. `current`: it counts. `matched_at`: when its inference or episode was found, of
     which are `model`, `function`, `variant` and `not_enrolled`, why it does not count in an experiment; null: not yet.
@@ -33,7 +35,7 @@ class FeedbackEvent(Struct, frozen=True, kw_only=True):
 
     id: str
     feedback_id: str
-    action: Literal["create", "correct", "withdraw"]
+    action: FeedbackEventAction
     received_at: str
     team: str | None
     key: str | None
@@ -58,6 +60,7 @@ class FeedbackFilter(Struct, frozen=True):
     """Which events; None: any. `episode`: its UUID, or the text that its caller names it by. `only_teams`: None: of all."""
 
     metric: str | None = None
+    action: str | None = None
     kind: str | None = None
     team: str | None = None
     key: str | None = None
@@ -126,7 +129,7 @@ def _select() -> Select[Any]:
 
 
 def _conditions(filters: FeedbackFilter) -> Iterator[ColumnElement[bool]]:
-    for name in ("metric", "kind", "model", "function", "variant"):
+    for name in ("metric", "action", "kind", "model", "function", "variant"):
         if (value := getattr(filters, name)) is not None:
             yield _feedback[name] == value
     if filters.team is not None:

@@ -64,6 +64,7 @@ TABLES = (
     RecordedTable("dataset_rows", None, "never"),  # deleted by hand, with their version
     RecordedTable("cost_changes", None, "never", "at"),
     RecordedTable("erasures", None, "never", "requested_at"),
+    RecordedTable("erased_episodes", "keep_inferences_days", "rows", "erased_at"),
     RecordedTable("audit_log", None, "never", "at"),
 )
 

@@ -556,7 +556,7 @@ feedback = Table(
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
     Column("feedback_id", UUID(as_uuid=False), nullable=False),  # of the feedback that the event creates, corrects or withdraws
-    Column("action", Text, nullable=False),  # create | correct | withdraw
+    Column("action", Text, nullable=False),  # create | correct | withdraw | conflict: with the id of other feedback
     Column("received_at", DateTime(timezone=True), nullable=False),
     Column("team_id", UUID(as_uuid=False), nullable=False),
     Column("key_id", UUID(as_uuid=False), nullable=False),
@@ -593,7 +593,10 @@ feedback_pending = Table(
     Column("target_id", UUID(as_uuid=False), nullable=False),
     Column("received_at", DateTime(timezone=True), nullable=False),
     Column("check_at", DateTime(timezone=True), nullable=False, server_default=_now),
-    Index(None, "check_at"),
+    Column("searches", SmallInteger, nullable=False, server_default="0"),  # how often it was looked for
+    Column("searched_until", DateTime(timezone=True)),  # what was stored by then is not its target; null: not looked for yet
+    Index(None, "team_id", "check_at"),
+    Index(None, "team_id", "id"),
     Index(None, "target_id"),
     Index(None, "received_at"),
 )
@@ -798,6 +801,17 @@ erasures = Table(
     Column("error", Text),  # of the last failure; null: it works
     Column("completed_at", DateTime(timezone=True)),
     Index("erasures_open_idx", "next_at", postgresql_where=text("completed_at IS NULL")),
+    Index("erasures_episode_hash_idx", "hash", postgresql_where=text("kind = 'episode'")),
+)
+
+# Episodes that lost their id in an erasure, so that later feedback on them is known: see app/store/erased_episodes.py.
+erased_episodes = Table(
+    "erased_episodes",
+    metadata,
+    Column("team_id", UUID(as_uuid=False), primary_key=True),
+    Column("hash", LargeBinary, primary_key=True),
+    Column("erased_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Index(None, "erased_at"),
 )
 
 # Records that came late and were erased as they were stored: copies of them may be in Redis, until a row is processed and deleted.

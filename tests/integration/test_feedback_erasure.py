@@ -1,6 +1,5 @@
 """What an erasure does to feedback: words and tags are gone, also of what comes late; numbers stay."""
 
-import datetime
 import json
 from typing import Any
 
@@ -55,6 +54,17 @@ def spool_all(settings: Settings, *records: Exchange | Feedback) -> None:
     spool.close()
 
 
+async def match(settings: Settings, *feedback: Feedback) -> None:
+    """Have a writer find what they are about."""
+
+    async def are_matched() -> bool:
+        stored = await rows(settings)
+        return all(each.id in stored and stored[each.id]["matched_at"] for each in feedback)
+
+    async with running_writer(settings):
+        await wait_until(are_matched)
+
+
 async def rows(settings: Settings) -> dict[str, Any]:
     return {str(row["id"]): row for row in await fetch(settings.database_url, "SELECT * FROM feedback")}
 
@@ -64,7 +74,7 @@ async def test_words_and_tags_of_feedback_are_erased_with_its_inference_and_numb
     gone = [comment(ann.id), comment(ann.episode_id, level="episode"), make_feedback(ann.id, team_id=TEAMS[0], tags=TAGS)]
     kept = [comment(bob.id), comment(ann.id, team_id=TEAMS[1]), comment(bob.episode_id, level="episode")]
     spool_all(settings, ann, bob, *gone, *kept)
-    await drain(settings)
+    await match(settings, *gone)  # feedback that is still waiting loses every tag
     done = await carry_out(settings, ANN, keep_tags=("tenant",))
     assert done.counts["feedback"] == 3
     stored = await rows(settings)
@@ -97,8 +107,8 @@ async def test_feedback_on_an_episode_that_is_named_by_a_text_goes_with_its_id(s
     named = named_episode_id(TEAMS[0], "ticket of ann")
     early, late = (make_exchange(**of_ann(1), episode_id=named) for _ in range(2))
     score = make_feedback(named, 0.5, kind="float", level="episode", team_id=TEAMS[0])
-    spool_all(settings, early, comment(named, level="episode"), score)
-    await drain(settings)
+    spool_all(settings, early, said := comment(named, level="episode"), score)
+    await match(settings, said, score)
     done = await carry_out(settings, ANN)
     assert done.counts["feedback"] == 2
     spool_all(settings, comment(named, level="episode", received_us=early.received_us))
@@ -119,12 +129,10 @@ async def test_feedback_that_comes_after_the_erasure_is_erased(settings: Setting
     spool_all(settings, ann)
     await drain(settings)
     ids = [await give(settings, each) for each in (ANN, Selector("tag", "mail", "ann@example.com"), Selector("episode", None, episode))]
-    later_us = int((datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=30)).timestamp() * 1e6)
-    later = comment(ann.id, received_us=later_us)
     async with running_writer(settings):
         for id in ids:
             await wait_until_complete(settings, id)
-        spool_all(settings, *before, *by_themselves, later)
+        spool_all(settings, *before, *by_themselves)
 
         async def are_erased() -> bool:
             stored = await rows(settings)
@@ -133,5 +141,68 @@ async def test_feedback_that_comes_after_the_erasure_is_erased(settings: Setting
         await wait_until(are_erased)
     stored = await rows(settings)
     assert [(stored[each.id]["value"], stored[each.id]["erased_at"] is None) for each in (*before, *by_themselves)] == [(None, False)] * 4
-    assert json.loads(stored[later.id]["value"]) == SECRET  # what is sent after an order is recorded as usual
     assert episode not in await everything_stored(settings.database_url)
+
+
+async def test_words_about_what_was_erased_are_erased_whenever_they_are_sent_and_numbers_stay(settings: Settings):
+    named = named_episode_id(TEAMS[0], "ticket of ann")
+    in_named, in_own = make_exchange(**of_ann(1), episode_id=named), in_own_episode(of_ann(1))
+    bob = in_own_episode(received(1, end_user="bob"))
+    spool_all(settings, in_named, in_own, bob)
+    await drain(settings)
+    order = await give(settings, ANN)
+    on_ann: list[dict[str, Any]] = [
+        {"target_id": named, "level": "episode"},
+        {"target_id": in_own.episode_id, "level": "episode"},
+        {"target_id": in_own.id},
+    ]
+    meanwhile = [comment(**each) for each in on_ann]
+    spool_all(settings, *meanwhile)
+    async with running_writer(settings):
+        await wait_until_complete(settings, order)
+        later = [comment(**each) for each in on_ann]
+        score: dict[str, Any] = {"metric": "score", "kind": "float", "team_id": TEAMS[0], "tags": TAGS}
+        scores = [make_feedback(value=0.5, **each, **score) for each in on_ann]
+        kept = [comment(bob.episode_id, level="episode"), comment(bob.id), comment(named, level="episode", team_id=TEAMS[1])]
+        spool_all(settings, *later, *scores, *kept)
+        goes_on = make_exchange(**received(0, end_user="bob"), episode_id=named)
+        spool_all(settings, goes_on)
+        matched = {each.id for each in (*scores, *kept[:2])}
+
+        async def are_done() -> bool:
+            stored = await rows(settings)
+            words = [stored.get(each.id) for each in (*meanwhile, *later)]
+            return all(row and row["erased_at"] for row in words) and matched <= {id for id, row in stored.items() if row["matched_at"]}
+
+        await wait_until(are_done)
+        spool_all(settings, last := comment(named, level="episode"))  # the episode goes on, and what was erased was in it
+
+        async def is_erased() -> bool:
+            stored = await rows(settings)
+            return last.id in stored and stored[last.id]["erased_at"] is not None
+
+        await wait_until(is_erased)
+    stored = await rows(settings)
+    for each in (*meanwhile, *later, last):
+        assert (stored[each.id]["value"], stored[each.id]["content"]) == (None, "erased")
+        assert set(json.loads(stored[each.id]["tags"]).values()) == {"(erased)"}
+    for each in scores:
+        assert (stored[each.id]["number"], json.loads(stored[each.id]["tags"])) == (0.5, TAGS)
+    assert [json.loads(stored[each.id]["value"]) for each in kept] == [SECRET] * 3
+    assert set((await check(settings, order)).left.values()) == {0}
+    await fetch(settings.database_url, "UPDATE feedback SET erased_at = NULL, value = '1' WHERE id = any($1)", [later[0].id, later[1].id])
+    assert (await check(settings, order)).left["feedback"] == 2
+
+
+async def test_feedback_on_an_episode_is_erased_when_a_record_of_it_comes_late(settings: Settings):
+    """Another inference of the episode had it matched before the one that the order is about was stored."""
+    episode = uuid7.mint(of_ann(2)["received_us"])
+    bob, ann = make_exchange(**received(2, end_user="bob"), episode_id=episode), make_exchange(**of_ann(2), episode_id=episode)
+    said = comment(episode, level="episode", received_us=ann.received_us)
+    spool_all(settings, bob, said)
+    await match(settings, said)
+    await carry_out(settings, ANN)
+    assert json.loads((await rows(settings))[said.id]["value"]) == SECRET
+    spool_all(settings, ann)
+    await drain(settings)
+    assert (await rows(settings))[said.id]["content"] == "erased"

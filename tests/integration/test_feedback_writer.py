@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app import uuid7
@@ -115,7 +116,7 @@ async def test_feedback_of_another_team_never_matches(settings: Settings, spool:
     async with running_writer(settings):
         await wait_for_matches(settings, [each.id for each in ours])
     assert await matched(settings) == {each.id for each in ours}
-    pending = {str(row["id"]) for row in await fetch(settings.database_url, "SELECT id FROM feedback_pending WHERE check_at > received_at")}
+    pending = {str(row["id"]) for row in await fetch(settings.database_url, "SELECT id FROM feedback_pending WHERE searches > 0")}
     assert pending == {each.id for each in (*theirs, *nothing)}
     assert await current(settings) == sorted(each.id for each in (*ours, *theirs, *nothing))
 
@@ -128,7 +129,7 @@ async def test_feedback_that_has_waited_for_days_matches_as_soon_as_its_inferenc
     async with running_writer(settings):
 
         async def was_looked_for() -> bool:
-            rows = await fetch(settings.database_url, "SELECT FROM feedback_pending WHERE check_at > received_at")
+            rows = await fetch(settings.database_url, "SELECT FROM feedback_pending WHERE searches > 0")
             return len(rows) == 2
 
         await wait_until(was_looked_for)
@@ -231,3 +232,54 @@ async def test_sums_keep_requests_apart_that_do_not_count_in_their_experiment(se
         MetricSum("m", None, "large", "pinned", 1, 0.5, 0.5, 0.5),
     ]
     assert of_others == []
+
+
+async def test_other_feedback_with_the_same_id_is_kept_apart_and_does_not_count(settings: Settings, spool: Spool):
+    target, id = uuid7.mint(), uuid7.mint()
+    words: dict[str, Any] = {"metric": "comment", "kind": "comment", "feedback_id": id, "is_repeatable": True}
+    repeats: list[Any] = [
+        make_feedback(target, "Good", **words),
+        make_feedback(target, "Bad", **words),
+        make_feedback(target, "Good", **words),
+        make_feedback(target, "Bad", **words),
+        make_feedback(target, True, feedback_id=id, is_repeatable=True),
+        make_feedback(uuid7.mint(), "Good", **words),
+        make_feedback(target, "Good", **words, tags={"app": "x"}),
+        make_feedback(target, "Good", **words, team_id=OTHER_TEAM),  # whose feedback has nothing to do with it
+    ]
+    first, *others, of_another_team = repeats
+    conflicts = [others[at].id for at in (0, 3, 4, 5)]
+    for batch in (repeats, others):  # in one batch, and again in another
+        spool_feedback(spool, *batch)
+        spool.close()
+        status = await drain(settings)
+        spool = Spool(settings.home / "spool", settings)
+    spool.close()
+    assert status.conflicting_feedback == 4  # of the second batch, none of which is stored again
+    rows = await fetch(settings.database_url, "SELECT id::text, action, is_current FROM feedback ORDER BY id")
+    assert {tuple(row) for row in rows} == {
+        *((each.id, "create", True) for each in (first, of_another_team)),
+        *((id, "conflict", False) for id in conflicts),
+    }
+    newer = make_feedback(target, False)
+    flood = [make_feedback(target, f"No. {at}", **words) for at in range(40)]
+    withdrawn = make_withdrawal(first)
+    spool = Spool(settings.home / "spool", settings)
+    spool_feedback(spool, newer, withdrawn, *flood)
+    spool.close()
+    await drain(settings)
+    assert await current(settings) == sorted([of_another_team.id, newer.id])
+    assert len(await fetch(settings.database_url, "SELECT FROM feedback WHERE action = 'conflict'")) == 20
+
+
+async def test_a_value_that_is_written_in_another_way_is_no_conflict(settings: Settings, spool: Spool):
+    target, id = uuid7.mint(), uuid7.mint()
+    example: dict[str, Any] = {"metric": "demonstration", "kind": "demonstration", "feedback_id": id, "is_repeatable": True}
+    first = make_feedback(target, {"a": 1, "b": [1.0]}, **example)
+    spool_feedback(spool, first, make_feedback(target, {"b": [1], "a": 1.0}, **example))
+    hidden: dict[str, Any] = {**example, "feedback_id": uuid7.mint(), "content": "redacted"}
+    unknown = [msgspec.structs.replace(make_feedback(target, text, **hidden), value=None) for text in ("a", "b")]
+    spool_feedback(spool, *unknown)
+    spool.close()
+    assert (await drain(settings)).conflicting_feedback == 0
+    assert await stored(settings) == sorted([first.id, unknown[0].id])

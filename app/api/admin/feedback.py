@@ -14,7 +14,7 @@ from app.domain import MetricKind
 from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
 from app.store.csv_lines import csv_cell, csv_lines
 from app.store.episode_lookup import check_episode
-from app.store.feedback_queries import FeedbackEvent, FeedbackFilter, list_feedback, read_history, walk_feedback
+from app.store.feedback_queries import FeedbackEvent, FeedbackEventAction, FeedbackFilter, list_feedback, read_history, walk_feedback
 from app.store.feedback_sums import MetricSum, sum_metric
 from app.store.key_validation import parse_prefix
 from app.store.paging import After, Limit, Page, read_cursor, write_cursor
@@ -30,6 +30,7 @@ class FeedbackFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Which events."""
 
     metric: Annotated[Text, Meta(description="Only of this metric, which may no longer be configured.")] | None = None
+    action: Annotated[FeedbackEventAction, Meta(description="Only what does this.")] | None = None
     kind: MetricKind | None = None
     team: Annotated[Text, Meta(description="Only of the team with this name.")] | None = None
     key: Annotated[Text, Meta(description="Only sent with the key with this public part.")] | None = None
@@ -119,6 +120,7 @@ def _read_filter(call: Call[Any, NoBody]) -> FeedbackFilter:
         raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
     return FeedbackFilter(
         metric=query.metric,
+        action=query.action,
         kind=query.kind,
         team=query.team,
         key=key,
