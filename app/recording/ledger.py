@@ -7,11 +7,14 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.domain import Snapshot
 from app.recording.spool_progress import wait_until_stored
 from app.store import usage
 from app.store.callers import list_workers
+from app.store.counted_models import OtherNames, find_other_names
 from app.store.usage import UsedAmounts
 from app.store.usage_by_slot import UsageBySlot, open_usage_by_slot
+from app.thread_steps import run_in_steps
 
 _TIMEOUT_S = 4.0
 
@@ -23,16 +26,26 @@ class SpoolAwareLedger:
         self._spool = home / "spool"
         self._database = database
         self._database_url = database_url
+        self._read_snapshot: Snapshot | None = None
+        self._others: Mapping[str, OtherNames] = {}
 
-    async def used(self, scope: Mapping[str, str], since: datetime) -> UsedAmounts:
+    async def used(self, scope: Mapping[str, str], since: datetime, snapshot: Snapshot) -> UsedAmounts:
         """What a subject has used since a moment, including every request that had ended on this machine before the call.
 
-        Raises one of DB_UNAVAILABLE_ERRORS, or TimeoutError if the writer is too far behind.
+        `snapshot`: says which functions and models lead to the model of the scope. Raises one of DB_UNAVAILABLE_ERRORS, or TimeoutError if
+        the writer is too far behind.
         """
         if not await self.is_stored():
             raise TimeoutError("The writer is behind.")
+        others = (await self._other_names(snapshot)).get(scope["model"]) if "model" in scope else None
         async with self._database.connect() as connection:
-            return await usage.read_used(connection, scope, since)
+            return await usage.read_used(connection, scope, since, others)
+
+    async def _other_names(self, snapshot: Snapshot) -> Mapping[str, OtherNames]:
+        if self._read_snapshot is not snapshot:  # many buckets are read after a loss
+            self._others = await run_in_steps(lambda: find_other_names(snapshot))
+            self._read_snapshot = snapshot
+        return self._others
 
     async def is_stored(self) -> bool:
         """Whether every request that had ended on this machine at the call is in Postgres; waits some seconds for the writer.

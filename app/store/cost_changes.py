@@ -13,11 +13,11 @@ from app import uuid7
 from app.domain import Price
 from app.store import tables
 from app.store.audit_log import Author
+from app.store.counted_models import model_names
 from app.store.inference_writes import ROW_EXPRESSIONS, adjust_usage
 from app.store.partitions import Connection
 from app.store.rollups import RollupSums, adjust_rollups
 from app.store.touched_units import touch_inferences
-from app.store.usage import caller_names
 
 
 class InferenceRange(Struct, frozen=True):
@@ -102,7 +102,7 @@ async def lock_inferences(connection: Connection, inferences: InferenceRange, li
 def _conditions(inferences: InferenceRange) -> tuple[str, list[Any]]:
     conditions, values = "", list[Any]()
     if inferences.model is not None:
-        values.append(caller_names(inferences.model))
+        values.append(model_names(inferences.model))
         conditions += f" AND model = any(${len(values) + 2}::text[])"
     if inferences.provider is not None:
         values += [inferences.provider, msgspec.json.encode([{"provider": inferences.provider}]).decode()]

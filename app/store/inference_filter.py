@@ -11,7 +11,7 @@ from app.domain import OriginKind
 from app.episode_names import episode_id_of
 from app.store import tables
 from app.store.configuration_rows import one_of
-from app.store.usage import caller_names
+from app.store.counted_models import model_names
 
 # A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
@@ -79,7 +79,7 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     if filters.origin is not None:
         yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
     if filters.model is not None:
-        yield columns.model.in_(caller_names(filters.model))
+        yield columns.model.in_(model_names(filters.model))
     if filters.team is not None:
         yield of_teams([filters.team])
     if filters.only_teams is not None:
@@ -121,7 +121,7 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         all(value is None or value == found for value, found in wanted)
         and (filters.episode is None or row["episode_id"] == episode_id_of(row["team_id"], filters.episode))
         and (filters.request_id is None or filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"])
-        and (filters.model is None or row["model"] in caller_names(filters.model))
+        and (filters.model is None or row["model"] in model_names(filters.model))
         and (filters.has_shadows or row["shadow"] is None)
         and (filters.only_teams is None or {row["team"], row["content_team"] or row["team"]} <= {*filters.only_teams})
         and (filters.tag is None or tags.get(filters.tag[0]) == filters.tag[1])

@@ -4,13 +4,16 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, FromClause, Select, func, select
+from sqlalchemy import ARRAY, ColumnElement, FromClause, Select, Text, and_, case, cast, func, not_, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
-from app.domain import MODEL_PREFIXES
 from app.store import tables
+from app.store.configuration_rows import one_of
+from app.store.counted_models import MODEL_PREFIX_PATTERN, NAME_PREFIX_PATTERN, OtherNames, model_names, sent_names
+from app.store.rollups import REFUSED
 
 Group = Literal["hour", "day", "month", "model", "key"]
 SUMS = (
@@ -27,8 +30,6 @@ SUMS = (
 )
 
 _HOUR = datetime.timedelta(hours=1)
-# Recorded is the name that the caller sent, with its prefixes.
-_MODEL_PREFIX_PATTERN = f"^{''.join(f'({prefix})?' for prefix in MODEL_PREFIXES)}"
 
 
 class UsedAmounts(Struct, frozen=True):
@@ -40,33 +41,80 @@ class UsedAmounts(Struct, frozen=True):
     cost_microusd: int = 0
 
 
-async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime) -> UsedAmounts:
+async def read_used(
+    connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime, others: OtherNames | None = None
+) -> UsedAmounts:
     """What a subject has used since a moment (with its zone), as far as it is stored in Postgres; spools may hold more.
 
-    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME, shadow; or all. Cheap, except for
-    a tag: no sums are kept by tags, so all inferences since then are read, which takes some seconds for each million of them.
+    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME, shadow; or all. `others`: what
+    counts under its model besides, of which an upper bound is given. Cheap, except for a tag: no sums are kept by tags, so all inferences
+    since then are read, which takes some seconds for each million of them.
     """
     if any(dimension.startswith("tag:") or dimension == "shadow" for dimension in scope):
-        return await _read_from_inferences(connection, scope, since, None)
+        return await _read_from_inferences(connection, scope, since, None, others)
     # The sums are by full hours of UTC, and a day may begin within one: in India, at 18:30 UTC.
     full_since = first_full_hour(since)
-    usage_table = tables.usage
-    hourly_sums = select(
-        func.sum(usage_table.c.requests),
-        func.sum(usage_table.c.charged_input),
-        func.sum(usage_table.c.charged_output),
-        func.sum(usage_table.c.cost_microusd),
+    used = [await _read_hours(connection, scope, full_since, None)]
+    if others is not None:
+        used.append(await _read_hours_of_others(connection, scope, full_since, others))
+    if full_since != since:
+        used.append(await _read_from_inferences(connection, scope, since, full_since, others))
+    return UsedAmounts(*(sum(amounts) for amounts in zip(*map(msgspec.structs.astuple, used), strict=True)))
+
+
+async def _read_hours(
+    connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime, sent: Sequence[str] | None
+) -> UsedAmounts:
+    """`sent`: the names that callers sent, instead of the model of the scope."""
+    columns = tables.usage.c
+    sums = select(
+        func.sum(columns.requests), func.sum(columns.charged_input), func.sum(columns.charged_output), func.sum(columns.cost_microusd)
     )
-    full_hours = await _read_sums(connection, hourly_sums.where(usage_table.c.hour >= full_since, *scope_conditions(usage_table, scope)))
-    if full_since == since:
-        return full_hours
-    partial_hour = await _read_from_inferences(connection, scope, since, full_since)
-    return UsedAmounts(
-        full_hours.requests + partial_hour.requests,
-        full_hours.input + partial_hour.input,
-        full_hours.output + partial_hour.output,
-        full_hours.cost_microusd + partial_hour.cost_microusd,
+    query = sums.where(columns.hour >= since, *scope_conditions(tables.usage, scope if sent is None else _without_model(scope)))
+    return await _read_sums(connection, query if sent is None else query.where(one_of(columns.model, sent)))
+
+
+async def _read_hours_of_others(
+    connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime, others: OtherNames
+) -> UsedAmounts:
+    """All that these names have used, without what is known to have used another model.
+
+    So where what is charged is more than what was reported, which alone the rollups have, it counts. A model that was tried in vain before
+    another one answered is not known there, and is not counted.
+    """
+    all_of_them = await _read_hours(connection, scope, since, [sent for name in others.names for sent in sent_names(name)])
+    if all_of_them.requests == 0:
+        return all_of_them
+    groups, hours = tables.rollup_groups, tables.rollup_tables["hour"]
+    name = case((groups.c.function != "", groups.c.function), else_=groups.c.model)
+    may_count = or_(
+        groups.c.outcome != "answered",  # all that there was may have been tried
+        _is_pair(name, groups.c.variant, others.first),
+        _is_pair(groups.c.provider, groups.c.served_model, others.targets),
     )
+    amounts = (hours.c.requests, hours.c.input_tokens, hours.c.output_tokens, hours.c.cost_microusd)
+    query = select(
+        *(func.sum(amount).filter(may_count) for amount in amounts), *(func.sum(amount).filter(not_(may_count)) for amount in amounts)
+    )
+    query = query.select_from(hours.join(groups, groups.c.id == hours.c.group_id)).where(
+        hours.c.time >= since,
+        groups.c.outcome != REFUSED,
+        one_of(name, others.names),
+        *scope_conditions(groups, _without_model(scope)),
+    )
+    row = [int(each or 0) for each in (await connection.execute(query)).one()]
+    total = msgspec.structs.astuple(all_of_them)
+    return UsedAmounts(*(max(mine, total[at] - row[4 + at]) for at, mine in enumerate(row[:4])))
+
+
+def _is_pair(first: ColumnElement[str], second: ColumnElement[str], pairs: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
+    """With one parameter for each half: a statement has at most 32,767."""
+    halves = (cast([pair[half] for pair in pairs], ARRAY(Text)) for half in (0, 1))
+    return tuple_(first, second).in_(select(*(func.unnest(half) for half in halves)))
+
+
+def _without_model(scope: Mapping[str, str]) -> dict[str, str]:
+    return {dimension: subject for dimension, subject in scope.items() if dimension != "model"}
 
 
 class UsageQuery(Struct, frozen=True):
@@ -116,7 +164,11 @@ def _row_to_dict(row: Mapping[Any, Any], group_by: Sequence[Group]) -> dict[str,
 
 
 async def _read_from_inferences(
-    connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime, until: datetime.datetime | None
+    connection: AsyncConnection,
+    scope: Mapping[str, str],
+    since: datetime.datetime,
+    until: datetime.datetime | None,
+    others: OtherNames | None,
 ) -> UsedAmounts:
     columns = tables.inferences.c
     query = select(
@@ -124,10 +176,26 @@ async def _read_from_inferences(
         func.sum(func.coalesce(columns.charged_input, columns.input_tokens, 0)),
         func.sum(func.coalesce(columns.charged_output, columns.output_tokens, 0)),
         func.sum(columns.cost_microusd),
-    ).where(columns.id >= uuid7.lowest_at(_to_ms(since)), columns.received_at >= since, *scope_conditions(tables.inferences, scope))
+    ).where(columns.id >= uuid7.lowest_at(_to_ms(since)), columns.received_at >= since)
+    if others is None:
+        query = query.where(*scope_conditions(tables.inferences, scope))
+    else:
+        counts = or_(columns.model.in_(model_names(scope["model"])), _counts_as_other(others))
+        query = query.where(*scope_conditions(tables.inferences, _without_model(scope)), counts)
     if until is not None:
         query = query.where(columns.id < uuid7.lowest_at(_to_ms(until)))
     return await _read_sums(connection, query)
+
+
+def _counts_as_other(others: OtherNames) -> ColumnElement[bool]:
+    columns = tables.inferences.c
+    name = func.regexp_replace(columns.model, f"^{NAME_PREFIX_PATTERN}", "")
+    may_count = or_(
+        columns.attempts.is_not(None),  # others may have been tried before the one that answered
+        _is_pair(name, columns.variant, others.first),
+        _is_pair(columns.served_provider, columns.served_model, others.targets),
+    )
+    return and_(one_of(columns.model, [sent for each in others.names for sent in sent_names(each)]), may_count)
 
 
 async def _read_sums(connection: AsyncConnection, query: Select[*tuple[Any, ...]]) -> UsedAmounts:
@@ -144,7 +212,7 @@ def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[Co
             case "team":
                 yield table.c.team_id == select(teams.id).where(teams.name == subject).scalar_subquery()
             case "model":
-                yield table.c.model.in_(caller_names(subject))
+                yield table.c.model.in_(model_names(subject))
             case "all":
                 pass
             case "shadow":
@@ -158,15 +226,7 @@ def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[Co
 
 def named_model(recorded: ColumnElement[str]) -> ColumnElement[str]:
     """The model that a recorded name means."""
-    return func.regexp_replace(recorded, _MODEL_PREFIX_PATTERN, "")
-
-
-def caller_names(model: str) -> list[str]:
-    """The names that callers may send for a model."""
-    names = [model]
-    for prefix in reversed(MODEL_PREFIXES):
-        names += [prefix + name for name in names]
-    return names
+    return func.regexp_replace(recorded, f"^{MODEL_PREFIX_PATTERN}", "")
 
 
 def first_full_hour(moment: datetime.datetime) -> datetime.datetime:

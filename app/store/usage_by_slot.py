@@ -8,7 +8,8 @@ import asyncpg
 from msgspec import Struct
 
 from app import uuid7
-from app.domain import FUNCTION_PREFIXES, MODEL_PREFIXES, Snapshot
+from app.domain import Snapshot
+from app.store.counted_models import NAME_PREFIX_PATTERN, counted_models, first_tries
 from app.store.database import connect
 
 # A request that runs for longer is not settled in Redis any more: see take.lua, which keeps a reservation for as long.
@@ -140,29 +141,17 @@ def _query(dimensions: Sequence[str], snapshot: Snapshot) -> tuple[str, list[Any
 
 def _model_join(snapshot: Snapshot, parameter: Callable[[Any, str], str]) -> str:
     """The models under which a request counted: the one that it names, or its variant's; and each other one that may have been tried."""
-    counted, first = _counted_models(snapshot)
+    counted, first = list(counted_models(snapshot)), list(first_tries(snapshot))
     targets = [(name, target.provider, target.model) for name, model in snapshot.models.items() for target in model.targets]
 
     def unnest(rows: Sequence[tuple[str, ...]], width: int) -> str:
         return ", ".join(parameter([row[index] for row in rows], "text[]") for index in range(width))
 
-    prefixes = "".join(f"({prefix})?" for prefix in (*MODEL_PREFIXES, *FUNCTION_PREFIXES))
     return f"""
         JOIN unnest({unnest(counted, 2)}) AS counted (name, counts_as)
-            ON counted.name = regexp_replace(inferences.model, '^{prefixes}', '')
+            ON counted.name = regexp_replace(inferences.model, '^{NAME_PREFIX_PATTERN}', '')
             AND (counted.counts_as = counted.name OR inferences.attempts IS NOT NULL
                 OR (counted.name, inferences.variant, counted.counts_as) IN (SELECT * FROM unnest({unnest(first, 3)}))
                 OR (counted.counts_as, inferences.served_provider, inferences.served_model) IN (
                     SELECT * FROM unnest({unnest(targets, 3)})
                 ))"""  # noqa: S608
-
-
-def _counted_models(snapshot: Snapshot) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
-    """Each name that requests may have, with each model under which they may count; and with a variant, the model that this is tried at."""
-    models = snapshot.models
-    counted = dict.fromkeys((name, counts_as) for name, model in models.items() for counts_as in (name, *model.fallbacks))
-    variants = [(name, each, variant.model) for name, function in snapshot.functions.items() for each, variant in function.variants.items()]
-    arms = [(name, arm, arm) for name, model in models.items() if model.experiment for arm in model.experiment.arms if arm in models]
-    first = [*variants, *arms]
-    counted |= dict.fromkeys((name, counts_as) for name, _, model in first for counts_as in (model, *models[model].fallbacks))
-    return list(counted), first

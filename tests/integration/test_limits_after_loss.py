@@ -6,8 +6,10 @@ import os
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
@@ -25,6 +27,7 @@ from app.store.counters.counters import RedisCounters
 from app.store.database import connect, create_database_engine
 from app.store.usage_by_slot import SlotUsage, open_usage_by_slot
 from app.telemetry import Telemetry
+from providers.canonical.chat import Usage
 from providers.canonical.errors import LimitExceeded
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.postgres import Postgres
@@ -433,6 +436,94 @@ async def test_request_counts_under_each_model_whose_limits_it_may_have_reserved
     await drain(installation.settings)
     counts = {subject: sum(each.requests for each in slots) async for subject, slots in read_usage(installation, ("model",), before_ms)}
     assert counts == {("m",): 7, ("spare",): 6, ("split",): 2}
+
+
+async def test_calendar_limit_of_a_model_counts_again_what_functions_arms_and_fallbacks_used_of_it(
+    installation: Installation, valkey: Valkey
+):
+    blue, green = installation.callers
+    snapshot = Snapshot(1, "", {}, MODELS, functions=FUNCTIONS)
+    rules = [
+        Limit(f"{model} {per}", {"team": "each", "model": model}, "tokens", 1000, per)
+        for model in ("m", "spare")
+        for per in ("day", "month")
+    ]
+    worker = await installation.make_worker(*rules)
+    worker.limits.swap(worker.limits.prepare(msgspec.structs.replace(snapshot, limits=tuple(rules))))
+    # Each uses another number of tokens, so that the sums say which of them were counted.
+    served: Sequence[dict[str, Any]] = (
+        {"model": "m", "served_model": "served-m", "charged_input": 1},
+        {"model": "answer", "function": "answer", "variant": "usual", "served_model": "served-m", "charged_input": 2},
+        {
+            "model": "tensorzero::function_name::answer",
+            "function": "answer",
+            "variant": "other",
+            "served_model": "served-spare",
+            "charged_input": 4,
+        },
+        {"model": "split", "variant": "m", "served_model": "served-m", "charged_input": 8},
+        {"model": "split", "variant": "spare", "served_model": "served-spare", "charged_input": 16},
+        {"model": "narthex::model_name::m", "served_model": "served-spare", "charged_input": 32},
+    )
+    async with running_writer(installation.settings):
+        await worker.use(blue, 0)  # Redis has an epoch, which can be lost
+        for fields in served:
+            usage = Usage(fields["charged_input"], 0)
+            at_us = time.time_ns() // 1000
+            recorded = {
+                "key_id": blue.key_id,
+                "team_id": blue.team_id,
+                "served_provider": "p",
+                "charged_output": 0,
+                "usage": usage,
+                **fields,
+            }
+            spool_exchange(worker.spool, b"", b"", id=uuid7.mint(at_us), received_us=at_us, duration_us=1000, **recorded)
+        await installation.lose_memory(valkey)
+        await wait_until(lambda: worker.is_admitted(blue))
+        for per in ("day", "month"):
+            assert await worker.remaining(f"m {per}", blue) == 1000 - (1 + 2 + 8 + 32)
+            states = await worker.limits.rule_states(blue, "spare", {})
+            assert next(each.remaining for each in states if each.rule == f"spare {per}") == 1000 - (4 + 16 + 32)
+            assert await worker.remaining(f"m {per}", green) == 1000
+
+
+async def test_use_of_a_model_by_other_names_is_never_counted_too_low(installation: Installation):
+    """Full hours come from sums and parts of hours from the records, with and without a tag: each is at least what is charged."""
+    chance = random.Random(11)
+    snapshot = Snapshot(1, "", {}, MODELS, functions=FUNCTIONS)
+    spool = Spool(installation.settings.home / "spool", installation.settings)
+    since = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
+    expected: dict[tuple[str, str], int] = {}
+    names: Sequence[tuple[str, dict[str, Any]]] = (
+        ("m", {"model": "answer", "function": "answer", "variant": "usual"}),
+        ("spare", {"model": "answer", "function": "answer", "variant": "other"}),
+        ("spare", {"model": "split", "variant": "spare"}),
+        ("m", {"model": "m"}),
+    )
+    for number in range(200):
+        caller = chance.choice(installation.callers)
+        model, fields = chance.choice(names)
+        input = chance.randrange(100)
+        reported = Usage() if chance.random() < 0.2 else Usage(input, 0)
+        at_us = int(since.timestamp() * 1e6) + number * 50_000_000
+        recorded: dict[str, Any] = {**fields, "key_id": caller.key_id, "team_id": caller.team_id, "tags": {"tenant": "x"}}
+        recorded |= {"served_provider": "p", "served_model": f"served-{model}"}
+        recorded |= {"usage": reported, "charged_input": input, "charged_output": 0}
+        spool_exchange(spool, b"", b"", id=uuid7.mint(at_us), received_us=at_us, duration_us=1000, **recorded)
+        expected[model, caller.team] = expected.get((model, caller.team), 0) + input
+    spool.close()
+    await drain(installation.settings)
+    engine = create_database_engine(installation.settings.database_url)
+    ledger = SpoolAwareLedger(installation.settings.home, engine, installation.settings.database_url)
+    for (model, team), least in expected.items():
+        scope = {"model": model, "team": team}
+        exact = await ledger.used({**scope, "tag:tenant": "x"}, since, snapshot)
+        summed = await ledger.used(scope, since, snapshot)
+        partly = await ledger.used(scope, since - timedelta(minutes=30), snapshot)
+        assert exact.input == least and least <= summed.input <= least * 1.5 and summed == partly
+        assert (exact.requests, exact.cost_microusd) == (summed.requests, summed.cost_microusd)
+    await engine.dispose()
 
 
 async def read_usage(

@@ -51,7 +51,7 @@ class FakeLedger:
         self.unavailable = False
         self.requested_scopes: list[Mapping[str, str]] = []
 
-    async def used(self, scope: Mapping[str, str], since: datetime) -> UsedAmounts:
+    async def used(self, scope: Mapping[str, str], since: datetime, snapshot: Snapshot) -> UsedAmounts:
         self.requested_scopes.append(scope)
         await asyncio.sleep(0.02)
         if self.unavailable:

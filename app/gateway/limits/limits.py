@@ -82,7 +82,7 @@ class Limits:
         self._telemetry = telemetry
         self._workers_alive = workers_alive
         self._redis_epoch = RedisEpoch(counters, database)
-        self._seeder = LedgerSeeder(counters, ledger)
+        self._seeder = LedgerSeeder(counters, ledger, lambda: self._snapshot)
         self._skew_ms = 0.0
         self._outbox = Outbox(counters)
         self._local_limiter = LocalLimiter(self._now_ms, lambda key: self._recovery.holders(key))

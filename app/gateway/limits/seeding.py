@@ -1,10 +1,11 @@
 """Seeding: fill a calendar bucket from the ledger in Postgres when its period began before Redis's epoch did."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
+from app.domain import Snapshot
 from app.gateway.limits.rule_matcher import Bucket
 from app.store.counters import commands
 from app.store.counters.counters import RedisCounters
@@ -29,20 +30,21 @@ class LedgerUsage(Protocol):
 class Ledger(Protocol):
     """Recorded usage: what Postgres holds, and what this machine's spool has yet to write to it."""
 
-    async def used(self, scope: Mapping[str, str], since: datetime) -> LedgerUsage:
+    async def used(self, scope: Mapping[str, str], since: datetime, snapshot: Snapshot) -> LedgerUsage:
         """Usage since a moment, including every request that ended on this machine before this call.
 
-        Raises one of db_errors.DB_UNAVAILABLE_ERRORS.
+        `snapshot`: a request counts under other models than the one that it names, too. Raises one of db_errors.DB_UNAVAILABLE_ERRORS.
         """
         ...
 
 
 class LedgerSeeder:
-    """Seeds buckets: one query at a time for each, which concurrent requests share."""
+    """Seeds buckets: one query at a time for each, which concurrent requests share. `snapshot`: the one in force."""
 
-    def __init__(self, counters: RedisCounters, ledger: Ledger) -> None:
+    def __init__(self, counters: RedisCounters, ledger: Ledger, snapshot: Callable[[], Snapshot]) -> None:
         self._counters = counters
         self._ledger = ledger
+        self._snapshot = snapshot
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
 
     async def seed(self, bucket: Bucket, epoch_ms: int, now_ms: int) -> None:
@@ -62,7 +64,7 @@ class LedgerSeeder:
         start_ms, finish_ms, _ = bucket.rule.period_at(now_ms)
         async with asyncio.timeout(_LEDGER_TIMEOUT_S):
             since_ms = max(start_ms, bucket.rule.since_ms)
-            used = await self._ledger.used(bucket.dimensions, datetime.fromtimestamp(since_ms / 1000, UTC))
+            used = await self._ledger.used(bucket.dimensions, datetime.fromtimestamp(since_ms / 1000, UTC), self._snapshot())
         amounts = (used.requests, used.input, used.output, used.input + used.output, used.cost_microusd, 0)
         spent = amounts[bucket.rule.resource - 1]
         await self._counters.call(commands.encode_seed(self._counters.scripts, bucket.key, epoch_ms, start_ms, finish_ms, spent))
