@@ -64,6 +64,9 @@ async def add_sums(connection: Connection, sums: Mapping[SumKey, Sequence[int]],
         rows = [(*key, *values) for key, values in added.items() if any(values)]
         if rows:
             await connection.execute(statement, *([*column] for column in zip(*rows, strict=True)))
+    ids = sorted({key.experiment_id for key, values in sums.items() if key.slice and values[0] < 0})
+    if ids:  # a value that no unit has any more may have named somebody
+        await connection.execute("DELETE FROM experiment_sums WHERE experiment_id = any($1::uuid[]) AND slice <> '' AND n = 0", ids)
 
 
 async def read_slice_values(connection: Connection, experiment_id: str) -> dict[str, set[str]]:

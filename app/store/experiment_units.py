@@ -122,7 +122,7 @@ _EXPERIMENTS_BY_ID = """
 """
 # The random one says nothing of whose it was: the hash could be made again from a name and the salt.
 _FORGET = """
-    UPDATE experiment_units SET unit = gen_random_uuid()::text
+    UPDATE experiment_units SET unit = gen_random_uuid()::text, due_at = now()
     FROM experiments, unnest($1::text[], $2::text[]) AS lost (name, unit)
     WHERE experiments.name = lost.name AND experiment_units.experiment_id = experiments.id AND experiment_units.unit = lost.unit
 """
@@ -184,7 +184,10 @@ async def move_units(connection: Connection, units: Sequence[tuple[UnitKey, str,
 
 
 async def forget_units(connection: Connection, units: Iterable[tuple[str, str]]) -> None:
-    """Units, by the name of the experiment and their hash, that were erased: what is in the sums stays, and names nobody."""
+    """Units, by the name of the experiment and their hash, that were erased: what is in the sums stays, and names nobody.
+
+    They are due, so that sums by values of their tags become those of nobody.
+    """
     lost = sorted(set(units))
     if lost:
         await connection.execute(_FORGET, [name for name, _ in lost], [unit for _, unit in lost])

@@ -21,8 +21,11 @@ from app.domain import Assignment, Attempt
 from app.recording.feedback_records import Feedback
 from app.recording.spool import Spool
 from app.settings import Settings
+from app.store.audit_log import SYSTEM
+from app.store.cost_changes import CostChange, apply_cost_changes
 from app.store.database import connect
 from app.store.feedback_matching import match_due
+from app.store.rollups import RollupSums
 from tests.support.experiment_scan import assert_sums_equal_a_scan
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.spooled_feedback import TEAM, make_feedback, make_withdrawal, spool_feedback
@@ -201,3 +204,51 @@ def _kill(process: BaseProcess) -> None:
     process.kill()
     process.join()
     process.close()
+
+
+async def test_users_have_their_mean_from_before_the_experiment_as_covariate(settings: Settings) -> None:
+    database = settings.database_url
+    earlier = [(9, 1_000_000, 40), (9, 2_000_000, 60), (3, 6_000_000, 500)]  # days ago, latency, cost
+    spool = Spool(settings.home / "spool", settings)
+    for days, duration_us, cost_microusd in earlier:
+        at_us = NOW_US - days * 24 * HOUR_US
+        fields: dict[str, Any] = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": TEAM, "end_user": "ann"}
+        spool_exchange(spool, b"", b"", **fields, duration_us=duration_us, cost_microusd=cost_microusd)
+        spool_exchange(spool, b"", b"", **{**fields, "id": uuid7.mint(at_us), "end_user": "bob", "outcome": "failed"})
+    spool.close()
+    await drain(settings)
+    await start_experiment(database, "users", "user", metrics=["latency", "cost", "error", "time_to_first_token"])
+    spool = Spool(settings.home / "spool", settings)
+    for user in ("ann", "new"):
+        at_us = NOW_US - 2 * HOUR_US
+        fields = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": TEAM, "end_user": user, "variant": "a"}
+        spool_exchange(spool, b"", b"", **fields, assignment=Assignment("users", 1, "a", 0.5, None, f"hash of {user}", "minted"))
+    spool.close()
+    await drain(settings)
+    await count(database)
+    units = await fetch(database, "SELECT unit, covariates FROM experiment_units ORDER BY unit")
+    assert [(row["unit"], row["covariates"]) for row in units] == [
+        ("hash of ann", [3_000_000, 300, 0, None]),  # of a request; of a day
+        ("hash of new", [0, 0, 0, None]),
+    ]
+    (sums,) = await fetch(database, "SELECT x, xx FROM experiment_sums WHERE metric = 'latency'")
+    assert (sums["x"], sums["xx"]) == (3_000_000, 9_000_000_000_000)
+
+
+async def test_sums_follow_costs_that_are_computed_again(settings: Settings) -> None:
+    database = settings.database_url
+    await start_experiment(database, "episodes", "episode", metrics=METRICS)
+    spool_random(settings, [random_exchanges(5, "episodes", "episode")], random.Random(5), 200)
+    await drain(settings)
+    await count(database)
+    await assert_sums_equal_a_scan(database)
+    changed = await fetch(database, "SELECT id::text, cost_microusd FROM inferences WHERE not_enrolled IS NULL ORDER BY id LIMIT 50")
+    changes = [CostChange(row["id"], row["cost_microusd"], 1_000, None, None) for row in changed]
+    connection = await connect(database)
+    try:
+        async with connection.transaction():
+            await apply_cost_changes(connection, SYSTEM, uuid7.mint(), changes, (), RollupSums({}, {}, {}))
+    finally:
+        await connection.close()
+    await count(database)
+    await assert_sums_equal_a_scan(database)

@@ -42,7 +42,7 @@ _INFERENCES = """
         (left(born, 8) || '-' || right(born, 4) || '-7fff-8000-' || lpad(to_hex(number), 12, '0'))::uuid, now(),
         '00000000-0000-0000-0000-000000000064', '00000000-0000-0000-0000-0000000000c8', '/v1/chat/completions', 'm', arm, arm, true, 200,
         CASE WHEN random() < 0.02 THEN 'failed' ELSE 'answered' END, (exp(13 + random())) :: bigint, 1000 + (random() * 1e5)::bigint, 's',
-        (random() * 5000)::bigint, 100, (random() * 500)::int, jsonb_build_object('tenant', number % 10), 'scale', 1, 0.5,
+        (random() * 5000)::bigint, 100, (random() * 500)::int, jsonb_build_object('tenant', (number % 10)::text), 'scale', 1, 0.5,
         lpad(to_hex(number), 16, '0'), 'minted'
     FROM episodes, generate_series(0, $1::int - 1) AS turn
 """

@@ -59,11 +59,11 @@ async def read_results(
     sums = await read_sums(connection, experiment.id, metrics=metrics)
     sliced = await read_sums(connection, experiment.id, metrics=metrics, slice=slice) if slice is not None else []
     now = datetime.now(UTC)
-    reading = _Reading(experiment, weights, counts, declared, now, arm)
+    reading = Reading(experiment, weights, counts, declared, now, arm)
     return await run_in_steps(lambda: reading.results(sums, sliced, metrics))
 
 
-class _Reading:
+class Reading:
     def __init__(
         self,
         experiment: ExperimentRow,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app import uuid7
 from app.analytics.units.contributions import Changes
 from app.analytics.units.outcomes import covariates, measure
+from app.store.erasures import ERASED
 from app.store.experiment_sums import add_sums, read_slice_values
 from app.store.experiment_units import (
     CountedExperiment,
@@ -108,7 +109,7 @@ async def count_due_units(connection: Connection) -> bool:
         for unit in due:
             first = firsts.get(unit.first_id)
             if first is None or first.unit != unit.unit:
-                counted.append(_without_records(unit))
+                counted.append(_without_records(unit, is_erased=first is not None))
                 changes.add(experiments[unit.experiment_id], unit, counted[-1])
             else:
                 left.append((unit, first))
@@ -133,8 +134,10 @@ def _new_unit(experiment: CountedExperiment, unit: str, first: Touch) -> UnitRow
     )
 
 
-def _without_records(unit: UnitRow) -> UnitRow:
-    """Its records were erased or have expired: what is in the sums stays, and what is not never comes."""
+def _without_records(unit: UnitRow, *, is_erased: bool) -> UnitRow:
+    """Its records were erased or have expired: what is in the sums stays, and what is not never comes. A tag's value may name somebody."""
+    if is_erased and unit.slices is not None:
+        unit = replace(unit, slices=[ERASED] * len(unit.slices))
     if unit.state == "complete":
         return replace(unit, due_at=None)
     return replace(unit, state="complete", due_at=None, excluded=unit.excluded or (None if unit.state == "measured" else "erased"))
