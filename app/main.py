@@ -34,6 +34,7 @@ from app.api.sign_in import routes as sign_in
 from app.api.tls_listener import TlsListener, open_tls
 from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
+from app.gateway.feedback.sent import SentFeedback
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.node_upkeep import NodeUpkeep
 from app.gateway.functions.function_table import FunctionTable
@@ -191,6 +192,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         large_requests,
         RefusalRecorder(spool),
         lambda gateway: ShadowQueue(gateway, serve_shadow),
+        SentFeedback(database),
     )
 
     replays = ReplayRunner(gateway, database)

@@ -17,7 +17,7 @@ from app.gateway.feedback.intake import MAX_AT_ONCE
 from app.gateway.feedback.request import MAX_DEMONSTRATION_BYTES, check_feedback_id, check_idempotency_key, parse_feedback
 from app.gateway.serve import Gateway
 from app.recording.feedback_records import Feedback
-from providers.canonical.errors import InvalidRequest, NarthexError
+from providers.canonical.errors import InvalidRequest, NarthexError, RequestError
 
 MAX_BODY_BYTES = MAX_DEMONSTRATION_BYTES + 64 * 1024
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -32,9 +32,9 @@ def routes(gateway: Gateway) -> Router:
             raise InvalidRequest("This route takes no query parameters.")
         return caller
 
-    async def check(caller: Caller, raw: bytes, **options: str | None) -> Feedback:
+    async def check(caller: Caller, raw: bytes, *, header_key: str | None = None, corrects: str | None = None) -> Feedback:
         def parse_and_check() -> Feedback:
-            return intake.check(caller, parse_feedback(raw), **options)
+            return intake.check(caller, parse_feedback(raw), header_key=header_key, corrects=corrects)
 
         try:
             return await gateway.large_requests.of_team(caller.team_id).run_if_large(len(raw), parse_and_check)
@@ -42,11 +42,17 @@ def routes(gateway: Gateway) -> Router:
             gateway.telemetry.count_refused_feedback(_code_of(error))
             raise
 
+    async def store(caller: Caller, feedback: Feedback) -> None:
+        """Raises FeedbackConflict."""
+        for conflict in (await intake.store(caller, [feedback])).values():
+            gateway.telemetry.count_refused_feedback(_code_of(conflict))
+            raise conflict
+
     @post("/v1/feedback", request_max_body_size=MAX_BODY_BYTES)
     async def send_feedback(request: Request[Any, Any, Any]) -> Response[bytes]:
         caller = await authenticate(request)
         feedback = await check(caller, await request.body(), header_key=_read_idempotency_key(request))
-        await intake.store(caller, [feedback])
+        await store(caller, feedback)
         return _respond(201, describe(feedback))
 
     @post("/feedback", status_code=200, request_max_body_size=MAX_BODY_BYTES)
@@ -55,14 +61,14 @@ def routes(gateway: Gateway) -> Router:
         raw, is_dry_run = read_tensorzero_feedback(await request.body())
         feedback = await check(caller, raw, header_key=_read_idempotency_key(request))
         if not is_dry_run:
-            await intake.store(caller, [feedback])
+            await store(caller, feedback)
         return _respond(200, {"feedback_id": feedback.feedback_id})
 
     @put("/v1/feedback/{id:str}", request_max_body_size=MAX_BODY_BYTES)
     async def correct_feedback(request: Request[Any, Any, Any], id: str) -> Response[bytes]:
         caller = await authenticate(request)
         feedback = await check(caller, await request.body(), corrects=check_feedback_id(id))
-        await intake.store(caller, [feedback])
+        await store(caller, feedback)
         return _respond(200, describe(feedback))
 
     @delete("/v1/feedback/{id:str}", status_code=200)
@@ -77,21 +83,22 @@ def routes(gateway: Gateway) -> Router:
         caller = await authenticate(request)
         raw, key = await request.body(), _read_idempotency_key(request)
 
-        def check_lines() -> list[Feedback | InvalidRequest]:
-            return [check_line(line, None if key is None else f"{key}/{number}") for number, line in enumerate(split_lines(raw), 1)]
+        def check_lines() -> list[Feedback | RequestError]:
+            return [check_line(number, line) for number, line in enumerate(split_lines(raw), 1)]
 
-        def check_line(line: bytes, key: str | None) -> Feedback | InvalidRequest:
+        def check_line(number: int, line: bytes) -> Feedback | RequestError:
             try:
-                return intake.check(caller, parse_feedback(line), header_key=key)
+                return intake.check(caller, parse_feedback(line), header_key=key, line=number)
             except InvalidRequest as error:
                 return error.without_frames()
 
         checked = await gateway.large_requests.of_team(caller.team_id).run_if_large(len(raw), check_lines)
-        await intake.store(caller, [each for each in checked if isinstance(each, Feedback)])
-        for each in checked:
-            if isinstance(each, InvalidRequest):
+        conflicts = await intake.store(caller, [each for each in checked if isinstance(each, Feedback)])
+        results = [conflicts.get(each.id, each) if isinstance(each, Feedback) else each for each in checked]
+        for each in results:
+            if isinstance(each, RequestError):
                 gateway.telemetry.count_refused_feedback(_code_of(each))
-        return _respond(200, _describe_batch(checked))
+        return _respond(200, _describe_batch(results))
 
     return Router("/", route_handlers=[send_feedback, send_tensorzero_feedback, correct_feedback, withdraw_feedback, send_batch])
 
@@ -125,12 +132,12 @@ def describe(feedback: Feedback) -> dict[str, Any]:
     }
 
 
-def _describe_batch(checked: Sequence[Feedback | InvalidRequest]) -> dict[str, Any]:
+def _describe_batch(checked: Sequence[Feedback | RequestError]) -> dict[str, Any]:
     results = [
         {"line": line, **(describe(each) if isinstance(each, Feedback) else {"object": "error", "error": _describe_error(each)})}
         for line, each in enumerate(checked, 1)
     ]
-    refused = sum(isinstance(each, InvalidRequest) for each in checked)
+    refused = sum(isinstance(each, RequestError) for each in checked)
     return {"object": "feedback.batch", "accepted": len(checked) - refused, "refused": refused, "data": results}
 
 
@@ -138,7 +145,7 @@ def _describe_error(error: NarthexError) -> dict[str, Any]:
     return {"message": error.message, "type": error.kind, "code": error.code, "param": error.param}
 
 
-def _code_of(error: InvalidRequest) -> str:
+def _code_of(error: RequestError) -> str:
     return error.code or "invalid_body"
 
 

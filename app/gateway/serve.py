@@ -35,6 +35,7 @@ from app.gateway.charges import actual_usage, estimate_highest_cost, estimate_us
 from app.gateway.context import RequestContext
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.gateway.feedback.intake import FeedbackIntake
+from app.gateway.feedback.sent import SentFeedback
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop
 from app.gateway.functions.function_request import FunctionRequest
@@ -154,6 +155,7 @@ class Gateway:
         large_requests: LargeRequests,
         refusals: RefusalRecorder,
         create_shadows: "Callable[[Gateway], Shadows]",
+        sent_feedback: SentFeedback,
     ) -> None:
         self.settings = settings
         self.snapshot_cache = snapshot_cache
@@ -174,7 +176,7 @@ class Gateway:
         self.team_salts = TeamSalts(settings.secret_key.parsed)
         self.episode_ids = EpisodeIds(settings.secret_key.parsed)
         self.function_table = FunctionTable()
-        self.feedback = FeedbackIntake(settings, snapshot_cache, spool, self.episode_ids, large_requests, telemetry)
+        self.feedback = FeedbackIntake(settings, snapshot_cache, spool, self.episode_ids, large_requests, telemetry, sent_feedback)
         self.load_shedder = LoadShedder(settings)
         self.shadows = create_shadows(self)
         self.draining = False

@@ -49,7 +49,7 @@ async def send(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
 async def refused(response: httpx.Response, status: int = 400) -> dict[str, Any]:
     assert response.status_code == status, response.text
     error = response.json()["error"]
-    assert error["type"] == {400: "invalid_request_error", 413: "invalid_request_error", 429: "rate_limit_exceeded"}[status]
+    assert error["type"] == {409: "conflict", 429: "rate_limit_exceeded"}.get(status, "invalid_request_error")
     return error
 
 
@@ -114,6 +114,39 @@ async def test_repetition_with_the_same_key_is_stored_once(service: Service, cli
     [newer] = await events(service, other)
     [first] = await events(service, id)
     assert (first["is_current"], newer["is_current"]) == (False, True)
+
+
+async def test_other_feedback_with_the_same_id_is_refused_and_says_what_differs(service: Service, client: httpx.AsyncClient):
+    target, other, key = uuid7.mint(), uuid7.mint(), f"rating {time.time_ns()}"
+    body = {"metric": HELPFUL, "inference_id": target, "value": True, "id": key}
+    id = (await send(client, **body))["id"]
+    await events(service, id)  # from here on every process of the gateway can know it
+    changes: list[tuple[dict[str, Any], str, str]] = [
+        ({"value": False}, "another value", "value"),
+        ({"inference_id": other}, "another inference or episode", "inference_id"),
+        ({"metric": "comment", "value": "Good"}, "another metric and value", "metric"),
+        ({"tags": {"app": "x"}}, "another tags", "tags"),
+    ]
+    for changed, says, param in changes:
+        for _ in range(3):
+            error = await refused(await client.post("/v1/feedback", json={**body, **changed}), 409)
+            assert says in error["message"] and f"{HELPFUL} on inference {target}" in error["message"] and id in error["message"]
+            assert (error["code"], error["param"], error["details"]) == ("idempotency_key_reused", param, {"feedback_id": id})
+    assert (await send(client, **body))["id"] == id
+    lines = [{**body, "value": False}, {**body}, {**body, "id": f"{key}/2"}, {**body, "id": f"{key}/2", "value": False}]
+    batch = await client.post("/v1/feedback/batch", content="\n".join(map(json.dumps, lines)))
+    assert [(each["object"], each.get("error", {}).get("code")) for each in batch.json()["data"]] == [
+        ("error", "idempotency_key_reused"),
+        ("feedback", None),
+        ("feedback", None),
+        ("error", "idempotency_key_reused"),
+    ]
+    in_tensorzeros_shape = {"metric_name": HELPFUL, "inference_id": target, "value": False}
+    again = await client.post("/feedback", json=in_tensorzeros_shape, headers={"Idempotency-Key": key})
+    assert again.status_code == 409 and "another value" in again.text
+    await events(service, batch.json()["data"][2]["id"])
+    [row] = await events(service, id)
+    assert (row["value"], row["is_current"]) == ("true", False)  # the third line of the batch counts
 
 
 async def test_batch_reports_each_line_and_loses_none(service: Service, client: httpx.AsyncClient):

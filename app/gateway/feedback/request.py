@@ -22,7 +22,7 @@ MAX_COMMENT_CHARS = 16_384
 MAX_DEMONSTRATION_BYTES = 256 * 1024  # as JSON
 MAX_IDEMPOTENCY_KEY_CHARS = 255
 _CLOCK_SKEW_MS = 60_000
-_UNDATED_MS = 1_577_836_800_000  # 2020-01-01: the time in the id of repeatable feedback on an episode that has none
+_UNDATED_MS = 1_577_836_800_000  # 2020-01-01: the time in the id of repeatable feedback
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 # Before the UUID in the ids of inferences that other APIs than chat return. Nobody returns `chatcmpl-`: clients are used to it.
@@ -97,9 +97,10 @@ def check_feedback(
     episode_ids: EpisodeIds,
     *,
     header_key: str | None = None,
+    line: int | None = None,
     corrects: str | None = None,
 ) -> Feedback:
-    """The record of a request. `header_key`: its Idempotency-Key. `corrects`: the feedback that it takes the place of.
+    """The record of a request. `header_key`: its Idempotency-Key. `line`: of a batch. `corrects`: the feedback that it takes the place of.
 
     Raises InvalidFeedback.
     """
@@ -112,11 +113,11 @@ def check_feedback(
         if corrects is not None:
             raise InvalidFeedback("A correction names the feedback in its path, so it takes no `id`.", param="id")
         check_idempotency_key(body.id)
-    key = header_key if body.id is None else body.id
+    key, line = (header_key, line) if body.id is None else (body.id, None)
     id = uuid7.mint(received_us)
     return Feedback(
         id=id,
-        feedback_id=corrects or (id if key is None else _repeatable_id(caller, name, target, key)),
+        feedback_id=corrects or (id if key is None else _repeatable_id(caller, key, line)),
         action="create" if corrects is None else "correct",
         received_us=received_us,
         team_id=caller.team_id,
@@ -286,12 +287,14 @@ def _check_tags(tags: Mapping[str, str]) -> None:
         raise InvalidFeedback("`tags` hold a NUL character, which cannot be stored.", param="tags")
 
 
-def _repeatable_id(caller: Caller, metric: str, target: Target, key: str) -> str:
-    """The same for each repetition, on every worker, with no look-up: a UUIDv7 with its target's time, and a hash in place of chance."""
-    repeated = msgspec.msgpack.encode((caller.team_id, caller.key_id, metric, target.level, target.id, key))
+def _repeatable_id(caller: Caller, key: str, line: int | None) -> str:
+    """The same for each repetition, on every worker, with no look-up: a UUIDv7 with a hash in place of chance.
+
+    Of nothing but the key, so that other feedback with the same one is found.
+    """
+    repeated = msgspec.msgpack.encode((caller.team_id, caller.key_id, key, line))
     digest = hashlib.blake2b(repeated, digest_size=16, person=b"feedback").digest()
-    created_ms = uuid7.created_ms(target.id) if uuid7.is_uuid7(target.id) else _UNDATED_MS
-    high = created_ms << 16 | 0x7000 | int.from_bytes(digest[:2]) & 0x0FFF
+    high = _UNDATED_MS << 16 | 0x7000 | int.from_bytes(digest[:2]) & 0x0FFF
     low = 0x8000_0000_0000_0000 | int.from_bytes(digest[8:]) & 0x3FFF_FFFF_FFFF_FFFF
     digits = f"{high:016x}{low:016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -32,8 +32,6 @@ _SENT = {"metric": "metric", "target": "inference or episode", "value": "value",
 class FeedbackConflict(Conflict):
     """`param`: the first field that differs."""
 
-    code = "idempotency_key_reused"
-
     def __init__(self, feedback: Feedback, first: SentBefore) -> None:
         differs = " and ".join(_SENT[each] for each in first.differs)
         super().__init__(
@@ -42,6 +40,7 @@ class FeedbackConflict(Conflict):
             f" /v1/feedback/{feedback.feedback_id}, or send this with an id of its own.",
             param=f"{feedback.level}_id" if first.differs[0] == "target" else first.differs[0],
         )
+        self.code = "idempotency_key_reused"
         self.details = {"feedback_id": feedback.feedback_id}
 
 

@@ -31,9 +31,11 @@ METRICS = {
 }
 
 
-def check(caller: Caller = CALLER, *, header_key: str | None = None, corrects: str | None = None, **body: Any) -> Feedback:
+def check(
+    caller: Caller = CALLER, *, header_key: str | None = None, line: int | None = None, corrects: str | None = None, **body: Any
+) -> Feedback:
     parsed = msgspec.json.decode(msgspec.json.encode(body), type=FeedbackBody)
-    feedback = check_feedback(parsed, caller, METRICS, EPISODES, header_key=header_key, corrects=corrects)
+    feedback = check_feedback(parsed, caller, METRICS, EPISODES, header_key=header_key, line=line, corrects=corrects)
     assert decode_feedback(encode_feedback(feedback)) == feedback  # what is accepted can be stored
     return feedback
 
@@ -135,15 +137,16 @@ def test_repetitions_have_the_same_id_and_others_do_not():
 
     first = helpful(id="k")
     assert helpful(id="k") == helpful(header_key="k") == helpful(id="k", value=False) == first
-    assert uuid7.is_uuid7(first) and uuid7.created_ms(first) == uuid7.created_ms(id)
+    assert uuid7.is_uuid7(first)
     other_key, other_team = (msgspec.structs.replace(CALLER, **{name: TEAM.replace("1", "3")}) for name in ("key_id", "team_id"))
     others = [
-        *(helpful(id="l"), helpful(id="k", inference_id=uuid7.mint()), helpful(other_key, id="k"), helpful(other_team, id="k")),
-        *(helpful(), helpful(), check(metric="comment", inference_id=id, value="x", id="k").feedback_id),
+        *(helpful(id="l"), helpful(other_key, id="k"), helpful(other_team, id="k"), helpful(), helpful()),
+        *(helpful(header_key="k", line=1), helpful(header_key="k", line=2)),
     ]
-    assert len({first, *others}) == 1 + len(others)
-    undated = [check(metric="score", episode_id=episode, value=1, id="k").feedback_id for _ in range(2)]
-    assert undated[0] == undated[1] and uuid7.is_uuid7(undated[0])
+    assert len({first, *others}) == 1 + len(others) and all(map(uuid7.is_uuid7, others))
+    # Whatever it says, so that other feedback with the same id is found.
+    assert first == helpful(id="k", inference_id=uuid7.mint()) == check(metric="score", episode_id=episode, value=1, id="k").feedback_id
+    assert first == helpful(id="k", header_key="other", line=3)
 
 
 def test_a_correction_keeps_the_id_and_says_everything_again():
