@@ -372,6 +372,10 @@ class Settings:
     budget_check_s: float = setting(
         30.0, "How often the writers look for budgets that have reached a threshold of a webhook; 0 = never, and none is sent."
     )
+    experiment_check_s: float = setting(
+        60.0,
+        "How often the writers look at running experiments, for arms to stop and weights to adapt; 0 = never. Less than 1 counts as 1.",
+    )
     webhook_timeout_s: float = setting(10.0, "Longest time of one delivery to a webhook.")
     webhook_networks: Networks = setting(
         Networks(),

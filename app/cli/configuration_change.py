@@ -24,10 +24,15 @@ def change_and_report(name: str, edit: Callable[[State], State], *, as_json: boo
         async with transaction(database_url) as connection:
             return await configuration.change_configuration(connection, command_author(), edit, output_tokens=settings.limits_output_tokens)
 
-    changed = query_database(settings.database_url, store)
+    report_change(name, query_database(settings.database_url, store), as_json=as_json)
+
+
+def report_change(name: str, changed: configuration.Changed, *, as_json: bool) -> None:
+    """Once every gateway process serves it."""
+    database_url = server_addresses.resolve(Settings.read()).database_url
     message = "Nothing to change."
     if changed.version is not None:
-        served = query_database(settings.database_url, lambda url: configuration.report(url, changed, _APPLY_TIMEOUT_S))
+        served = query_database(database_url, lambda url: configuration.report(url, changed, _APPLY_TIMEOUT_S))
         message = f"Applied as version {changed.version} of the configuration; {served}"
     if as_json:
         print_json({"name": name, "version": changed.version, "message": message, "warnings": changed.warnings})

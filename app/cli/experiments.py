@@ -6,6 +6,7 @@ import click
 
 from app.cli.configuration_change import change_and_report
 from app.cli.errors import OrderedGroup
+from app.cli.experiment_acts import promote_arm, resume_arm, show_log
 from app.cli.experiment_results import show_power, show_results
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
@@ -223,6 +224,10 @@ def set_enrolment(name: str, share: float, as_json: bool) -> None:
     With --json: {"name", "version", "message", "warnings"}.
     """
     change_and_report(name, experiment_edits.set_enrolment(name, share), as_json=as_json)
+
+
+for _command in (resume_arm, promote_arm, show_log):
+    experiments.add_command(_command)
 
 
 def _version_cell(version: ExperimentVersionRow | None) -> str:

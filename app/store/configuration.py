@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -35,8 +36,10 @@ from app.store.configuration_rows import (
 )
 from app.store.database import Database, create_database_engine, transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
+from app.store.experiment_acts import read_kept_acts
 from app.store.experiment_changes import ExperimentChange, find_experiment_changes
 from app.store.experiments import NewVersion, describe_new_versions, store_experiment_changes
+from app.store.kept_acts import keep_acts
 from app.store.key_rows import lock_changes
 from app.store.key_validation import check_priority, check_team
 from app.store.limit_validation import KnownNames
@@ -164,22 +167,41 @@ async def apply(
     file = parse_config_file(content)
     _check_teams(file.teams or {})
 
-    def edit(current: State) -> State:
-        return merge_file(current, file, prune=prune)
-
     async with transaction(database_url) as connection:
-        shown = await change_configuration(connection, author, edit, output_tokens=output_tokens)
+        shown, kept = await apply_file(connection, author, file, prune=prune, output_tokens=output_tokens)
         known_names = await _read_known_names(connection, shown.after, output_tokens)
         await connection.rollback()
     if shown.version is None:
-        return "Nothing to change."
+        return "\n".join(["Nothing to change.", *kept])
     warnings = await run_in_steps(lambda: find_warnings(shown.after.snapshot, known_names))
-    if not _is_confirmed(shown, warnings, (), confirm):
+    if not _is_confirmed(shown, warnings, kept, confirm):
         return "Nothing was changed."
     async with transaction(database_url) as connection:
-        changed = await change_configuration(connection, author, edit, output_tokens=output_tokens)
+        changed, _ = await apply_file(connection, author, file, prune=prune, output_tokens=output_tokens)
         version = _require_as_shown(changed, shown)
     return f"Applied as version {version}; {await report(database_url, changed, wait_s)}"
+
+
+async def apply_file(
+    connection: AsyncConnection, author: Author, file: ConfigFile, *, prune: bool, output_tokens: int | None = None
+) -> tuple[Changed, list[str]]:
+    """As change_configuration(), and what the file would undo and does not, a sentence each: see app/store/kept_acts.py."""
+    await lock_configuration(connection)
+    acts = await read_kept_acts(connection)
+    kept: list[str] = []
+
+    def edit(current: State) -> State:
+        merged = merge_file(current, file, prune=prune)
+        models, functions = dict(merged.snapshot.models), dict(merged.snapshot.functions)
+        for owned, config, sentence in keep_acts(current.snapshot, merged.snapshot, acts):
+            if owned.section == "models":
+                models[owned.owner] = replace(models[owned.owner], experiment=config)
+            else:
+                functions[owned.owner] = replace(functions[owned.owner], experiment=config)
+            kept.append(sentence)
+        return edited(merged, models=models, functions=functions) if kept else merged
+
+    return await change_configuration(connection, author, edit, output_tokens=output_tokens), kept
 
 
 async def restore(

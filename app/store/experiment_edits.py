@@ -66,6 +66,21 @@ def stop_arm(name: str, arm: str, *, now: bool) -> Edit:
     return _edit(name, change)
 
 
+def resume_arm(name: str, arm: str, weight: float | None) -> Edit:
+    """Put a stopped arm back. `weight` None: as it has, which is more than 0."""
+
+    def change(owned: Owned) -> ExperimentConfig:
+        config = owned.config
+        _require_running(name, config)
+        _require_arm(owned, arm)
+        wanted = config.arms[arm] if weight is None else weight
+        if wanted == 0:
+            raise BadConfiguration(f"{arm!r} has the weight 0 in {name!r}, so it gets no new units: give it another one.")
+        return replace(config, arms={**config.arms, arm: wanted}, stopped=tuple(each for each in config.stopped if each != arm))
+
+    return _edit(name, change)
+
+
 def set_weights(name: str, weights: Mapping[str, float]) -> Edit:
     def change(owned: Owned) -> ExperimentConfig:
         for arm in weights:

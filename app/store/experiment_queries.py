@@ -9,7 +9,7 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Row, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import AnalysisConfig, ExperimentStatus
+from app.domain import AnalysisConfig, ExperimentStatus, MetricConfig
 from app.store import tables
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 from app.uuid7 import is_uuid7
@@ -120,6 +120,18 @@ async def read_weights(connection: AsyncConnection, id: str) -> dict[int, dict[s
     return {number: arms for number, arms in await connection.execute(query)}
 
 
+async def find_first_effect(connection: AsyncConnection, id: str) -> datetime | None:
+    """When the first version takes effect; None: of a draft."""
+    return await connection.scalar(select(func.min(_versions.c.effective_at)).where(_versions.c.experiment_id == id))
+
+
+async def read_metrics(connection: AsyncConnection, names: Sequence[str]) -> dict[str, MetricConfig]:
+    """Those of them that are declared."""
+    metrics = tables.metrics.c
+    found = await connection.execute(select(metrics.name, metrics.config).where(metrics.name.in_(names)))
+    return {row.name: msgspec.convert(row.config, MetricConfig) for row in found}
+
+
 async def newest_versions(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, ExperimentVersionRow]:
     """Of each experiment the one that is in force now, else the first that will be."""
     found: dict[str, ExperimentVersionRow] = {}
@@ -144,7 +156,7 @@ def _to_experiment(row: Row[Any]) -> ExperimentRow:
         owner=row.owner,
         status=status,
         salt=row.salt,
-        **{field: value for field, value in row.definition.items() if field != "analysis"},
+        **{field: value for field, value in row.definition.items() if field not in ("analysis", "adaptive")},
         created_at=row.created_at.isoformat(),
         started_at=times[0],
         ended_at=times[1],

@@ -234,6 +234,24 @@ experiment_counts = Table(
     postgresql_with={"fillfactor": 70},
 )
 
+# What the gateway by itself, and people by their results, have done to experiments. Append-only: a trigger refuses all else.
+experiment_acts = Table(
+    "experiment_acts",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("experiment_id", UUID(as_uuid=False), ForeignKey("experiments.id"), nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
+    Column("kind", Text, nullable=False),  # stopped | put_back | weights | promoted
+    Column("arm", Text),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),  # a sentence
+    Column("evidence", JSONB, nullable=False),  # the numbers that decided, and the sums of units that they come from
+    Column("before", JSONB, nullable=False),  # arms, stopped, status and winner
+    Column("after", JSONB, nullable=False),
+    Column("version", BigInteger),  # of the configuration that has it; None: it changed none
+    Index("experiment_acts_experiment_id_id_idx", "experiment_id", "id"),
+)
+
 limits = Table(
     "limits",
     metadata,

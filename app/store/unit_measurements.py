@@ -40,7 +40,9 @@ _MEASURE = f"""
             count(*) FILTER (WHERE counts) AS inferences,
             count(DISTINCT episode_id) FILTER (WHERE counts) AS episodes,
             count(*) FILTER (WHERE counts AND served_variant <> variant) AS served_by_other,
-            coalesce(bool_or(outcome IN ('failed', 'aborted')) FILTER (WHERE counts), false) AS error,
+            coalesce(bool_or(
+                outcome IN ('failed', 'aborted') OR (served_variant <> variant AND attempts -> 0 ->> 'error' IS NOT NULL)
+            ) FILTER (WHERE counts), false) AS error,
             coalesce(bool_or(
                 error = 'ConstraintViolation' OR attempts @> '[{{"error": "ConstraintViolation"}}]'
             ) FILTER (WHERE counts), false) AS schema_failure,

@@ -15,7 +15,7 @@ from app import uuid7
 from app.store import tables
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 
-EventType = Literal["budget.threshold_reached", "webhook.test"]
+EventType = Literal["budget.threshold_reached", "experiment.arm_stopped", "experiment.promoted", "webhook.test"]
 Status = Literal["pending", "delivered", "failed"]
 # A delivery that a writer has begun, and of which nothing was heard since, is tried again.
 CLAIM_S = 60

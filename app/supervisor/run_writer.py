@@ -1,6 +1,6 @@
 """The writer process: python -m app.supervisor.run_writer, or `narthex writer`. On SIGTERM it empties the spool if it can, and ends.
 
-It also sends webhooks, builds datasets, and counts units of experiments.
+It also sends webhooks, builds datasets, counts units of experiments, stops their arms and adapts their weights.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import signal
 import uvloop
 
 from app import logs
+from app.analytics.guard.background import acting_in_background
 from app.analytics.units.background import counting_in_background
 from app.datasets.builder import datasets_in_background
 from app.recording.writer import run_spool_writer
@@ -27,7 +28,12 @@ async def _write(settings: Settings) -> None:
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
     vault = secret_key.open_vault(secret_key.resolve(settings))
-    async with webhooks_in_background(settings, vault), datasets_in_background(settings), counting_in_background(settings):
+    async with (
+        webhooks_in_background(settings, vault),
+        datasets_in_background(settings),
+        counting_in_background(settings),
+        acting_in_background(settings),
+    ):
         await run_spool_writer(settings, stop=stop)
 
 

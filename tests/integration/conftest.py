@@ -50,6 +50,7 @@ def service() -> Generator[Service]:
         drain_timeout_s=5,
         redis_timeout_s=2,
         budget_check_s=1,
+        experiment_check_s=1,
         webhook_networks="127.0.0.0/8",
         webhook_timeout_s=3,
         ca_bundle=TLS / "ca.pem",

@@ -123,11 +123,17 @@ def _add_unit(
                 into[at] += int(added)
 
 
+def _failed_over(row: Any) -> bool:
+    """The assigned arm failed, and another one answered."""
+    attempts = json.loads(row["attempts"] or "[]")
+    return row["served_variant"] not in (None, row["variant"]) and bool(attempts) and attempts[0]["error"] is not None
+
+
 def _outcome(metric: str, rows: list[Any]) -> int | None:
     attempts = [each for row in rows for each in json.loads(row["attempts"] or "[]")]
     match metric:
         case "error":
-            return 1_000_000 * any(row["outcome"] in ("failed", "aborted") for row in rows)
+            return 1_000_000 * any(row["outcome"] in ("failed", "aborted") or _failed_over(row) for row in rows)
         case "schema_failure":
             is_one = any(each["error"] == "ConstraintViolation" for each in [*rows, *attempts])
             return 1_000_000 * is_one

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.analytics.statistics.burn_in import MetricKind
 from app.analytics.statistics.plan import Plan
@@ -18,7 +19,7 @@ Direction: TypeAlias = Literal["max", "min"]
 class ExperimentFacts(Struct, frozen=True, kw_only=True):
     """`arms`: their weights now. `stopped`: arms whose units get the control. `declared`: the configuration's metrics.
 
-    `version`: in force now.
+    `version`: in force now. `is_settled`: it has these weights: no change of them is on its way.
     """
 
     id: str
@@ -31,6 +32,7 @@ class ExperimentFacts(Struct, frozen=True, kw_only=True):
     declared: Mapping[str, MetricConfig]
     version: int
     adaptive: AdaptiveConfig | None = None
+    is_settled: bool = True
 
     @property
     def metrics(self) -> Sequence[str]:
@@ -44,6 +46,9 @@ class ExperimentFacts(Struct, frozen=True, kw_only=True):
     def others(self) -> list[str]:
         """The arms beside the control."""
         return [arm for arm in sorted(self.arms) if arm != self.control]
+
+    def with_arms(self, arms: Mapping[str, float], stopped: Sequence[str]) -> "ExperimentFacts":
+        return replace(self, arms=arms, stopped=stopped)
 
     def enrols(self, arm: str) -> bool:
         """Whether the arm gets new units that it serves."""

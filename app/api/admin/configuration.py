@@ -14,7 +14,7 @@ from app.api.admin.access_rules import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.store import configuration, configuration_history
 from app.store.config_file import ConfigFile, parse_config_file
-from app.store.configuration import Changed, change_configuration, merge_file, roll_back
+from app.store.configuration import Changed, apply_file, roll_back
 from app.store.configuration_difference import EntryChange, display_name
 from app.store.configuration_history import VersionRow, read_configuration_version
 from app.store.configuration_rows import lock_configuration
@@ -78,15 +78,10 @@ class ConfigurationOperations:
     async def apply(self, call: Call[ApplyQuery, bytes]) -> Answer:
         file = await asyncio.to_thread(_parse, call.body)
         version = await _lock_version(call)
-        changed = await change_configuration(
-            call.connection,
-            call.author,
-            lambda state: merge_file(state, file, prune=call.query.prune),
-            output_tokens=self._output_tokens,
-        )
+        changed, kept = await apply_file(call.connection, call.author, file, prune=call.query.prune, output_tokens=self._output_tokens)
         require_may_send_credentials(call, changed)
         applied = Applied(version=changed.version or version, changed=_count(changed, call), warnings=changed.warnings)
-        return Answer(applied, etag=_etag(applied.version), warnings=[*changed.warnings, *_notes(changed)])
+        return Answer(applied, etag=_etag(applied.version), warnings=[*changed.warnings, *kept, *_notes(changed)])
 
     async def restore(self, call: Call[NoQuery, NoBody]) -> Answer:
         wanted = _version_number(call)

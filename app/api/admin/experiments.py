@@ -63,6 +63,13 @@ class Stop(Struct, frozen=True, forbid_unknown_fields=True):
     winner: Annotated[Arm | None, Meta(description="The arm that serves once the experiment has ended; null: the control.")] = None
 
 
+class Resume(Struct, frozen=True, forbid_unknown_fields=True):
+    """A stopped arm that is put back."""
+
+    arm: Arm
+    weight: Annotated[float | None, Meta(description="Its weight from now on; null: as it has.")] = None
+
+
 class Weights(Struct, frozen=True, forbid_unknown_fields=True):
     """Weights of some arms."""
 
@@ -83,10 +90,10 @@ class _Experiments:
         return Answer(await page_experiments(call.connection, call.query, call.query.status))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
-        return await self._answer(call)
+        return await answer_experiment(call)
 
     async def versions(self, call: Call[VersionsQuery, NoBody]) -> Answer:
-        found = await _find(call.connection, call.path["name"])
+        found = await require_experiment(call.connection, call.path["name"])
         return Answer(await page_versions(call.connection, found.id, call.query))
 
     async def start(self, call: Call[NoQuery, NoBody]) -> Answer:
@@ -102,6 +109,9 @@ class _Experiments:
             raise InvalidRequest("Give an `arm` to stop, or a `winner` to end the experiment, not both.", param="winner")
         return await self._change(call, experiment_edits.stop_arm(name, body.arm, now=body.now))
 
+    async def resume(self, call: Call[NoQuery, Resume]) -> Answer:
+        return await self._change(call, experiment_edits.resume_arm(call.path["name"], call.body.arm, call.body.weight))
+
     async def weights(self, call: Call[NoQuery, Weights]) -> Answer:
         return await self._change(call, experiment_edits.set_weights(call.path["name"], call.body.arms))
 
@@ -109,27 +119,11 @@ class _Experiments:
         return await self._change(call, experiment_edits.set_enrolment(call.path["name"], call.body.enrolment))
 
     async def _change(self, call: Call[Any, Any], edit: Edit) -> Answer:
-        await lock_configuration(call.connection)
-        found = await _find(call.connection, call.path["name"])
-        settings = await find_settings(call.connection, found)
-        if settings is None:
-            raise Conflict(f"The configuration no longer has the experiment {found.name!r:.200}: only its record is left.")
-        call.check_match(etag_of(settings))
+        await lock_for_change(call)
         output_tokens = self._gateway.settings.limits_output_tokens
         changed = await change_configuration(call.connection, call.author, edit, output_tokens=output_tokens)
         require_may_send_credentials(call, changed)
-        return await self._answer(call, changed.warnings)
-
-    async def _answer(self, call: Call[Any, Any], warnings: Sequence[str] = ()) -> Answer:
-        found = await _find(call.connection, call.path["name"])
-        settings = await find_settings(call.connection, found)
-        shown = ShownExperiment(
-            **asdict(found),
-            version=(await newest_versions(call.connection, [found.id])).get(found.id),
-            settings=None if settings is None else msgspec.convert(settings, ExperimentSettings),
-            warnings=list(warnings) or UNSET,
-        )
-        return Answer(shown, etag=etag_of(settings), warnings=warnings)
+        return await answer_experiment(call, changed.warnings)
 
     def operations(self) -> list[Operation[Any, Any]]:
         missing = {404: "There is no such experiment."}
@@ -199,6 +193,21 @@ class _Experiments:
             ),
             Operation(
                 method="POST",
+                path="/experiments/{name}/resume",
+                id="resume_experiment_arm",
+                tag="Experiments",
+                summary="Put a stopped arm of an experiment back",
+                permission="config:write",
+                access="write",
+                body=Resume,
+                response=ShownExperiment,
+                conditional=True,
+                errors=changing,
+                example={"arm": "large", "weight": 0.5},
+                handler=self.resume,
+            ),
+            Operation(
+                method="POST",
                 path="/experiments/{name}/weights",
                 id="set_experiment_weights",
                 tag="Experiments",
@@ -230,11 +239,34 @@ class _Experiments:
         ]
 
 
-async def _find(connection: AsyncConnection, name: str) -> ExperimentRow:
+async def require_experiment(connection: AsyncConnection, name: str) -> ExperimentRow:
+    """Raises UnknownRecord."""
     found = await find_experiment(connection, name)
     if found is None:
         raise UnknownRecord(f"There is no experiment {name!r:.200}. GET /admin/v1/experiments lists them.")
     return found
+
+
+async def lock_for_change(call: Call[Any, Any]) -> None:
+    """Until the end of the transaction. Raises UnknownRecord, Conflict, and what Call.check_match() raises."""
+    await lock_configuration(call.connection)
+    found = await require_experiment(call.connection, call.path["name"])
+    settings = await find_settings(call.connection, found)
+    if settings is None:
+        raise Conflict(f"The configuration no longer has the experiment {found.name!r:.200}: only its record is left.")
+    call.check_match(etag_of(settings))
+
+
+async def answer_experiment(call: Call[Any, Any], warnings: Sequence[str] = ()) -> Answer:
+    found = await require_experiment(call.connection, call.path["name"])
+    settings = await find_settings(call.connection, found)
+    shown = ShownExperiment(
+        **asdict(found),
+        version=(await newest_versions(call.connection, [found.id])).get(found.id),
+        settings=None if settings is None else msgspec.convert(settings, ExperimentSettings),
+        warnings=list(warnings) or UNSET,
+    )
+    return Answer(shown, etag=etag_of(settings), warnings=warnings)
 
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:

@@ -12,6 +12,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 Permission = Literal[
     "config:read",  # providers, models, limits, prices, settings in force, endpoints, the history of the configuration
     "config:write",
+    "experiments:force",  # promoting an arm whose conditions are not met; needs config:write, too
     "credentials:write",  # also their names are for config:read only; values can be read by nobody
     "engines:operate",  # operations on engines, draining endpoints
     "teams:read",
