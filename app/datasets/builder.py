@@ -29,11 +29,12 @@ from app.settings import Settings
 from app.store import dataset_builds as store
 from app.store.content_packing import pack, unpack_within
 from app.store.database import create_database_engine
-from app.store.dataset_builds import Demonstration, DueVersion, NewRow, RecordedContent, Skip, Source
+from app.store.dataset_builds import Demonstration, DueVersion, FoundContent, NewRow, Skip, Source
 from app.store.dataset_selection import check_conditions, matching_feedback
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
 from app.store.errors import InvalidKeyField
 from app.store.inference_queries import list_inferences
+from providers.dialect import InboundRequest
 
 T = TypeVar("T")
 
@@ -136,11 +137,12 @@ class DatasetBuilder:
         demonstrations = await store.newest_demonstrations(connection, taken)
         if selection.output == "demonstration":
             taken = [row for row in taken if row["id"] in demonstrations]
+        contents = await store.find_contents(connection, [row["id"] for row in taken])
         piece = _Piece(version)
         for row in taken:
             if version.rows + len(piece.rows) >= selection.max_rows or piece.is_full:
                 break
-            await self._add_row(connection, piece, row, demonstrations.get(row["id"]))
+            await self._add_row(connection, piece, row, contents.get(row["id"]), demonstrations.get(row["id"]))
         await store.store_piece(connection, version, piece.rows, piece.sources, piece.listed_skips)
         done = piece.advanced(page, taken)
         is_over = done.rows >= selection.max_rows or (len(page) < PAGE_ROWS and (not page or done.position == page[-1]["id"]))
@@ -151,19 +153,28 @@ class DatasetBuilder:
         else:
             await store.advance_version(connection, done, status="failed", error=_why_empty(done), continues=None)
 
-    async def _add_row(self, connection: AsyncConnection, piece: "_Piece", row: Mapping[str, Any], demonstration_id: str | None) -> None:
+    async def _add_row(
+        self,
+        connection: AsyncConnection,
+        piece: "_Piece",
+        row: Mapping[str, Any],
+        content: FoundContent | None,
+        demonstration_id: str | None,
+    ) -> None:
         try:
-            content = await store.read_recorded_content(connection, row["id"], MAX_ROW_BYTES)
-            _check_content(content)
+            kept = _check_content(content)
+            packed = await store.read_content(connection, row["id"])
             demonstration = None if demonstration_id is None else await store.read_demonstration(connection, demonstration_id)
-            recorded = await self._recorded(connection, row, content, demonstration)
-            request = await _in_thread(lambda: parse_recorded(recorded))
+            function = None
+            if row["function"] is not None:
+                function = await self._function(connection, row["snapshot"], row["function"])
+                if function is None:
+                    raise Skipped("template")
+            recorded, request = await _in_thread(lambda: _parse(row, packed, demonstration, function))
             earlier: Sequence[str] = ()
             if refers_to_earlier_turns(request):
                 earlier = await self._history.add_to(request, row["team_id"])
-            example = await _in_thread(lambda: read_example(recorded, request))
-            output = _output(piece.version, example)
-            new = await _in_thread(lambda: _new_row(piece, row, content, example, output))
+            new = await _in_thread(lambda: _new_row(piece, row, kept.policy, read_example(recorded, request)))
         except Skipped as skipped:
             piece.skip(row["id"], skipped)
             return
@@ -172,28 +183,6 @@ class DatasetBuilder:
         if demonstration is not None:
             sources.append(Source(new.number, demonstration.id, row["team_id"], None, None, demonstration.tags))
         piece.add(new, sources)
-
-    async def _recorded(
-        self, connection: AsyncConnection, row: Mapping[str, Any], content: RecordedContent, demonstration: Demonstration | None
-    ) -> Recorded:
-        request = unpack_within(content.request or b"\0", MAX_ROW_BYTES)
-        response = None if content.response is None or row["outcome"] != "answered" else unpack_within(content.response, MAX_ROW_BYTES)
-        if request is None or (response is None and content.response is not None and row["outcome"] == "answered"):
-            raise Skipped("too_large")
-        function = None
-        if row["function"] is not None:
-            function = await self._function(connection, row["snapshot"], row["function"])
-            if function is None:
-                raise Skipped("template")
-        return Recorded(
-            route=row["route"],
-            streamed=row["streamed"],
-            request=request,
-            response=response,
-            demonstration=None if demonstration is None else demonstration.value,
-            function=function,
-            variant=row["served_variant"] or row["variant"],
-        )
 
     async def _function(self, connection: AsyncConnection, snapshot: str, name: str) -> CompiledFunction | None:
         key = (snapshot, name)
@@ -253,18 +242,43 @@ class _Piece:
         )
 
 
-def _check_content(content: RecordedContent) -> None:
+def _check_content(content: FoundContent | None) -> FoundContent:
     """Raises Skipped unless it is kept in full, or masked."""
-    if content.policy is None:
+    if content is None:
         raise Skipped("expired")
     if content.policy in _POLICIES:
         raise Skipped(_POLICIES[content.policy])
     if content.is_deleted:
         raise Skipped("deleted")
-    if content.is_too_long:
+    if content.size_bytes > MAX_ROW_BYTES:
         raise Skipped("too_large")
-    if content.request is None:
-        raise Skipped("not_kept")
+    return content
+
+
+def _parse(
+    row: Mapping[str, Any],
+    packed: tuple[bytes | None, bytes | None],
+    demonstration: Demonstration | None,
+    function: CompiledFunction | None,
+) -> tuple[Recorded, InboundRequest]:
+    """Raises Skipped."""
+    recorded = Recorded(
+        route=row["route"],
+        streamed=row["streamed"],
+        request=_unpacked(packed[0]) or b"",
+        response=_unpacked(packed[1]) if row["outcome"] == "answered" else None,
+        demonstration=None if demonstration is None else demonstration.value,
+        function=function,
+        variant=row["served_variant"] or row["variant"],
+    )
+    return recorded, parse_recorded(recorded)
+
+
+def _unpacked(packed: bytes | None) -> bytes | None:
+    unpacked = None if packed is None else unpack_within(packed, MAX_ROW_BYTES)
+    if packed is not None and unpacked is None:
+        raise Skipped("too_large")
+    return unpacked
 
 
 def _output(version: DueVersion, example: Example) -> Output:
@@ -276,11 +290,9 @@ def _output(version: DueVersion, example: Example) -> Output:
     return "demonstration"
 
 
-def _new_row(piece: _Piece, row: Mapping[str, Any], content: RecordedContent, example: Example, output: Output) -> NewRow:
-    encode = msgspec.json.encode
-    request = encode(example.request)
-    response = None if example.response is None else encode(example.response)
-    demonstration = None if example.demonstration is None else encode(example.demonstration)
+def _new_row(piece: _Piece, row: Mapping[str, Any], policy: str, example: Example) -> NewRow:
+    """Raises Skipped."""
+    output = _output(piece.version, example)
     return NewRow(
         number=piece.next_number,
         inference_id=row["id"],
@@ -289,15 +301,19 @@ def _new_row(piece: _Piece, row: Mapping[str, Any], content: RecordedContent, ex
         function=row["function"],
         variant=row["variant"],
         route=row["route"],
-        content=content.policy or "full",
+        content=policy,
         split=piece.version.selection.split(piece.version.dataset_id, row["episode_id"]),
         output=output,
-        request=pack(request),
-        response=None if response is None else pack(response),
-        demonstration=None if demonstration is None else pack(demonstration),
+        request=pack(msgspec.json.encode(example.request)),
+        response=_packed(example.response),
+        demonstration=_packed(example.demonstration),
         omitted=list(example.omitted) or None,
         faults={str(format): fault for format, fault in find_faults(example, output).items()} or None,
     )
+
+
+def _packed(message: dict[str, Any] | None) -> bytes | None:
+    return None if message is None else pack(msgspec.json.encode(message))
 
 
 def _why_empty(version: DueVersion) -> str:

@@ -13,7 +13,7 @@ from app.recording.erased_rows import erase_row, lost_episodes
 from app.recording.rollup_sums import sum_lost_subjects
 from app.settings import Settings
 from app.store.erased_copies import CopyStore
-from app.store.erased_datasets import erase_dataset_rows, erase_selected_tag, wait_for_dataset_pieces
+from app.store.erased_datasets import FIRST_DATASET_SOURCE, erase_dataset_rows, erase_selected_tag, wait_for_dataset_pieces
 from app.store.erased_episodes import note_erased_episodes
 from app.store.erased_feedback import erase_feedback_on_episodes, erase_some_feedback
 from app.store.erased_inferences import find_erased, id_range, list_days, lock_matching, store_erased
@@ -38,7 +38,7 @@ _PIECE_S = 0.2  # after which a piece looks for no more
 _HOUR_MS = 3_600_000
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _WRITERS_LOCK_TIMEOUT = "3s"
-_DATASETS_LOCK_TIMEOUT = "20s"  # what waits behind it builds datasets, and nothing else
+_DATASETS_LOCK_TIMEOUT = "20s"
 
 
 class Piece(NamedTuple):
@@ -147,10 +147,13 @@ async def erase_copies(connection: Connection, context: Context, order: Order) -
 
 async def erase_datasets(connection: Connection, _context: Context, order: Order) -> Piece:
     """Rows of datasets with any words of what is erased. It comes after the records: what is copied from then on is erased already."""
+    # What holds these locks builds datasets, for a second, and nothing waits for it but this.
+    await connection.execute(f"SET LOCAL lock_timeout = '{_DATASETS_LOCK_TIMEOUT}'")
     if order.position is None:
-        await connection.execute(f"SET LOCAL lock_timeout = '{_DATASETS_LOCK_TIMEOUT}'")
+        # A piece of its own: who holds this lock and waits for a version may be waited for by who builds it.
         await wait_for_dataset_pieces(connection)
-        await erase_selected_tag(connection, order)
+        return Piece(FIRST_DATASET_SOURCE)
+    await erase_selected_tag(connection, order)
     last, erased = await erase_dataset_rows(connection, order, order.position)
     return Piece(last, {"dataset_rows": erased})
 

@@ -45,14 +45,12 @@ class DueVersion(Struct, frozen=True):
     skips: int
 
 
-class RecordedContent(Struct, frozen=True):
-    """What is kept of an inference, packed. `policy` None: nothing any more. `request` None: see it, or it is too long."""
+class FoundContent(Struct, frozen=True):
+    """What is kept of an inference. `size_bytes`: of request and response, packed. `is_deleted`: by its caller."""
 
-    policy: str | None
+    policy: str
+    size_bytes: int
     is_deleted: bool
-    is_too_long: bool
-    request: bytes | None
-    response: bytes | None
 
 
 class Demonstration(Struct, frozen=True):
@@ -140,17 +138,23 @@ async def keep_out_erasures(connection: AsyncConnection) -> None:
     await connection.execute(text("SELECT pg_advisory_xact_lock_shared(:lock)"), {"lock": DATASETS_LOCK})
 
 
-async def read_recorded_content(connection: AsyncConnection, id: str, max_packed_bytes: int) -> RecordedContent:
+async def find_contents(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, FoundContent]:
+    """What is kept of inferences, without reading it; without those of which nothing is any more."""
     content, deleted = tables.inference_content.c, tables.deleted_responses.c
     length = func.coalesce(func.length(content.request), 0) + func.coalesce(func.length(content.response), 0)
-    row = (await connection.execute(select(content.policy, length.label("length")).where(content.id == id))).one_or_none()
-    is_deleted = await connection.scalar(select(deleted.id).where(deleted.id == id)) is not None
-    if row is None:
-        return RecordedContent(None, is_deleted, False, None, None)
-    if row.length > max_packed_bytes:
-        return RecordedContent(row.policy, is_deleted, True, None, None)
-    packed = (await connection.execute(select(content.policy, content.request, content.response).where(content.id == id))).one()
-    return RecordedContent(packed.policy, is_deleted, False, packed.request, packed.response)
+    query = (
+        select(content.id, content.policy, length, deleted.id.isnot(None))
+        .select_from(tables.inference_content.outerjoin(tables.deleted_responses, deleted.id == content.id))
+        .where(content.id.in_(ids))
+    )
+    return {id: FoundContent(policy, size, is_deleted) for id, policy, size, is_deleted in await connection.execute(query)}
+
+
+async def read_content(connection: AsyncConnection, id: str) -> tuple[bytes | None, bytes | None]:
+    """Request and response, packed."""
+    content = tables.inference_content.c
+    row = (await connection.execute(select(content.request, content.response).where(content.id == id))).one_or_none()
+    return (None, None) if row is None else (row.request, row.response)
 
 
 async def newest_demonstrations(connection: AsyncConnection, inferences: Sequence[Mapping[str, Any]]) -> dict[str, str]:

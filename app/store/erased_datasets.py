@@ -15,7 +15,8 @@ from app.store.partitions import DAY_MS, Connection
 
 _SEARCHED_SOURCES = 10_000  # at a time
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
-_FIRST = (_LOWEST_ID, 0, _LOWEST_ID)
+# The position before all sources: version, row and inference or feedback.
+FIRST_DATASET_SOURCE = (_LOWEST_ID, 0, _LOWEST_ID)
 _CONDITIONS = {"end_user": "end_user = $5", "tag": "tags ->> $6 = $5", "episode": "episode_id = $5::uuid"}
 _LOCK_VERSIONS = "SELECT id::text, counts::text FROM dataset_versions WHERE id = any($1::uuid[]) ORDER BY id FOR NO KEY UPDATE"
 _DELETE_ROWS = """
@@ -38,10 +39,10 @@ async def wait_for_dataset_pieces(connection: Connection) -> None:
     await connection.execute("SELECT pg_advisory_xact_lock($1)", DATASETS_LOCK)
 
 
-async def erase_dataset_rows(connection: Connection, order: Order, after: Sequence[Any] | None) -> tuple[Sequence[Any] | None, int]:
+async def erase_dataset_rows(connection: Connection, order: Order, after: Sequence[Any]) -> tuple[Sequence[Any] | None, int]:
     """Erase some rows; returns the position to go on with, None at the end, and how many were erased."""
     assert order.value is not None, "an order that is carried out has its value"
-    values: list[Any] = [*(after or _FIRST), order.before, order.value]
+    values: list[Any] = [*after, order.before, order.value]
     condition = _CONDITIONS[order.kind]
     if order.kind == "tag":
         values.append(order.tag)
@@ -114,7 +115,7 @@ async def list_dataset_days(connection: Connection) -> list[int]:
 async def count_left_dataset_rows(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> int:
     """Rows with words of a day's inferences that the order is about, by its hash."""
     first, end = id_range(order, day * DAY_MS, (day + 1) * DAY_MS)
-    condition, values = hash_condition(order, sql_hash, 3)
+    condition, values = hash_condition(order, sql_hash, 3, team="team_id")
     query = f"""
         SELECT count(DISTINCT (version_id, row_number)) FROM dataset_sources
         WHERE id >= $1::uuid AND id < $2::uuid AND ({condition})

@@ -105,8 +105,8 @@ async def find_left_inferences(connection: Connection, order: Order, sql_hash: S
     return [row["id"] for row in rows]
 
 
-def hash_condition(order: Order, sql_hash: SqlHash, next_parameter: int) -> tuple[str, list[Any]]:
-    """Whether an inference is of the order, by its hash; with the condition's parameters."""
+def hash_condition(order: Order, sql_hash: SqlHash, next_parameter: int, *, team: str = _OF_TEAM) -> tuple[str, list[Any]]:
+    """Whether an inference is of the order, by its hash; with the condition's parameters. `team`: the column, or what stands for it."""
     values: list[Any] = [order.hash, sql_hash.inner, sql_hash.outer]
     hash, inner, outer = (f"${next_parameter + at}" for at in range(3))
     value = _VALUES[order.kind]
@@ -115,7 +115,7 @@ def hash_condition(order: Order, sql_hash: SqlHash, next_parameter: int) -> tupl
         values.append(order.tag)
     condition = f"{SqlHash.expression(f'({value})', inner, outer)} = {hash}"
     if order.team_id is not None:
-        condition += f" AND {_OF_TEAM} = ${next_parameter + len(values)}::uuid"
+        condition += f" AND {team} = ${next_parameter + len(values)}::uuid"
         values.append(order.team_id)
     return condition, values
 

@@ -14,6 +14,7 @@ from app.datasets import builder as builder_module
 from app.datasets.builder import DatasetBuilder
 from app.recording.spool import Spool
 from app.settings import Settings
+from app.store import dataset_builds
 from app.store import datasets as store
 from app.store.audit_log import SYSTEM
 from app.store.content_packing import unpack
@@ -22,12 +23,23 @@ from app.store.dataset_selection import FeedbackCondition, Selection
 from app.store.datasets import DatasetVersion
 from app.store.erasure_hashes import Selector
 from app.store.errors import InvalidKeyField
-from tests.integration.test_erasures import ANN, carry_out, check, received, settings, valkey, valkey_server
+from tests.integration.test_erasures import (
+    ANN,
+    carry_out,
+    check,
+    give,
+    received,
+    settings,
+    valkey,
+    valkey_server,
+    wait_until_complete,
+)
+from tests.integration.test_erasures import show as show_erasure
 from tests.integration.test_rollups import TEAMS
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.spooled_feedback import make_feedback, spool_feedback
 from tests.support.wait_until import wait_until
-from tests.support.writer_process import WriterProcess, drain, fetch
+from tests.support.writer_process import WriterProcess, drain, fetch, running_writer
 
 __all__ = ["settings", "valkey", "valkey_server"]
 
@@ -299,11 +311,53 @@ async def test_erasure_of_a_tag_takes_its_rows_its_demonstrations_and_its_name_i
     assert (await show(settings, 2)).selection.tags == {"mail": "(erased)"}
 
 
+async def test_erasure_of_one_team_leaves_the_rows_of_others(settings: Settings, engine: AsyncEngine):
+    for team, id in (("search", TEAMS[0]), ("sales", TEAMS[1])):
+        await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, $2)", id, team)
+    ids = await record(settings, {"end_user": "ann"}, {"end_user": "ann", "team_id": TEAMS[1]})
+    await build(settings, engine, Selection())
+    done = await carry_out(settings, ANN, team="search")
+    assert [str(row["inference_id"]) for row in await rows(settings)] == [ids[1]]
+    assert (await check(settings, done.id)).left["dataset_rows"] == 0
+
+
 async def test_what_is_erased_is_not_selected_and_later_records_stay(settings: Settings, engine: AsyncEngine):
     await record(settings, {"end_user": "ann"}, {"end_user": "bob"})
     await carry_out(settings, ANN)
     version = await build(settings, engine, Selection())
     assert (version.rows, version.counts.skipped) == (1, {"erased": 1})
+
+
+async def test_erasure_waits_for_a_copy_of_what_it_has_just_erased(
+    settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+):
+    await record(settings, {"end_user": "ann"}, {"end_user": "bob"})
+    await select(settings, Selection())
+    copied, may_store, store_piece = asyncio.Event(), asyncio.Event(), dataset_builds.store_piece
+
+    async def store_later(*arguments: Any) -> None:
+        copied.set()
+        await may_store.wait()
+        await store_piece(*arguments)
+
+    monkeypatch.setattr(dataset_builds, "store_piece", store_later)
+    builder = DatasetBuilder(settings, engine)
+    piece = asyncio.create_task(builder.advance())
+    await copied.wait()
+    order = await give(settings, ANN)
+
+    async def is_waiting() -> bool:
+        waiting = await fetch(settings.database_url, "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return bool(waiting) and (await show_erasure(settings, order)).step == "datasets"
+
+    async with running_writer(settings):
+        await wait_until(is_waiting)
+        may_store.set()
+        await piece
+        done = await wait_until_complete(settings, order)
+    builder.close()
+    assert done.counts["dataset_rows"] == 1
+    assert ((await show(settings)).rows, (await show(settings)).erased) == (1, 1)
 
 
 async def test_building_goes_on_where_a_killed_writer_was(settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch):
