@@ -21,7 +21,8 @@ from app.analytics.statistics.tuning import optimal_kappa
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
-CHUNK = 100
+# Units at once: what still fits a processor's cache is several times faster.
+CHUNK = 150_000
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ Values = Callable[[np.random.Generator, Versions, Booleans], Units]
 
 def experiments(values: Values, versions: Versions, count: int, seed: int) -> Iterator[Units]:
     """In chunks, each with its own seed."""
-    for chunk in range(0, count, CHUNK):
+    size = max(1, CHUNK // versions.total)
+    for chunk in range(0, count, size):
         generator = np.random.default_rng([seed, chunk])
-        arm = generator.random((min(CHUNK, count - chunk), versions.total)) < versions.of_unit(versions.shares)
+        arm = generator.random((min(size, count - chunk), versions.total)) < versions.of_unit(versions.shares)
         yield values(generator, versions, arm)
 
 
@@ -205,10 +207,14 @@ def mean_looks(units: Units, versions: Versions, plan: Plan) -> Looks:
 
 def running_sums(units: Units, mine: Booleans) -> Floats:
     """n, y, yy, x, xx, xy, zeros and ones after each unit."""
-    value = units.value
-    covariate = np.zeros_like(value) if units.covariate is None else units.covariate
-    of_unit = [np.ones_like(value), value, value**2, covariate, covariate**2, covariate * value, value == 0, value == 1]
-    return np.stack([np.cumsum(np.where(mine, each, 0.0), axis=1) for each in of_unit])
+    value, covariate = units.value, units.covariate
+    of_unit: dict[int, Floats | Booleans] = {0: mine, 1: value, 2: value**2, 6: value == 0, 7: value == 1}
+    if covariate is not None:
+        of_unit |= {3: covariate, 4: covariate**2, 5: covariate * value}
+    found = np.zeros((8, *value.shape))
+    for place, each in of_unit.items():
+        np.cumsum(each * mine, axis=1, out=found[place])
+    return found
 
 
 def too_few(control: Floats, arm: Floats, equal_split: bool, plan: Plan) -> Booleans:
@@ -293,8 +299,7 @@ def strata_at(units: Units, versions: Versions, experiment: int, seen: int) -> l
 def agrees_with_app(units: Units, versions: Versions, plan: Plan, looks: int, seed: int) -> None:
     """The arrays and `compare` say the same, at looks drawn by chance."""
     generator = np.random.default_rng(seed)
-    by_counts = plan.kind == "boolean" and bool(np.isin(units.value, (0, 1)).all())
-    evidence = count_evidence(units, versions, plan) if by_counts else None
+    evidence = count_evidence(units, versions, plan) if by_counts(units, plan) else None
     means = mean_looks(units, versions, plan)
     half_width = means.half_width(plan.alpha)
     for _ in range(looks):
@@ -309,9 +314,13 @@ def agrees_with_app(units: Units, versions: Versions, plan: Plan, looks: int, se
             assert abs(said.interval.low - low) < 1e-6 * max(1.0, abs(low)), (experiment, seen)
 
 
+def by_counts(units: Units, plan: Plan) -> bool:
+    return plan.kind == "boolean" and plan.complete and bool(np.isin(units.value, (0, 1)).all())
+
+
 def rejections(units: Units, versions: Versions, plan: Plan, truth: float = 0.0) -> Booleans:
     """By experiment: whether any look excludes this difference."""
-    if plan.kind == "boolean" and np.isin(units.value, (0, 1)).all():
+    if by_counts(units, plan):
         threshold = -log(plan.alpha)
         return np.any(count_evidence(units, versions, plan, truth, threshold) >= threshold, axis=1)
     return np.any(mean_looks(units, versions, plan).miss(truth, plan.alpha), axis=1)

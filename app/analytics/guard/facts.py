@@ -65,6 +65,7 @@ class ExperimentFacts(Struct, frozen=True, kw_only=True):
             alpha=alpha,
             planned_units=self.analysis.planned_units,
             capped=metric in self.analysis.caps,
+            complete=metric in BUILT_IN_OUTCOMES,
         )
 
     def _kind(self, metric: str) -> MetricKind:

@@ -1,7 +1,8 @@
 """The comparison of an arm with the control in one metric: what results, promotion and people read. Start here.
 
-It may be looked at after every unit: with probability 1 - alpha the interval holds at all looks together. Booleans per unit go by exact
-counts (boolean_difference.py), everything else by the asymptotic sequence over strata (strata.py), after a burn-in (burn_in.py).
+It may be looked at after every unit: with probability 1 - alpha the interval holds at all looks together. Booleans that every unit has
+go by exact counts (boolean_difference.py), everything else by the asymptotic sequence over strata (strata.py), after a burn-in
+(burn_in.py).
 """
 
 from collections.abc import Sequence
@@ -60,7 +61,7 @@ def compare(strata: Sequence[Stratum], control: str, arm: str, plan: Plan) -> Co
     if not found or not any(pair.control.n + pair.arm.n for pair in found):
         return Comparison("too early", "no unit is complete yet")
     planned = planned_overlap(found, plan.planned_units)
-    if plan.kind == "boolean" and all(pair.control.is_boolean and pair.arm.is_boolean for pair in found):
+    if plan.by_counts(found):
         return compare_counts(found, planned, plan)
     return compare_means(found, planned, plan)
 

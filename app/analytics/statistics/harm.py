@@ -40,7 +40,7 @@ def harm(strata: Sequence[Stratum], control: str, arm: str, plan: Plan, margin: 
     if not found:
         return Harm(margin, reason="no unit is complete yet")
     planned = planned_overlap(found, plan.planned_units)
-    if plan.kind == "boolean" and all(pair.control.is_boolean and pair.arm.is_boolean for pair in found):
+    if plan.by_counts(found):
         return harm_by_counts(found, planned, plan, margin)
     return harm_by_means(found, planned, plan, margin)
 

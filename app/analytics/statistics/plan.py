@@ -1,25 +1,33 @@
 """What the start of an experiment froze about one metric."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from app.analytics.statistics.burn_in import MetricKind
+from app.analytics.statistics.pairs import Pair
 
 
 class Plan(Struct, frozen=True):
     """How one metric of one arm is compared with the control.
 
-    `kind`: "boolean" if a unit's value is usually 0 or 1; "heavy_tailed" for latency, cost and tokens. `alpha`: what this comparison may
-    spend, after the split over arms and metrics (multiplicity.py). `planned_units`: of both arms together. `capped`: values are cut at a
-    bound of the settings. `equal_within`: a difference so small is none worth waiting for. `expected_rate`: of booleans, a guess from
-    before the start, such as 0.02 for errors; intervals are narrower where it is about right, and hold where it is wrong.
+    `kind`: "boolean" if a unit's value is usually 0 or 1; "heavy_tailed" for latency, cost and tokens. `complete`: every unit has a value,
+    as of errors. Of feedback some is missing, perhaps more in one arm than in the other. `alpha`: what this comparison may spend, after the
+    split over arms and metrics (multiplicity.py). `planned_units`: of both arms together. `capped`: values are cut at a bound of the
+    settings. `equal_within`: a difference so small is none worth waiting for. `expected_rate`: of complete booleans, a guess from before
+    the start, such as 0.02 for errors; intervals are narrower where it is about right, and hold where it is wrong.
     """
 
     kind: MetricKind
     optimize: Literal["max", "min"]
+    complete: bool = False
     alpha: float = 0.05
     planned_units: int = 10_000
     capped: bool = False
     equal_within: float | None = None
     expected_rate: float | None = None
+
+    def by_counts(self, found: Sequence[Pair]) -> bool:
+        """Whether the exact test of counts applies. It knows how units were split, not how those who gave feedback were."""
+        return self.kind == "boolean" and self.complete and all(pair.control.is_boolean and pair.arm.is_boolean for pair in found)

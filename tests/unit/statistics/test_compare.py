@@ -18,7 +18,8 @@ bounded = settings(max_examples=60, deadline=None)  # a busy machine is no reaso
 EVEN = {"control": 0.5, "arm": 0.5}
 ARMS = "control", "arm"
 UNEVEN = {"control": 0.9, "arm": 0.1}
-SUCCESS = Plan("boolean", "max")
+SUCCESS = Plan("boolean", "max", complete=True)
+FEEDBACK = Plan("boolean", "max")
 SCORE = Plan("float", "max")
 COST = Plan("heavy_tailed", "min")
 
@@ -126,10 +127,20 @@ def test_covariate_that_is_the_same_for_all_changes_nothing() -> None:
     assert (found.difference, found.variance_reduction) == (pytest.approx(0.5), 0.0)
 
 
+def test_feedback_that_one_arm_gets_more_often_is_no_difference() -> None:
+    """Users of the arm answer half as often again, as pleased as those of the control: the counts alone would tell the arms apart."""
+    answered = [stratum(booleans(1000, 600), booleans(1500, 901))]
+    assert compared(answered, SUCCESS).log_e_value > 3
+    found = compared(answered, FEEDBACK)
+    assert (found.verdict, found.method) == ("no difference yet", "confidence sequence")
+    assert compared([stratum(booleans(99, 60), booleans(99, 60))], FEEDBACK).interval is None
+    assert not harm(answered, "control", "arm", FEEDBACK, 0.0).exceeds
+
+
 def test_few_booleans_have_an_exact_interval_and_a_broken_arm_is_found_among_them() -> None:
     few = compared([stratum(booleans(30, 20), booleans(30, 22))], SUCCESS)
     assert few.verdict == "too early" and few.interval is not None and few.interval.contains(0)
-    broken = compared([stratum(booleans(20, 0), booleans(20, 20))], Plan("boolean", "min"))
+    broken = compared([stratum(booleans(20, 0), booleans(20, 20))], Plan("boolean", "min", complete=True))
     assert (broken.verdict, broken.method) == ("worse", "exact counts")
 
 
@@ -147,7 +158,7 @@ def test_interval_of_booleans_is_little_wider_than_the_asymptotic_one(rate: floa
     found = compared([stratum(booleans(5000, ones), booleans(5000, ones))], SUCCESS)
     asymptotic = 3.035 * (rate * (1 - rate) / 2500) ** 0.5
     assert found.interval is not None and asymptotic < found.interval.high < 1.25 * asymptotic
-    guessed = compared([stratum(booleans(5000, ones), booleans(5000, ones))], Plan("boolean", "max", expected_rate=rate))
+    guessed = compared([stratum(booleans(5000, ones), booleans(5000, ones))], Plan("boolean", "max", complete=True, expected_rate=rate))
     assert guessed.interval is not None and guessed.interval.high < found.interval.high
 
 
@@ -177,7 +188,7 @@ def test_risk_ratio_is_unbounded_where_nothing_bounds_it() -> None:
 
 def test_harm_beyond_the_margin_stops_and_harm_within_it_does_not() -> None:
     worse = [stratum(booleans(5000, 100), booleans(5000, 250))]
-    errors = Plan("boolean", "min")
+    errors = Plan("boolean", "min", complete=True)
     assert harm(worse, "control", "arm", errors, 0.01).exceeds
     small = harm(worse, "control", "arm", errors, 0.05)
     assert (small.exceeds, small.clear) == (False, True)

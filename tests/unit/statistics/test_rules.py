@@ -34,7 +34,7 @@ def test_sequence_needs_the_printed_multiples_of_the_fixed_size() -> None:
     for multiple, expected in ((0.93, 0.5), (1, 0.54), (1.5, 0.76), (1.61, 0.8), (2, 0.89), (2.08, 0.9), (3, 0.98)):
         assert chance_to_conclude(0.1, 1.0, plan, multiple * fixed) == pytest.approx(expected, abs=0.015)
     assert needed_units(0.1, 1.0, FLOAT) == pytest.approx(1.61 * fixed, rel=0.01)
-    assert needed_units(0.1, 0.25, Plan("boolean", "max")) < 2.2 * fixed_units(0.1, 0.25, 0.5, 0.05)
+    assert needed_units(0.1, 0.25, Plan("boolean", "max", complete=True)) < 2.2 * fixed_units(0.1, 0.25, 0.5, 0.05)
 
 
 def test_without_an_effect_the_chance_to_conclude_stays_below_alpha() -> None:

@@ -31,8 +31,8 @@ UNITS = 2000
 EVEN, UNEVEN = one(UNITS, 0.5), one(UNITS, 0.1)
 SHORT_RAMP = Versions((700, 700, 600), (0.05, 0.2, 0.5), (0.30, 0.36, 0.42))
 SMALL = Versions((100,) * 15, (0.3, 0.4, 0.7) * 5, tuple(0.1 * number for number in range(15)))
-CLICKS = Plan("boolean", "max", planned_units=UNITS)
-ERRORS = Plan("boolean", "min", planned_units=UNITS, expected_rate=0.02)
+CLICKS = Plan("boolean", "max", complete=True, planned_units=UNITS)
+ERRORS = Plan("boolean", "min", complete=True, planned_units=UNITS, expected_rate=0.02)
 SCORE = Plan("float", "max", planned_units=UNITS)
 CAPPED_SCORE = Plan("float", "max", planned_units=UNITS, capped=True)
 CAPPED_COST = Plan("heavy_tailed", "min", planned_units=UNITS, capped=True)
@@ -41,6 +41,7 @@ CASES: dict[str, tuple[Values, Versions, Plan]] = {
     "boolean": (booleans(0.5), EVEN, CLICKS),
     "rare boolean, 90:10": (booleans(0.02), UNEVEN, ERRORS),
     "boolean, ramp with drift": (booleans(0.0), SHORT_RAMP, CLICKS),
+    "feedback": (booleans(0.5), EVEN, Plan("boolean", "max", planned_units=UNITS)),
     "float": (normals(), EVEN, SCORE),
     "float, ramp with drift": (normals(), RAMP, CAPPED_SCORE),
     "float, 15 small versions": (normals(), SMALL, CAPPED_SCORE),
@@ -73,8 +74,8 @@ def test_looking_at_a_z_test_all_the_time_is_what_this_is_for() -> None:
 @pytest.mark.parametrize("truth", [0.1, 0.5])
 def test_interval_holds_the_true_difference(truth: float) -> None:
     for values, plan in ((booleans(0.3, truth), CLICKS), (normals(truth), SCORE)):
-        missed = sum(int(rejections(units, EVEN, plan, truth).sum()) for units in experiments(values, EVEN, 200, seed=4))
-        assert missed / 200 <= 0.05
+        missed = sum(int(rejections(units, EVEN, plan, truth).sum()) for units in experiments(values, EVEN, 400, seed=4))
+        assert missed / 400 <= 0.05
 
 
 def test_order_of_units_within_a_version_changes_nothing() -> None:
@@ -103,13 +104,13 @@ def test_arm_that_fails_on_hard_units_gains_nothing_by_its_fallback() -> None:
     generator = np.random.default_rng(8)
     arm, hard = generator.random((40, 5000)) < 0.5, generator.random((40, 5000)) < 0.1
     value = (generator.random(arm.shape) < np.where(hard, 0.2, 0.7)).astype(np.float64)
-    plan, versions = Plan("boolean", "max", planned_units=5000), one(5000, 0.5)
+    plan, versions = Plan("boolean", "max", complete=True, planned_units=5000), one(5000, 0.5)
     assert rejections(Units(arm, value), versions, plan).mean() <= 0.05
     assert rejections(Units(arm & ~hard, value), versions, plan).mean() > 0.9, "by who answered, it looks better"
 
 
 def test_weights_that_follow_results_leave_the_interval_true() -> None:
-    plan = Plan("boolean", "max", planned_units=3000)
+    plan = Plan("boolean", "max", complete=True, planned_units=3000)
     played = [play((0.4, 0.6), 0.1, 15, 200, plan, np.random.default_rng([9, run])) for run in range(25)]
     assert sum(each.missed for each in played) <= 2
     assert sum(each.regret for each in played) / 25 < 3000 * 0.2 / 2 / 2, "half of what even weights lose"
