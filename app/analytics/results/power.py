@@ -65,10 +65,11 @@ def answer_power(question: PowerQuestion) -> PowerAnswer:
     else:
         variance = (question.deviation or 0.0) ** 2
     kind = "float" if rate is None else "boolean"
-    plan = Plan(kind, "max", alpha, expected_rate=rate)
+    # Of feedback, whose units are fewer than those of the experiment, a little less is needed.
+    plan = Plan(kind, "max", alpha, expected_rate=rate, complete=rate is not None)
     needed = duration(question.effect, variance, plan, question.units_per_day or 0.0, question.share, question.power)
     # Intervals are narrowest where the experiment is expected to end.
-    tuned = Plan(kind, "max", alpha, max(100, needed.units), expected_rate=rate)
+    tuned = Plan(kind, "max", alpha, max(100, needed.units), expected_rate=rate, complete=rate is not None)
     chances = [
         ChanceByUnits(
             units,

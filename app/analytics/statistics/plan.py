@@ -21,12 +21,12 @@ class Plan(Struct, frozen=True):
 
     kind: MetricKind
     optimize: Literal["max", "min"]
-    complete: bool = False
     alpha: float = 0.05
     planned_units: int = 10_000
     capped: bool = False
     equal_within: float | None = None
     expected_rate: float | None = None
+    complete: bool = False
 
     def by_counts(self, found: Sequence[Pair]) -> bool:
         """Whether the exact test of counts applies. It knows how units were split, not how those who gave feedback were."""
