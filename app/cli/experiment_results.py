@@ -22,7 +22,7 @@ _SCALES: Mapping[str, tuple[float, str]] = {"share of units": (100, " %"), "seco
 @click.command("results")
 @click.argument("name")
 @click.option("--metric", help="Only this one of its metrics.")
-@click.option("--slice", "slice", metavar="TAG", help="Also by the values of this tag, one of its `slices`.")
+@click.option("--slice", "slice", metavar="TAG", help="Also by the values of this tag: of --metric, else of the primary metric.")
 @json_option
 def show_results(name: str, metric: str | None, slice: str | None, as_json: bool) -> None:
     """Read the results of experiment NAME, at any time.

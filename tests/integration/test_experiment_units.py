@@ -59,7 +59,7 @@ async def start_experiment(database: str, name: str, unit: str, **analysis: Any)
         await connection.execute(
             "INSERT INTO experiments (id, name, section, owner, salt, definition, started_at)"
             " VALUES ($1, $2, 'models', $2, 's', $3, now())",
-            *(id, name, json.dumps({**definition, "analysis": analysis, "adaptive": None})),
+            *(id, name, json.dumps({**definition, "analysis": analysis})),
         )
         for number in (1, 2):
             await connection.execute(

@@ -66,7 +66,7 @@ async def fill(url: str, inferences: int) -> None:
     id = uuid7.mint()
     began_ms = int((datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=2)).timestamp() * 1000)
     definition: dict[str, Any] = {"arms": ["a", "b"], "unit": "episode", "control": "a", "holdout": 0, "layer": None, "slots": None}
-    definition |= {"eligible": {}, "analysis": {"metrics": METRICS, "slices": ["tenant"], "planned_units": 100_000}, "adaptive": None}
+    definition |= {"eligible": {}, "analysis": {"metrics": METRICS, "slices": ["tenant"], "planned_units": 100_000}}
     connection = await connect(url)
     try:
         await connection.execute(

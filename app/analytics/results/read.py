@@ -6,7 +6,7 @@ from math import isfinite
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.analytics.results.metric_facts import MetricFacts, metric_facts
+from app.analytics.results.metric_facts import MetricFacts, metric_facts, metric_names
 from app.analytics.results.results import (
     ArmComparison,
     ArmUnits,
@@ -49,7 +49,8 @@ async def read_results(
     *,
     arm: str | None = None,
 ) -> ExperimentResults:
-    """Of one that has started. `metrics` None: all of its; else these. `slice`: a tag of its `slices`, by whose values results are shown.
+    """Of one that has started. `metrics` None: all of its; else these. `slice`: a tag of its `slices`, by whose values results are shown:
+    those of `metrics`, else of the primary one, because each value costs as much as all units.
 
     `arm` None: all are compared with the control; else this one.
     """
@@ -57,7 +58,8 @@ async def read_results(
     weights = await read_weights(connection, experiment.id)
     counts = await read_counts(connection, experiment.id)
     sums = await read_sums(connection, experiment.id, metrics=metrics)
-    sliced = await read_sums(connection, experiment.id, metrics=metrics, slice=slice) if slice is not None else []
+    of_slice = metrics or metric_names(experiment)[:1]
+    sliced = await read_sums(connection, experiment.id, metrics=of_slice, slice=slice) if slice is not None else []
     now = datetime.now(UTC)
     reading = Reading(experiment, weights, counts, declared, now, arm)
     return await run_in_steps(lambda: reading.results(sums, sliced, metrics))

@@ -20,7 +20,12 @@ Text = Annotated[str, Meta(min_length=1, max_length=256)]
 class ResultsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     metric: Annotated[Text, Meta(description="Only this one of its metrics; left out: all of them.")] | None = None
     arm: Annotated[Text, Meta(description="Only comparisons of this arm; left out: of all.")] | None = None
-    slice: Annotated[Text, Meta(description="One of its `slices`: results by the values of this tag, too.")] | None = None
+    slice: (
+        Annotated[
+            Text, Meta(description="One of its `slices`: results of `metric`, else of the primary one, by the values of this tag, too.")
+        ]
+        | None
+    ) = None
 
 
 class PowerQuery(Struct, frozen=True, forbid_unknown_fields=True):
