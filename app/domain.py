@@ -444,7 +444,7 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day,
     week (from Monday) or month.
 
-    `scope`: dimension (key, team, model, tag:NAME, all) to "each" or one name (of a key: its public part); all of them must match.
+    `scope`: dimension (key, team, model, function, tag:NAME, all) to "each" or one name (a key's public part); all of them must match.
     `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `after_loss`: once Redis has lost its
     memory, what was used is read from the records, or counts as all of the amount until the window or period has passed, or as nothing.
     `dry_run`: counted and reported, never refused. `time_zone`: of days, weeks and months.

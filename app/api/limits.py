@@ -26,14 +26,15 @@ def routes(gateway: Gateway) -> Router:
     @get("/")
     async def show_limits(request: Request[Any, Any, Any], model: str | None = None) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
+        named: str | None = None
         if model is not None:
             snapshot = gateway.snapshot_cache.snapshot
             function = snapshot.functions.get(model)
             if (model not in snapshot.models and function is None) or not may_use(caller, model):
                 raise UnknownModel(f"There is no model {model!r:.100}.", param="model")
-            if function is not None:  # its limits are those of the model that it uses
-                model = function.variants[choose_variant(model, function, None)].model
-        states = await gateway.limits.rule_states(caller, model, request_tags(None, dict(request.scope["headers"])))
+            if function is not None:  # its limits are its own and those of the model that it uses
+                named, model = model, function.variants[choose_variant(model, function, None)].model
+        states = await gateway.limits.rule_states(caller, model, request_tags(None, dict(request.scope["headers"])), named)
         return _respond({"object": "list", "data": [_rule_to_json(state) for state in states]})
 
     @post("/preview", status_code=200)
@@ -70,7 +71,7 @@ def routes(gateway: Gateway) -> Router:
             inbound, _ = await large_requests.run_if_large(len(raw), function_request.write, planned.variant)
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
-        result = await gateway.limits.preview(caller, planned.name, tags, need)
+        result = await gateway.limits.preview(caller, planned.name, tags, need, planned.function)
         return _respond(
             {
                 "object": "limits.preview",

@@ -105,8 +105,8 @@ def list_subjects(name: str, limit: int, as_json: bool) -> None:
     "scope",
     metavar="NAME=VALUE",
     multiple=True,
-    help="team=search, key=nx-..., model=NAME or tag:NAME=VALUE; the value each: one for each of them; all: one for everything. Can be"
-    " repeated: all must match.",
+    help="team=search, key=nx-..., model=NAME, function=NAME or tag:NAME=VALUE; the value each: one for each of them; all: one for"
+    " everything. Can be repeated: all must match.",
 )
 @click.option("--amount", metavar="USD", type=float, help="US dollars.")
 @click.option("--per", type=click.Choice(CALENDAR_UNITS), help="The period; weeks begin on Monday. Default: month.")

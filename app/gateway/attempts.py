@@ -507,7 +507,7 @@ class Attempts:
         )
         planned.reserved_output = max(planned.reserved_output, estimate.output_tokens)
         planned.reservation = await self._limits.extend_reservation(
-            planned.reservation, context.id, admitted.caller, model_name, admitted.tags, estimate, planned.matcher
+            planned.reservation, context.id, admitted.caller, model_name, admitted.tags, estimate, planned.matcher, planned.plan.function
         )
 
 

@@ -408,7 +408,7 @@ async def _plan(
         await context.allowance.reserve(context.id, highest)
     opened, claim = gateway.spool.open(context.id, caller.content, caller.mask), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)
-    reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate, matcher)
+    reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate, matcher, targets.function)
     if targets.experiment_model is not None and targets.experiment_model != targets.name:
         reservation = await _reserve_for(gateway, context, caller, targets.experiment_model, admitted.tags, estimate, matcher, reservation)
     # A reservation that no stage holds is never settled: only this comes before the stage. A request that limits refuse costs no check.

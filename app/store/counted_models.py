@@ -69,7 +69,15 @@ def find_other_names(snapshot: Snapshot) -> Mapping[str, OtherNames]:
 
 def sent_names(name: str) -> list[str]:
     """What callers may send for a model, or for a function, of this name."""
-    return [*model_names(name), *(prefix + name for prefix in FUNCTION_PREFIXES)]
+    return list(dict.fromkeys([*model_names(name), *function_names(name)]))
+
+
+def function_names(function: str) -> list[str]:
+    """What callers may send for a function."""
+    names = [function]
+    for prefix in reversed(FUNCTION_PREFIXES):
+        names += [prefix + name for name in names]
+    return names
 
 
 def model_names(model: str) -> list[str]:

@@ -38,7 +38,7 @@ def validate(wanted: Snapshot) -> None:
         if limit.name in names:
             raise BadConfiguration(f"{limit_path(limit.name)} appears twice.")
         names.add(limit.name)
-        _check_scope(limit, wanted.models)
+        _check_scope(limit, wanted.models, wanted.functions)
         _check_period(limit)
         check_amount(limit)
         if not limit.dry_run:
@@ -90,15 +90,15 @@ def counted_subject(limit: Limit) -> object:
     return frozenset(limit.scope.items()), limit.resource, limit.per, zone
 
 
-def _check_scope(limit: Limit, models: Mapping[str, ModelConfig]) -> None:
+def _check_scope(limit: Limit, models: Mapping[str, ModelConfig], functions: Collection[str]) -> None:
     path = f"{limit_path(limit.name)}.scope"
     if not limit.scope:
         raise BadConfiguration(f'{path} is empty. For everything together, use {{ all = "each" }}.')
     for dimension, subject in limit.scope.items():
         if dimension == "tag" or (dimension.startswith("tag:") and not is_name(dimension[4:])):
             raise BadConfiguration(f'{path}: {dimension!r} names no tag. Name one, such as "tag:tenant".')
-        if dimension not in ("key", "team", "model", "all") and not dimension.startswith("tag:"):
-            raise BadConfiguration(f"{path}: there is no dimension {dimension!r}. There are: key, team, model, tag:NAME, all.")
+        if dimension not in ("key", "team", "model", "function", "all") and not dimension.startswith("tag:"):
+            raise BadConfiguration(f"{path}: there is no dimension {dimension!r}. There are: key, team, model, function, tag:NAME, all.")
         if not is_name(subject):
             raise BadConfiguration(f'{path}.{dimension} must be "each" or one name, not {subject!r}.')
         if dimension == "key" and subject != "each" and not _KEY.fullmatch(subject):
@@ -107,7 +107,11 @@ def _check_scope(limit: Limit, models: Mapping[str, ModelConfig]) -> None:
             )
         if dimension == "model" and subject != "each" and subject not in models:
             model_names = ", ".join(sorted(models)) or "none yet"
-            raise BadConfiguration(f"{path}.model: there is no model {subject!r}. There are: {model_names}.")
+            hint = f' It is a function: {{ function = "{subject}" }}.' if subject in functions else f" There are: {model_names}."
+            raise BadConfiguration(f"{path}.model: there is no model {subject!r}.{hint}")
+        if dimension == "function" and subject != "each" and subject not in functions:
+            function_names = ", ".join(sorted(functions)) or "none yet"
+            raise BadConfiguration(f"{path}.function: there is no function {subject!r}. There are: {function_names}.")
     if "all" in limit.scope and (len(limit.scope) > 1 or limit.scope["all"] != "each"):
         raise BadConfiguration(f'{path}: `all` means everything together, and must stand alone: {{ all = "each" }}.')
 
@@ -155,6 +159,8 @@ def _limit_mistakes(path: str, limit: Limit, demand: "_Demand", known_names: Kno
     if key != "each" and key not in known_names.keys:
         text = f"{path}.scope.key: there is no key {key} yet, so it limits nobody."
         yield Mistake(text, text)
+    if "function" in limit.scope:  # whose requests reserve what its variants' models do, and what its templates add
+        return
     if limit.resource == "cost_usd":
         unpriced = demand.models_without_price(model)
         if unpriced:

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.store import tables
 from app.store.configuration_rows import one_of
+from app.store.counted_models import NAME_PREFIX_PATTERN
 from app.store.rollups import OTHER
 from app.store.usage import first_full_hour, named_model
 
@@ -65,8 +66,8 @@ async def read_spending(
 ) -> dict[Subject, int]:
     """Millionths of a dollar by subject, those who spent most first; who spent nothing is left out.
 
-    `dimensions`: key, team, model, tag:NAME; none: everything together. `values`: only these of a dimension. `teams`: only what keys of
-    these teams have spent. `most`: only so many subjects. `least`: only those that have spent so much.
+    `dimensions`: key, team, model, function, tag:NAME; none: everything together. `values`: only these of a dimension. `teams`: only what
+    keys of these teams have spent. `most`: only so many subjects. `least`: only those that have spent so much.
     Cheap, except where no sums are kept: for two tags together, and for the part of an hour with which a period begins.
     """
     full_hours_since = first_full_hour(since)
@@ -151,6 +152,11 @@ def _sum_by(
                 column = model
                 if values is not None:
                     conditions.append(model == any_(cast(list(values), ARRAY(Text))))
+            case "function":
+                column = func.regexp_replace(model, f"^{NAME_PREFIX_PATTERN}", "")
+                conditions.append(column.in_(select(tables.functions.c.name)))
+                if values is not None:
+                    conditions.append(column == any_(cast(list(values), ARRAY(Text))))
             case _:
                 column = tags[dimension]
                 if values is not None:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.store import tables
 from app.store.configuration_rows import one_of
-from app.store.counted_models import MODEL_PREFIX_PATTERN, NAME_PREFIX_PATTERN, OtherNames, model_names, sent_names
+from app.store.counted_models import MODEL_PREFIX_PATTERN, NAME_PREFIX_PATTERN, OtherNames, function_names, model_names, sent_names
 from app.store.rollups import REFUSED
 
 Group = Literal["hour", "day", "month", "model", "key"]
@@ -46,9 +46,9 @@ async def read_used(
 ) -> UsedAmounts:
     """What a subject has used since a moment (with its zone), as far as it is stored in Postgres; spools may hold more.
 
-    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME, shadow; or all. `others`: what
-    counts under its model besides, of which an upper bound is given. Cheap, except for a tag: no sums are kept by tags, so all inferences
-    since then are read, which takes some seconds for each million of them.
+    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, function, tag:NAME, shadow; or all.
+    `others`: what counts under its model besides, of which an upper bound is given. Cheap, except for a tag: no sums are kept by tags, so
+    all inferences since then are read, which takes some seconds for each million of them.
     """
     if any(dimension.startswith("tag:") or dimension == "shadow" for dimension in scope):
         return await _read_from_inferences(connection, scope, since, None, others)
@@ -213,6 +213,8 @@ def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[Co
                 yield table.c.team_id == select(teams.id).where(teams.name == subject).scalar_subquery()
             case "model":
                 yield table.c.model.in_(model_names(subject))
+            case "function":
+                yield table.c.model.in_(function_names(subject))
             case "all":
                 pass
             case "shadow":

@@ -111,6 +111,8 @@ def _query(dimensions: Sequence[str], snapshot: Snapshot) -> tuple[str, list[Any
             case "model":
                 joins += _model_join(snapshot, parameter)
                 columns.append("counted.counts_as")
+            case "function":
+                columns.append("inferences.function")
             case "shadow":
                 columns.append("inferences.shadow")
             case _ if dimension.startswith("tag:"):  # a shadow counts for none of the tags of the request that it repeats

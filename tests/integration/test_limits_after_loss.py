@@ -516,6 +516,12 @@ async def test_use_of_a_model_by_other_names_is_never_counted_too_low(installati
     await drain(installation.settings)
     engine = create_database_engine(installation.settings.database_url)
     ledger = SpoolAwareLedger(installation.settings.home, engine, installation.settings.database_url)
+    of_function = await ledger.used({"function": "answer"}, since, snapshot)
+    async with open_usage_by_slot(installation.settings.database_url) as usage:
+        assert usage is not None
+        before_ms = int(time.time() * 1000)
+        found = {subject: slots async for subject, slots in usage.read(("function",), 24 * HOUR_MS, before_ms, snapshot)}
+    assert found.keys() == {("answer",)} and of_function.requests == sum(each.requests for each in found["answer",]) > 0
     for (model, team), least in expected.items():
         scope = {"model": model, "team": team}
         exact = await ledger.used({**scope, "tag:tenant": "x"}, since, snapshot)

@@ -31,7 +31,7 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     scope: Annotated[
         dict[str, str],
-        Meta(description='What it applies to: key, team, model, tag:NAME or all, each with a name or "each"; all must match.'),
+        Meta(description='What it applies to: key, team, model, function, tag:NAME or all, each with a name or "each"; all must match.'),
     ]
     resource: Annotated[Resource, Meta(description="What is counted. A budget is a limit of cost_usd.")]
     amount: Annotated[float, Meta(description="The most of it in any period.")]

@@ -172,13 +172,14 @@ class Limits:
         tags: Mapping[str, str],
         estimate: UsageEstimate,
         matcher: RuleMatcher | None = None,
+        function: str | None = None,
     ) -> Reservation | None:
         """Reserves the estimate; None: no rule applies, so there is nothing to settle. A cancelled call holds nothing.
 
-        `matcher`: the rules by which the request was planned; None: those in force.
+        `matcher`: the rules by which the request was planned; None: those in force. `function`: that the caller named instead of a model.
         Raises LimitExceeded (LimitUnsatisfiable where waiting does not help), Unavailable.
         """
-        match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags)
+        match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags, function)
         if match is None:
             return None
         if not match.noted:
@@ -241,14 +242,15 @@ class Limits:
         tags: Mapping[str, str],
         estimate: UsageEstimate,
         matcher: RuleMatcher | None = None,
+        function: str | None = None,
     ) -> Reservation | None:
         """Reserves what the rules of a fallback's model need beyond the reservation. Where it raises, the reservation is unchanged.
 
         `matcher`: see reserve().
         """
         if reservation is None:
-            return await self.reserve(id, caller, model, tags, estimate, matcher)
-        match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags)
+            return await self.reserve(id, caller, model, tags, estimate, matcher, function)
+        match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags, function)
         if match is None:
             return reservation
         if not match.noted:
@@ -282,16 +284,18 @@ class Limits:
         """Releases the whole reservation: no engine received the request."""
         self._finish(reservation, NO_AMOUNTS)
 
-    async def rule_states(self, caller: Caller, model: str | None, tags: Mapping[str, str]) -> list[RuleState]:
+    async def rule_states(self, caller: Caller, model: str | None, tags: Mapping[str, str], function: str | None = None) -> list[RuleState]:
         """The rules that apply to a caller, and how much of each is left. Raises Unavailable."""
-        match = self.matcher.match_for(caller, model, tags)
+        match = self.matcher.match_for(caller, model, tags, function)
         if match is None:
             return []
         return states.read_rule_states(match, await self._peek(match, NO_AMOUNTS), NO_AMOUNTS)
 
-    async def preview(self, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate) -> Preview:
+    async def preview(
+        self, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate, function: str | None = None
+    ) -> Preview:
         """What would happen to a request now. Reserves nothing. Raises LimitUnsatisfiable (the model has no price), Unavailable."""
-        match = self.matcher.match_for(caller, model, tags)
+        match = self.matcher.match_for(caller, model, tags, function)
         if match is None:
             return Preview((), None, None)
         if estimate.cost_microusd is None and match.cost_rule is not None:

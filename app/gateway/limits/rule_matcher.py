@@ -122,16 +122,20 @@ class RuleMatcher:
         """How many results are cached."""
         return len(self._cache)
 
-    def match_for(self, caller: Caller, model: str | None, tags: Mapping[str, str]) -> RuleMatch | None:
-        """None: no rule applies."""
+    def match_for(self, caller: Caller, model: str | None, tags: Mapping[str, str], function: str | None = None) -> RuleMatch | None:
+        """None: no rule applies. `function`: the one that the caller named; None: a model."""
         cache_key: Any = (caller.prefix, caller.team, model) if caller.shadow is None else (caller.shadow, caller.team, model, True)
         if self.table.tags and tags:
             tags = {name: value for name, value in tags.items() if name in self.table.tags}
             cache_key = (*cache_key, *sorted(tags.items()))
+        if function is not None and not self.table.has_functions:
+            function = None
+        if function is not None:
+            cache_key = (function, cache_key)
         try:
             match = self._cache[cache_key]
         except KeyError:
-            match = self._find(request_dimensions(caller, model, tags if self.table.tags else {}))
+            match = self._find(request_dimensions(caller, model, tags if self.table.tags else {}, function))
             if len(self._cache) >= _MAX_MATCHES:
                 del self._cache[next(iter(self._cache))]
             self._cache[cache_key] = match

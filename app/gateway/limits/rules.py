@@ -76,8 +76,8 @@ class Rule(Struct, frozen=True, eq=False):
 
     @property
     def requirements(self) -> list[tuple[str, str | None]]:
-        """What not every request has: (dimension, value), with None for a tag of any value."""
-        return [*self.fixed_dimensions, *((dimension, None) for dimension in self.each_dimensions if dimension.startswith("tag:"))]
+        """What not every request has: (dimension, value), with None for any value."""
+        return [*self.fixed_dimensions, *((dimension, None) for dimension in self.each_dimensions if is_optional(dimension))]
 
     def period_at(self, now_ms: float) -> Period:
         """The calendar period of a moment; of CALENDAR only."""
@@ -127,6 +127,7 @@ class RuleTable:
         self.tags = frozenset(
             dimension.removeprefix("tag:") for dimension, _ in in_steps(requirement_counts) if dimension.startswith("tag:")
         )
+        self.has_functions = any(dimension == "function" for dimension, _ in in_steps(requirement_counts))
         self._unconditional: list[tuple[int, Rule]] = []
         self._by_requirement: dict[tuple[str, str | None], list[tuple[int, Rule]]] = {}
         for position, rule in enumerate(in_steps(rules)):
@@ -141,20 +142,27 @@ class RuleTable:
         found = list(self._unconditional)
         for dimension, value in dimensions.items():
             found += self._by_requirement.get((dimension, value), ())
-            if dimension.startswith("tag:"):
+            if is_optional(dimension):
                 found += self._by_requirement.get((dimension, None), ())
         return [rule for _, rule in sorted(found, key=lambda each: each[0])]
 
 
-def request_dimensions(caller: Caller, model: str | None, tags: Mapping[str, str]) -> dict[str, str]:
-    """The value of each dimension that a request has: key, or of which shadow it is; team, model, tag:NAME."""
+def request_dimensions(caller: Caller, model: str | None, tags: Mapping[str, str], function: str | None = None) -> dict[str, str]:
+    """The value of each dimension that a request has: key, or of which shadow it is; team, model, function, tag:NAME."""
     own = {"key": public_part(caller.prefix)} if caller.shadow is None else {"shadow": caller.shadow}
     dimensions = {**own, "team": caller.team}
     if model is not None:
         dimensions["model"] = model
+    if function is not None:
+        dimensions["function"] = function
     for name, value in tags.items():
         dimensions[f"tag:{name}"] = value
     return dimensions
+
+
+def is_optional(dimension: str) -> bool:
+    """Whether there are requests without it: those that name no function, or do not have the tag."""
+    return dimension == "function" or dimension.startswith("tag:")
 
 
 def public_part(key: str) -> str:
