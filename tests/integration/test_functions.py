@@ -233,12 +233,12 @@ async def test_functions_are_listed_like_models(service: Service, client: httpx.
 
 async def test_limit_of_a_function_counts_whichever_variant_answers_and_no_model(service: Service, engine: ScriptedEngine):
     service.apply("""
-        [functions.fn-limited]
+        [functions.fn-counted]
         default = "one"
         variants = { one = { model = "fn-small" }, two = { model = "sandbox" } }
         [[limits]]
-        name = "fn-limited"
-        scope = { function = "fn-limited", team = "each" }
+        name = "fn-counted"
+        scope = { function = "fn-counted", team = "each" }
         resource = "requests"
         amount = 3
         per = "day"
@@ -251,23 +251,23 @@ async def test_limit_of_a_function_counts_whichever_variant_answers_and_no_model
     """)
     async with service.client() as client:
         for variant in ("one", "two", "two"):
-            body = {"model": "narthex::function_name::fn-limited", "messages": HI, "max_tokens": 5}
+            body = {"model": "narthex::function_name::fn-counted", "messages": HI, "max_tokens": 5}
             answer = await client.post(CHAT, json=body, headers={"x-narthex-variant": variant})
             assert answer.status_code == 200, answer.text
-        refused = await client.post(CHAT, json={"model": "fn-limited", "messages": HI})
-        assert refused.status_code == 429 and "fn-limited" in refused.json()["error"]["message"], refused.text
-        preview = (await client.post("/v1/limits/preview", json={"model": "fn-limited", "messages": HI})).json()
-        assert preview["refused_by"] == "fn-limited"
+        refused = await client.post(CHAT, json={"model": "fn-counted", "messages": HI})
+        assert refused.status_code == 429 and "fn-counted" in refused.json()["error"]["message"], refused.text
+        preview = (await client.post("/v1/limits/preview", json={"model": "fn-counted", "messages": HI})).json()
+        assert preview["refused_by"] == "fn-counted"
         assert (await client.post(CHAT, json={"model": "sandbox", "messages": HI})).status_code == 200
-        states = {each["rule"]: each for each in (await client.get("/v1/limits", params={"model": "fn-limited"})).json()["data"]}
-        assert states["fn-limited"]["remaining"] == 0 and states["fn-each"]["remaining"] == 1000 - 3
+        states = {each["rule"]: each for each in (await client.get("/v1/limits", params={"model": "fn-counted"})).json()["data"]}
+        assert states["fn-counted"]["remaining"] == 0 and states["fn-each"]["remaining"] == 1000 - 3
         of_model = (await client.get("/v1/limits", params={"model": "sandbox"})).json()["data"]
-        assert not {"fn-limited", "fn-each"} & {each["rule"] for each in of_model}
+        assert not {"fn-counted", "fn-each"} & {each["rule"] for each in of_model}
     rule = '[[limits]]\nname = "x"\nresource = "requests"\namount = 1\nper = "day"\nscope = '
     unknown = service.run("apply", "-", "--yes", stdin=rule + '{ function = "fn-none" }')
     assert "scope.function: there is no function 'fn-none'. There are: " in unknown.stderr
-    as_model = service.run("apply", "-", "--yes", stdin=rule + '{ model = "fn-limited" }')
-    assert """It is a function: { function = "fn-limited" }.""" in as_model.stderr
+    as_model = service.run("apply", "-", "--yes", stdin=rule + '{ model = "fn-counted" }')
+    assert """It is a function: { function = "fn-counted" }.""" in as_model.stderr
 
 
 async def test_key_of_a_function_reaches_no_model(service: Service, engine: ScriptedEngine):

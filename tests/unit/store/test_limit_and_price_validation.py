@@ -48,7 +48,7 @@ def test_valid_limit_is_accepted(limit: Limit):
         ({"scope": {"tag": "each"}}, "'tag' names no tag"),
         ({"scope": {"tag:": "each"}}, "'tag:' names no tag"),
         ({"scope": {"tag: ": "each"}}, "names no tag"),
-        ({"scope": {"user": "each"}}, "no dimension 'user'. There are: key, team, model, tag:NAME, all"),
+        ({"scope": {"user": "each"}}, "no dimension 'user'. There are: key, team, model, function, tag:NAME, all"),
         ({"scope": {"team": ""}}, '"each" or one name'),
         ({"scope": {"all": "each", "key": "each"}}, "must stand alone"),
         ({"scope": {"all": "blue"}}, "must stand alone"),
