@@ -15,7 +15,14 @@ from app.store.cost_changes import driver_connection
 from app.store.erased_copies import CopyStore
 from app.store.erased_datasets import count_left_dataset_rows, list_dataset_days
 from app.store.erased_feedback import count_left_feedback
-from app.store.erased_inferences import find_erased, find_left_content, find_left_inferences, find_left_texts, list_days
+from app.store.erased_inferences import (
+    find_erased,
+    find_left_content,
+    find_left_inferences,
+    find_left_repetitions,
+    find_left_texts,
+    list_days,
+)
 from app.store.erased_subjects import count_left_sums
 from app.store.erasure_hashes import Selector, SqlHash, hash_of, read_key
 from app.store.erasures import Order, read_order, resolve_selector
@@ -60,6 +67,11 @@ async def _left_content(connection: Connection, _order: Order, _sql_hash: SqlHas
     return Left(len(found), found)
 
 
+async def _left_repetitions(connection: Connection, _order: Order, _sql_hash: SqlHash, day: int) -> Left:
+    found = await find_left_repetitions(connection, day)
+    return Left(len(found), found)
+
+
 async def _left_texts(connection: Connection, _order: Order, _sql_hash: SqlHash, day: int) -> Left:
     found = await find_left_texts(connection, day)
     return Left(len(found), found)
@@ -82,6 +94,7 @@ async def _left_dataset_rows(connection: Connection, order: Order, sql_hash: Sql
 SEARCHES: Mapping[str, Callable[[Connection, Order, SqlHash, int], Awaitable[Left]]] = {
     "inferences": _left_inferences,
     "contents": _left_content,
+    "repetitions": _left_repetitions,
     "texts": _left_texts,
     "sums": _left_sums,
     "feedback": _left_feedback,

@@ -4,7 +4,7 @@ import datetime
 import functools
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from app.store.erased_copies import CopyStore
 from app.store.erased_datasets import FIRST_DATASET_SOURCE, erase_dataset_rows, erase_selected_tag, wait_for_dataset_pieces
 from app.store.erased_episodes import note_erased_episodes
 from app.store.erased_feedback import erase_feedback_on_episodes, erase_some_feedback
-from app.store.erased_inferences import find_erased, id_range, list_days, lock_matching, store_erased
+from app.store.erased_inferences import find_erased, id_range, list_days, lock_made_of, lock_made_of_erased, lock_matching, store_erased
 from app.store.erased_subjects import move_subjects, sweep_subject
 from app.store.erasures import (
     FIRST_STEP,
@@ -34,6 +34,7 @@ from app.store.partitions import DAY_MS, Connection
 
 _EXPERIMENT, _UNIT = (INFERENCE_COLUMNS.index(name) for name in ("experiment", "experiment_unit"))
 _ROWS_PER_PIECE = 300
+_QUEUED_S = 3600.0  # more than a request waits for a place
 _PIECE_S = 0.2  # after which a piece looks for no more
 _HOUR_MS = 3_600_000
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
@@ -111,9 +112,32 @@ async def erase_records(connection: Connection, _context: Context, order: Order,
         feedback = await erase_feedback_on_episodes(connection, lost, order.keep_tags, order.before)
         sums = await move_subjects(connection, sum_lost_subjects(rows, erased))
         counts.update({"inferences": len(rows), "contents": contents, "texts": texts, "sums": sums, "feedback": feedback})
+        made = await lock_made_of(connection, [row[0] for row in rows])
+        counts.update(await erase_made(connection, made, order.keep_tags, now))
         if again:
-            await note_arrivals(connection, {order.id: len(rows)})
+            await note_arrivals(connection, {order.id: len(rows) + len(made)})
     return Piece((day, hour, after), counts)
+
+
+async def erase_made(
+    connection: Connection, made: Sequence[tuple[Any, ...]], keep_tags: Collection[str], now: datetime.datetime
+) -> Mapping[str, int]:
+    """What the gateway made of inferences that are erased: a replay holds the words of its original. Returns counts, by store."""
+    if not made:
+        return {}
+    erased = [erase_row(row, keep_tags, now, erase_episode=False) for row in made]
+    contents = await store_erased(connection, erased)
+    texts = await delete_texts(connection, [row[0] for row in made])
+    sums = await move_subjects(connection, sum_lost_subjects(made, erased))
+    return {"repetitions": len(made), "contents": contents, "texts": texts, "sums": sums}
+
+
+async def erase_repetitions(connection: Connection, context: Context, order: Order) -> Piece:
+    """What was in progress while its original was erased. By now it has ended, and a writer that stores it later sees that."""
+    began = order.requested_at - datetime.timedelta(seconds=context.settings.total_timeout_s + _QUEUED_S)
+    made = await lock_made_of_erased(connection, int(began.timestamp() * 1000), _ROWS_PER_PIECE)
+    counts = await erase_made(connection, made, order.keep_tags, datetime.datetime.now(datetime.UTC))
+    return Piece("more" if len(made) == _ROWS_PER_PIECE else None, counts)
 
 
 async def erase_feedback(connection: Connection, _context: Context, order: Order) -> Piece:
@@ -167,6 +191,7 @@ STEPS: tuple[Step, ...] = (
     Step("sums", erase_sums),
     Step("copies", erase_copies),
     Step("records again", functools.partial(erase_records, again=True)),
+    Step("repetitions again", erase_repetitions),
     Step("feedback again", erase_feedback),
     Step("datasets again", erase_datasets),
     Step("copies again", erase_copies),

@@ -2,7 +2,7 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from app.recording.batch import FeedbackRow, InferenceRow
 from app.recording.erased_rows import ERASED_CONTENT, erase_exchange, erase_row, lost_episodes
+from app.recording.erasure_steps import erase_made
 from app.recording.feedback_records import erase_feedback, feedback_row
 from app.recording.rows import content_row
 from app.settings import Settings
 from app.store import erasures
 from app.store.erased_episodes import note_erased_episodes
 from app.store.erased_feedback import erase_feedback_on_episodes
+from app.store.erased_inferences import find_erased, lock_made_of
 from app.store.erasure_hashes import Selector, hash_of, read_key
 from app.store.erasures import WRITERS_LOCK, Order
 from app.store.inference_writes import INFERENCE_COLUMNS
@@ -25,6 +27,7 @@ from app.store.partitions import OLDEST_DAYS, Connection
 _ID, _TEAM, _EPISODE, _TAGS, _END_USER, _CONTENT_TEAM = (
     INFERENCE_COLUMNS.index(name) for name in ("id", "team_id", "episode_id", "tags", "end_user", "content_team_id")
 )
+_ORIGINAL, _ERASED_AT = INFERENCE_COLUMNS.index("original_id"), INFERENCE_COLUMNS.index("erased_at")
 _decode_tags = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -56,10 +59,22 @@ class LateErasure:
             lost = lost_episodes((row.inference for row in rows), (row.inference for row in checked))
             await note_erased_episodes(self._connection, lost)
             await erase_feedback_on_episodes(self._connection, lost, (), self._newest)
-            pairs = zip(rows, checked, strict=True)
-            erased = {(str(UUID(row.inference[_TEAM])), str(UUID(row.inference[_EPISODE]))) for row, left in pairs if row is not left}
+            changed = [row for row, left in zip(rows, checked, strict=True) if row is not left]
+            erased = {(str(UUID(row.inference[_TEAM])), str(UUID(row.inference[_EPISODE]))) for row in changed}
             await erase_feedback_on_episodes(self._connection, erased - lost, (), self._newest, lose_id=False)
-        return checked
+            made = await lock_made_of(self._connection, [row.inference[_ID] for row in changed])
+            await erase_made(self._connection, made, (), datetime.datetime.now(datetime.UTC))
+        return await self._erase_repetitions(checked)
+
+    async def _erase_repetitions(self, rows: list[InferenceRow]) -> list[InferenceRow]:
+        """What the gateway made of an inference that is erased by now, or by this very batch."""
+        originals = {str(UUID(row.inference[_ORIGINAL])) for row in rows if row.inference[_ORIGINAL]}
+        if not originals:
+            return rows
+        erased = await find_erased(self._connection, originals)
+        erased |= {str(UUID(row.inference[_ID])) for row in rows if row.inference[_ERASED_AT] is not None}
+        now = datetime.datetime.now(datetime.UTC)
+        return [_erased(row, (), now) if _is_made_of(row, erased) else row for row in rows]
 
     async def apply_to_feedback(self, rows: list[FeedbackRow]) -> list[FeedbackRow]:
         """After apply(): feedback that an order reaches by its episode or by its tags. Else its inference says whether it is erased."""
@@ -99,12 +114,7 @@ class LateErasure:
         arrivals.update(order.id for order in orders)
         keep_tags = _kept_tags(orders)
         now, is_episode = datetime.datetime.now(datetime.UTC), any(order.kind == "episode" for order in orders)
-        return replace(
-            row,
-            inference=erase_row(row.inference, keep_tags, now, erase_episode=is_episode),
-            content=content_row(row.inference[_ID], ERASED_CONTENT),
-            exchange=None if row.exchange is None else erase_exchange(row.exchange),
-        )
+        return _erased(row, keep_tags, now, erase_episode=is_episode)
 
     def _orders_about(self, inference: tuple[Any, ...]) -> Sequence[Order]:
         id, team_id = inference[_ID].lower(), str(UUID(inference[_CONTENT_TEAM] or inference[_TEAM]))
@@ -122,6 +132,20 @@ class LateErasure:
             for order in self._by_hash.get(hash_of(self._key, selector), ())
             if id < order.before and order.team_id in (None, team_id)
         ]
+
+
+def _erased(row: InferenceRow, keep_tags: Collection[str], now: datetime.datetime, *, erase_episode: bool = False) -> InferenceRow:
+    return replace(
+        row,
+        inference=erase_row(row.inference, keep_tags, now, erase_episode=erase_episode),
+        content=content_row(row.inference[_ID], ERASED_CONTENT),
+        exchange=None if row.exchange is None else erase_exchange(row.exchange),
+    )
+
+
+def _is_made_of(row: InferenceRow, erased: Collection[str]) -> bool:
+    original = row.inference[_ORIGINAL]
+    return bool(original) and row.inference[_ERASED_AT] is None and str(UUID(original)) in erased
 
 
 def _kept_tags(orders: Sequence[Order]) -> set[str]:

@@ -64,6 +64,26 @@ async def lock_matching(connection: Connection, order: Order, first: str, end: s
     return [tuple(row) for row in await connection.fetch(query, *values)]
 
 
+async def lock_made_of(connection: Connection, ids: Collection[str]) -> list[tuple[Any, ...]]:
+    """Rows of INFERENCE_COLUMNS of what the gateway made of these inferences, as replays do, and that is not erased yet; by id."""
+    query = f"""
+        SELECT {", ".join(ROW_EXPRESSIONS)} FROM inferences
+        WHERE original_id = any($1::uuid[]) AND original_id IS NOT NULL AND erased_at IS NULL ORDER BY id FOR UPDATE
+    """  # noqa: S608
+    return [tuple(row) for row in await connection.fetch(query, list(ids))]
+
+
+async def lock_made_of_erased(connection: Connection, since_ms: int, limit: int) -> list[tuple[Any, ...]]:
+    """As lock_made_of(), of any that is erased; what was received from then on, which was in progress while its original was erased."""
+    query = f"""
+        SELECT {", ".join(ROW_EXPRESSIONS)} FROM inferences
+        WHERE id >= $1::uuid AND original_id IS NOT NULL AND erased_at IS NULL
+            AND EXISTS (SELECT FROM inferences AS original WHERE original.id = inferences.original_id AND original.erased_at IS NOT NULL)
+        ORDER BY id LIMIT $2 FOR UPDATE
+    """  # noqa: S608
+    return [tuple(row) for row in await connection.fetch(query, uuid7.lowest_at(since_ms), limit)]
+
+
 async def store_erased(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
     """Store rows that were erased, and erase their content; returns how many had any. `rows`: by id."""
     ids = [row[0] for row in rows]
@@ -130,6 +150,18 @@ async def find_left_content(connection: Connection, day: int) -> list[str]:
             AND erased_at IS NOT NULL AND (content.request IS NOT NULL OR content.response IS NOT NULL)
         """,
         *(first, end),
+    )
+    return [row["id"] for row in rows]
+
+
+async def find_left_repetitions(connection: Connection, day: int) -> list[str]:
+    """What the gateway made of inferences of a day, of whichever order, that were erased while it is not."""
+    rows = await connection.fetch(
+        """
+        SELECT made.id::text FROM inferences AS original JOIN inferences AS made ON made.original_id = original.id
+        WHERE original.id >= $1::uuid AND original.id < $2::uuid AND original.erased_at IS NOT NULL AND made.erased_at IS NULL
+        """,
+        *(uuid7.lowest_at(day * DAY_MS), uuid7.lowest_at((day + 1) * DAY_MS)),
     )
     return [row["id"] for row in rows]
 

@@ -22,6 +22,10 @@ class LeaseLost(Exception):
     """Another process runs the replay by now."""
 
 
+class OriginalErased(Exception):
+    """The original was erased after its content was read."""
+
+
 class ReplayCancelled(Exception):
     """No further item is to be begun."""
 
@@ -134,15 +138,17 @@ async def read_pending(connection: AsyncConnection, held: HeldReplay, after: int
 
 
 async def begin_item(connection: AsyncConnection, held: HeldReplay, item: Item, inference_id: str, microusd: int) -> None:
-    """An engine is about to be called for it, for which so much is reserved. Raises LeaseLost, ReplayCancelled."""
+    """An engine is about to be called for it, for which so much is reserved. Raises LeaseLost, ReplayCancelled, OriginalErased."""
     await _check_lease(connection, held, must_run=True)
     query = text("""
         UPDATE replay_items SET status = 'running', inference_id = :inference_id, tries = :tries, began_at = clock_timestamp(),
             reserved_microusd = :microusd
         WHERE replay_id = :id AND number = :number
+            AND NOT EXISTS (SELECT FROM inferences WHERE inferences.id = original_id AND erased_at IS NOT NULL)
     """)
     values = {"id": held.id, "number": item.number, "inference_id": inference_id, "tries": item.tries + 1, "microusd": microusd}
-    await connection.execute(query, values)
+    if not (await connection.execute(query, values)).rowcount:
+        raise OriginalErased
 
 
 async def reserve_for_judge(connection: AsyncConnection, held: HeldReplay, item: Item, microusd: int) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from sqlalchemy import Row, Select, case, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,6 +24,10 @@ MAX_CONCURRENCY = 64
 ReplayStatus = Literal["running", "complete", "cancelled", "failed"]
 ItemStatus = Literal["pending", "running", "done", "refused"]
 
+# Filters that may name somebody.
+_OF_PERSONS = frozenset({"end_user", "tag", "episode_id", "request_id", "trace_id"})
+_NOT_KEPT = "(not kept)"
+
 _replays, _items = tables.replays.c, tables.replay_items.c
 
 
@@ -34,7 +39,8 @@ class Judge(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplayDefinition(Struct, frozen=True, kw_only=True):
-    """What is replayed, and how. `filter`: as it was given, by the parameters of /admin/v1/inferences.
+    """What is replayed, and how. `filter`: by the parameters of /admin/v1/inferences, of which those that may name somebody are not
+    kept.
 
     `model`: a model or function, `variant`: of the function, or an arm of the model's experiment. `key`: the public part of the key that
     pays. `sample`: the share of what matches, chosen by a hash of `seed` and the inference's id. `max_usd` None: no cap.
@@ -117,7 +123,7 @@ class NothingToReplay(Exception):
 
 async def start_replay(connection: AsyncConnection, author: Author, new: NewReplay) -> str:
     """Chooses the items, and starts; returns its id. Raises NothingToReplay and InvalidKeyField."""
-    id, definition = uuid7.mint(), new.definition
+    id, definition = uuid7.mint(), replace(new.definition, filter=_without_persons(new.definition.filter))
     values: dict[str, Any] = {
         **{"id": id, "definition": msgspec.to_builtins(definition), "team_id": new.team_id, "key_id": new.key_id},
         **{"created_by": author.name, "refused": {}},
@@ -130,6 +136,12 @@ async def start_replay(connection: AsyncConnection, author: Author, new: NewRepl
     after = {**msgspec.to_builtins(definition), "items": chosen.items, "refused": chosen.refused}
     await record(connection, author, AuditEvent("start", "replay", id, None, after, new.team))
     return id
+
+
+def _without_persons(filter: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Nothing needs the values once the items are chosen, and an erasure would have to find them, also in the audit log."""
+    kept = {name: _NOT_KEPT if name in _OF_PERSONS else value for name, value in filter.items()}
+    return {**kept, **({"tag": f"{filter['tag'].partition('=')[0]}={_NOT_KEPT}"} if "tag" in filter else {})}
 
 
 async def cancel_replay(connection: AsyncConnection, author: Author, id: str) -> None:

@@ -22,7 +22,7 @@ from app.settings import Settings
 from app.store import erasures
 from app.store.admin_transactions import admin_transaction
 from app.store.audit_log import SYSTEM
-from app.store.database import create_database_engine, transaction
+from app.store.database import connect, create_database_engine, transaction
 from app.store.erasure_hashes import Selector
 from app.store.erasures import ERASED, Erasure, NewErasure
 from app.store.errors import InvalidKeyField
@@ -159,11 +159,46 @@ async def test_records_of_days_are_erased_and_usage_and_cost_remain(settings: Se
     assert SECRET not in stored and "what Bob wrote" in stored and not re.search(r"\bann\b", stored)
     assert (await check(settings, done.id)).left == dict.fromkeys(
         (
-            *("inferences", "contents", "texts", "sums", "feedback", "dataset_rows"),
+            *("inferences", "contents", "repetitions", "texts", "sums", "feedback", "dataset_rows"),
             *("stored_responses", "response_items", "idempotent_responses"),
         ),
         0,
     )
+
+
+def made_of(original: str, days_ago: float = 0, **fields: Any) -> dict[str, Any]:
+    """A replay, charged to another team: what its own record has says nothing of Ann."""
+    return received(days_ago, **{"team_id": TEAMS[1], "origin": "replay", "original_id": original, "replay_id": uuid7.mint(), **fields})
+
+
+async def test_what_the_gateway_made_of_an_erased_inference_is_erased_too(settings: Settings):
+    (original, other) = await record(settings, of_ann(1), received(1, end_user="bob"))
+    replays = await record(settings, made_of(original), made_of(original, origin="judge", end_user="ann"), made_of(other))
+    done = await carry_out(settings, ANN)
+    assert (done.counts["inferences"], done.counts["repetitions"]) == (2, 1)
+    rows = [await inference(settings, id) for id in replays]
+    assert [row["policy"] for row in rows] == ["erased", "erased", "full"]
+    assert [row["request"] is None and row["erased_at"] is not None for row in rows] == [True, True, False]
+    assert (await check(settings, done.id)).left["repetitions"] == 0
+    # One that was in progress meanwhile is recorded later, after the order.
+    (late,) = await record(settings, made_of(original))
+    row = await inference(settings, late)
+    assert (row["policy"], row["request"], row["erased_at"] is None) == ("erased", None, False)
+    connection = await connect(settings.database_url)
+    await connection.execute("UPDATE inferences SET erased_at = NULL WHERE id = $1", late)
+    await connection.close()
+    found = await check(settings, done.id)
+    assert (found.left["repetitions"], list(found.inferences)) == (1, [late])
+
+
+async def test_what_was_made_of_a_record_that_comes_late_is_erased_with_it(settings: Settings):
+    original = of_ann(1)
+    (replay,) = await record(settings, made_of(original["id"]))
+    await carry_out(settings, ANN)
+    assert (await inference(settings, replay))["policy"] == "full", "nobody knows yet whose it is"
+    await record(settings, original, made_of(original["id"]))
+    stored = await everything_stored(settings.database_url)
+    assert SECRET not in stored and (await inference(settings, replay))["policy"] == "erased"
 
 
 async def test_sums_equal_a_scan_and_totals_are_unchanged(settings: Settings):
@@ -455,7 +490,16 @@ async def test_a_check_finds_whatever_was_left_in_any_store(settings: Settings, 
     await fetch(settings.database_url, "INSERT INTO inference_texts VALUES ($1, $2, 'sentence')", erased, TEAMS[0])
     found = await check(settings, done.id)
     copies_left = {"stored_responses": 1, "response_items": 1, "idempotent_responses": 1}
-    assert found.left == {"inferences": 1, "contents": 1, "texts": 1, "sums": 1, "feedback": 0, "dataset_rows": 0, **copies_left}
+    assert found.left == {
+        "inferences": 1,
+        "contents": 1,
+        "repetitions": 0,
+        "texts": 1,
+        "sums": 1,
+        "feedback": 0,
+        "dataset_rows": 0,
+        **copies_left,
+    }
     assert set(found.inferences) == {erased, other}
     by_tag = await check(settings, other_order)
     assert (by_tag.left["inferences"], by_tag.left["sums"]) == (1, 0)

@@ -21,7 +21,16 @@ from app.gateway.serve import Gateway
 from app.inference_paths import INFERENCE_PATHS
 from app.store.callers import find_key_holder
 from app.store.content_packing import unpack_within
-from app.store.replay_runs import HeldReplay, Item, RecordedRequest, begin_item, read_request, reserve_for_judge, settle_item
+from app.store.replay_runs import (
+    HeldReplay,
+    Item,
+    OriginalErased,
+    RecordedRequest,
+    begin_item,
+    read_request,
+    reserve_for_judge,
+    settle_item,
+)
 from providers.canonical.errors import (
     BodyMemoryExceeded,
     CallerCredentialRequired,
@@ -168,6 +177,8 @@ class ItemRuns:
             try:
                 response = await make_request(self._gateway, dialect, path, body, HEADERS, caller, origin, allowance)
             except Withdrawn:
+                if isinstance(allowance.fault, OriginalErased):
+                    raise NotRunnable("erased") from None
                 if allowance.fault is not None:
                     raise allowance.fault from None
                 raise
