@@ -1,4 +1,4 @@
-"""Exactly-once recording under eighty kills: twenty each of gateway workers, the writer, Postgres and all connections to it."""
+"""Inferences and feedback are recorded exactly once under eighty kills: twenty each of workers, writer, Postgres, its connections."""
 
 from tests.support.kill_under_load import assert_answers_are_recorded_exactly_once
 

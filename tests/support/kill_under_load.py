@@ -1,6 +1,6 @@
 """Exactly-once recording under kill -9: a service under load whose workers, writer and Postgres are killed at seeded moments.
 
-Postgres also ends all of its connections, as at a failover, and stays up.
+Postgres also ends all of its connections, as at a failover, and stays up. Callers send feedback before, with and after their requests.
 """
 
 import asyncio
@@ -8,7 +8,9 @@ import contextlib
 import os
 import random
 import signal
+import uuid
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
@@ -27,6 +29,15 @@ SEED = 20261121
 VICTIMS = ("gateway", "writer", "postgres", "connections")
 
 
+@dataclass
+class Answered:
+    """What callers got to the end. `feedback`: the ids of what was accepted; `matching`: those about something that was answered."""
+
+    ids: list[str] = field(default_factory=list[str])
+    feedback: list[str] = field(default_factory=list[str])
+    matching: set[str] = field(default_factory=set[str])
+
+
 async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
     """Although gateway workers, the writer, Postgres and all connections to it are each killed this often meanwhile."""
     service = services.start(workers=2, writer_batch_ms=30, spool_segment_bytes=200_000, spool_part_bytes=300)
@@ -43,10 +54,14 @@ async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
         base_url = "http://127.0.0.1:{engine.port}"
         [models.m]
         targets = [{{ provider = "engine", model = "m" }}]
+        [metrics.helpful]
+        kind = "boolean"
+        level = "inference"
     """)
-    answered_ids: list[str] = []
+    answered = Answered()
+    answered_ids = answered.ids
     stop = asyncio.Event()
-    clients = [asyncio.create_task(_run_client(service, random.Random(SEED + number), answered_ids, stop)) for number in range(CLIENTS)]
+    clients = [asyncio.create_task(_run_client(service, random.Random(SEED + number), answered, stop)) for number in range(CLIENTS)]
     killed = await _kill_processes(service, random.Random(SEED), kills_each)
     answered_during_kills = len(answered_ids)
     assert answered_during_kills > 10 * kills_each, "the service answers throughout"
@@ -59,27 +74,57 @@ async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
     assert len(answered_ids) == len(set(answered_ids))
     assert {id: rows[id] for id in answered_ids} == dict.fromkeys(answered_ids, 1)
     assert {id: contents[id] for id in answered_ids} == dict.fromkeys(answered_ids, 1)
+    stored, matched = await _read_feedback(database_url(service), answered)
+    assert len(answered.feedback) > 30 * kills_each and len(answered.matching) > 20 * kills_each
+    assert stored == dict.fromkeys(answered.feedback, 1)
+    assert answered.matching <= matched
     assert not list((service.home / "quarantine").glob("*")) if (service.home / "quarantine").exists() else True
     await engine.stop()
     await asyncio.to_thread(services.stop, service)
 
 
-async def _run_client(service: Service, chance: random.Random, answered_ids: list[str], stop: asyncio.Event) -> None:
-    """Sends chats, streamed or not, and notes the id of each answer that arrived to its last byte."""
+async def _run_client(service: Service, chance: random.Random, answered: Answered, stop: asyncio.Event) -> None:
+    """Sends chats, streamed or not, and notes the id of each answer that arrived to its last byte; with feedback on them."""
     async with service.client() as client:
         while not stop.is_set():
             body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x" * chance.randrange(1, 2000)}]}
+            episode = f"conversation {chance.getrandbits(64):x}"
+            headers = {"x-narthex-episode-id": episode}
+            about: list[str] = []
+            id: str | None = None
+            if chance.random() < 0.5:  # before
+                about.append(await _send_feedback(client, metric="comment", episode_id=episode, value="What will it say?"))
             with contextlib.suppress(httpx.TransportError):
                 if chance.random() < 0.5:
-                    answer = await client.post("/v1/chat/completions", json=body)
+                    answer = await client.post("/v1/chat/completions", json=body, headers=headers)
                     if answer.status_code == 200:
-                        answered_ids.append(answer.json()["id"])
+                        id = answer.json()["id"]
                 else:
-                    async with client.stream("POST", "/v1/chat/completions", json={**body, "stream": True}) as answer:
+                    async with client.stream("POST", "/v1/chat/completions", json={**body, "stream": True}, headers=headers) as answer:
+                        begun = answer.headers.get("x-narthex-inference-id")
+                        if begun is not None and chance.random() < 0.5:  # with it
+                            about.append(await _send_feedback(client, metric="helpful", inference_id=begun, value=True))
                         async for line in answer.aiter_lines():
                             if line == "data: [DONE]":
-                                answered_ids.append(answer.headers["x-narthex-inference-id"])
+                                id = begun
+            if id is not None:
+                answered.ids.append(id)
+                about.append(await _send_feedback(client, metric="comment", inference_id=id, value="So that is it."))
+                answered.matching.update(about)
+            answered.feedback += about
             await asyncio.sleep(chance.random() * 0.02)
+
+
+async def _send_feedback(client: httpx.AsyncClient, **body: Any) -> str:
+    """Until it is accepted; a caller who got no answer sends it again with the same id."""
+    body["id"] = str(uuid.uuid4())
+    while True:
+        with contextlib.suppress(httpx.TransportError):
+            sent = await client.post("/v1/feedback", json=body)
+            if sent.status_code == 201:
+                return sent.json()["id"]
+            assert sent.status_code in (429, 503), sent.text
+        await asyncio.sleep(0.02)
 
 
 async def _kill_processes(service: Service, chance: random.Random, kills_each: int) -> Counter[str]:
@@ -116,6 +161,26 @@ async def _wait_until_restarted(service: Service, name: str, previous_pid: int |
     await wait_until(has_restarted, PROCESS_TIMEOUT_S)
     assert pid is not None
     return pid
+
+
+async def _read_feedback(database_url: str, answered: Answered) -> tuple[Counter[str], set[str]]:
+    """How often each feedback is stored, and what is matched, once all is that must be."""
+    stored: Counter[str] = Counter()
+    matched: set[str] = set()
+
+    async def is_all_there() -> bool:
+        nonlocal stored, matched
+        with contextlib.suppress(OSError, asyncpg.PostgresError):
+            connection = await connect(database_url)
+            rows = await connection.fetch("SELECT feedback_id::text AS id, matched_at IS NOT NULL AS is_matched FROM feedback")
+            await connection.close()
+            stored = Counter(row["id"] for row in rows)
+            matched = {row["id"] for row in rows if row["is_matched"]}
+        return stored.keys() >= set(answered.feedback) and matched >= answered.matching
+
+    with contextlib.suppress(AssertionError):  # the caller's comparison names the ids that are missing
+        await wait_until(is_all_there, 120, interval_s=0.5)
+    return stored, matched
 
 
 async def _count_stored_ids(database_url: str, wanted: list[str]) -> tuple[Counter[str], Counter[str]]:
