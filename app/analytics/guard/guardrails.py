@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from app.analytics.guard.facts import ExperimentFacts, Results
+from app.analytics.statistics.boolean_difference import Evidence
 from app.analytics.statistics.harm import Harm, harm, harm_by_means
 from app.analytics.statistics.pairs import pairs, planned_overlap
 from app.analytics.statistics.plan import Plan
 from app.analytics.statistics.strata import overlap_weighted_unadjusted
 from app.analytics.statistics.sums import Stratum, UnitSums
-from app.domain import BUILT_IN_OUTCOMES
+from app.domain import BOOLEAN_OUTCOMES, BUILT_IN_OUTCOMES
 
 # An arm fails outright if at least so much more of its units have an error than of the control's: it serves nobody any longer.
 OUTRIGHT_MARGIN = 0.5
@@ -85,6 +86,8 @@ def find_stops(facts: ExperimentFacts, results: Results, baselines: Mapping[str,
         if arm in facts.stopped:
             continue
         evidence = results_since(results, baselines[arm]) if arm in baselines else results
+        if not _may_exceed(facts, evidence, arm):
+            continue
         tests = test_arm(facts, evidence, arm, stop_alpha(facts))
         # A unit without a time of birth cannot be told from new ones, so the arm is stopped for all of them.
         outright = any(test.fails_outright for test in tests)
@@ -99,6 +102,21 @@ def test_arm(facts: ExperimentFacts, results: Results, arm: str, alpha: float) -
         _test(results.get(metric, ()), facts.control, arm, metric, facts.plan(metric, alpha), margin)
         for metric, margin in sorted(facts.analysis.guardrails.items())
     ]
+
+
+def _may_exceed(facts: ExperimentFacts, results: Results, arm: str) -> bool:
+    """Whether any e-value of counts is large enough, or a metric has no counts: tests compute bounds, too, which takes much longer."""
+    alpha = stop_alpha(facts)
+    for metric, margin in facts.analysis.guardrails.items():
+        found = pairs(results.get(metric, ()), facts.control, arm)
+        if metric not in BOOLEAN_OUTCOMES or not all(pair.control.is_boolean and pair.arm.is_boolean for pair in found):
+            return True
+        plan = facts.plan(metric, alpha)
+        if found:
+            evidence = Evidence(found, planned_overlap(found, plan.planned_units), alpha, plan.expected_rate)
+            if evidence.log_e_value_above(margin) >= -math.log(alpha):
+                return True
+    return False
 
 
 def results_since(results: Results, baseline: ArmBaseline) -> dict[str, list[Stratum]]:
