@@ -16,6 +16,7 @@ _SECTIONS = {
         "models": "models",
         "functions": "functions",
         "experiments": "experiments",
+        "shadow": "shadow",
         "providers": "providers",
         "credentials": "credentials",
         "prices": "prices",

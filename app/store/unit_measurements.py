@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from app.store.outcome_conditions import failed, refused, schema_failed
 from app.store.partitions import Connection
 from app.store.rollups import REFUSED
 from app.store.touched_units import COUNTS_FOR_UNIT
@@ -15,12 +16,6 @@ from app.store.touched_units import COUNTS_FOR_UNIT
 MAX_INFERENCES = 100_000
 _LARGEST_VALUE = 1e12  # of feedback, in either direction: beyond it a value counts as this one
 _MICRO = 1_000_000
-# Codes of hosts that refuse a content; see providers/canonical/refusal_reasons.py.
-_REFUSED_CODES = (
-    *("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "moderation_blocked"),
-    *("data_inspection_failed", "datainspectionfailed", "prohibited_content", "safety"),
-)
-_IS_REFUSED_CODE = " || ".join(f'@.code like_regex "^{code}$" flag "i"' for code in _REFUSED_CODES)
 
 # Lateral, and below by indexes only: whatever statistics the planner has, it must never scan a table for a handful of units.
 ONLY_BY_INDEX = ("SET LOCAL enable_hashjoin = off", "SET LOCAL enable_mergejoin = off", "SET LOCAL enable_seqscan = off")
@@ -40,15 +35,9 @@ _MEASURE = f"""
             count(*) FILTER (WHERE counts) AS inferences,
             count(DISTINCT episode_id) FILTER (WHERE counts) AS episodes,
             count(*) FILTER (WHERE counts AND served_variant <> variant) AS served_by_other,
-            coalesce(bool_or(
-                outcome IN ('failed', 'aborted') OR (served_variant <> variant AND attempts -> 0 ->> 'error' IS NOT NULL)
-            ) FILTER (WHERE counts), false) AS error,
-            coalesce(bool_or(
-                error = 'ConstraintViolation' OR attempts @> '[{{"error": "ConstraintViolation"}}]'
-            ) FILTER (WHERE counts), false) AS schema_failure,
-            coalesce(bool_or(
-                finish_reason IN ('content_filter', 'refusal') OR jsonb_path_exists(attempts, '$[*] ? ({_IS_REFUSED_CODE})')
-            ) FILTER (WHERE counts), false) AS refusal,
+            coalesce(bool_or({failed()}) FILTER (WHERE counts), false) AS error,
+            coalesce(bool_or({schema_failed()}) FILTER (WHERE counts), false) AS schema_failure,
+            coalesce(bool_or({refused()}) FILTER (WHERE counts), false) AS refusal,
             sum(duration_us) FILTER (WHERE counts) AS duration_us,
             sum(first_token_us) FILTER (WHERE counts) AS first_token_us,
             count(first_token_us) FILTER (WHERE counts) AS first_tokens,

@@ -32,6 +32,9 @@ shw-other = {{ targets = [{{ provider = "shw-second", model = "m" }}] }}
 [models.shw-one]
 targets = [{{ provider = "shw-first", model = "m" }}]
 shadow = {{ to = "shw-other", team = "shw-lab", share = 1, max_concurrent = 20, per_minute = 10000 }}
+[models.shw-paired]
+targets = [{{ provider = "shw-first", model = "m" }}]
+shadow = {{ to = "shw-other", team = "shw-lab", share = 1, max_concurrent = 20, per_minute = 10000 }}
 [models.shw-narrow]
 targets = [{{ provider = "shw-first", model = "m" }}]
 shadow = {{ to = "shw-other", team = "shw-lab", share = 1, max_concurrent = 1, per_minute = 10000 }}
@@ -305,3 +308,40 @@ def test_shadow_is_shown_and_held_to_what_exists(service: Service):
     refused = service.run("apply", "-", "--yes", stdin=wrong)
     assert refused.returncode != 0
     assert "models.shw-wrong.shadow.team: there is no team 'nobody'" in refused.stderr
+
+
+async def test_results_are_differences_within_pairs(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+):
+    async def differ(request: ReceivedRequest) -> None:
+        if request.body["messages"][-1]["content"] == "Fail.":
+            await request.respond(500, b'{"error": {"message": "broken"}}')
+        else:
+            await request.respond_completion("Good day." if request.body["messages"][-1]["content"] == "Other." else "Hello.")
+
+    second_engine.script = differ
+    contents = ["Hello!", "Hello!", "Other.", "Fail."]
+    ids = [await chat(client, "shw-paired", messages=[{"role": "user", "content": content}]) for content in contents]
+    later = [*HI, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Other."}]
+    ids.append(await chat(client, "shw-paired", messages=later))
+    for id in ids:
+        await shadow_of(admin, id)
+    results = (await admin.get("/admin/v1/shadows/shw-paired/results")).json()
+    [comparison] = results["comparisons"]
+    assert [comparison[name] for name in ("original", "shadow", "pairs", "episodes", "first_turns")] == ["shw-paired", "shw-other", 5, 5, 4]
+    assert (comparison["same"]["episodes"], comparison["same"]["share"]) == (3, pytest.approx(2 / 3))
+    found = {each["metric"]: each for each in comparison["differences"]}
+    assert (found["error"]["difference"], found["error"]["episodes"]) == (pytest.approx(0.2), 5)
+    assert found["cost"]["difference"] == pytest.approx((4 * (SHADOW_COST - COST) - COST) / 5 / 1e6)
+    assert (found["latency"]["episodes"], found["output_tokens"]["episodes"]) == (4, 3)
+    assert (found["refusal"]["difference"], found["refusal"]["verdict"]) == (0, "too early")
+    assert "prefix cache" in results["warnings"][0]
+    printed = service.run("shadow", "results", "shw-paired")
+    assert "shw-other instead of shw-paired: 5 requests in 5 episodes, 4 of first turns." in printed.stdout, printed.stderr
+    assert "Same response: 66.7% of 3 first turns" in printed.stdout
+    earlier = {"until": "2026-01-01T00:00:00Z"}
+    assert (await admin.get("/admin/v1/shadows/shw-paired/results", params=earlier)).json()["comparisons"] == []
+    assert (await admin.get("/admin/v1/shadows/shw-first/results")).status_code == 404
+    assert service.run("shadow", "results", "shw-nothing").returncode == 1
+    wrong = {"since": "2026-01-02T00:00:00Z", **earlier}
+    assert (await admin.get("/admin/v1/shadows/shw-paired/results", params=wrong)).json()["error"]["param"] == "since"
