@@ -17,6 +17,9 @@ DB_UNAVAILABLE_ERRORS = (
 # Another transaction holds what this one waits for.
 BUSY_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
+# A statement took longer than it may.
+TOO_LONG_ERRORS = (asyncpg.QueryCanceledError,)
+
 # A stopped server, or one behind a broken connection, refuses nothing: it is silent. No query of ours takes longer.
 QUERY_TIMEOUT_S = 10.0
 

@@ -108,6 +108,11 @@ _MOVE = """
 """
 # SKIP LOCKED: an erasure may hold one.
 _DUE = f"SELECT {_SELECTED} FROM experiment_units WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED"  # noqa: S608
+_PUT_OFF = """
+    UPDATE experiment_units SET due_at = now() + interval '1 hour' WHERE (experiment_id, unit) = (
+        SELECT experiment_id, unit FROM experiment_units WHERE due_at <= now() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+    ) RETURNING experiment_id::text
+"""
 # What comes after the units have gone would be counted as other units.
 _EXPERIMENTS = f"""
     SELECT DISTINCT ON (of_name.name, of_name.number) of_name.name, of_name.number, experiments.id::text, experiments.started_at,
@@ -163,6 +168,12 @@ async def lock_units(connection: Connection, keys: Iterable[UnitKey]) -> Mapping
 
 async def lock_due_units(connection: Connection, limit: int) -> list[UnitRow]:
     return [_to_unit(row) for row in await connection.fetch(_DUE, limit)]
+
+
+async def put_off_first(connection: Connection) -> str | None:
+    """Of the units that are due the first one, by an hour; returns the id of its experiment."""
+    experiment_id: str | None = await connection.fetchval(_PUT_OFF)
+    return experiment_id
 
 
 async def insert_units(connection: Connection, units: Sequence[UnitRow]) -> None:

@@ -206,6 +206,40 @@ def _kill(process: BaseProcess) -> None:
     process.close()
 
 
+_SLOW_UNIT = """
+    CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;
+    CREATE TRIGGER take_long BEFORE UPDATE ON experiment_units FOR EACH ROW
+    WHEN (NEW.unit = 'slow' AND NEW.state <> OLD.state) EXECUTE FUNCTION take_long()
+"""
+
+
+async def test_a_unit_that_takes_too_long_holds_up_no_other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_STATEMENT_TIMEOUT", "2s")
+    database = settings.database_url
+    await start_experiment(database, "slow", "user", metrics=["latency"])
+    spool = Spool(settings.home / "spool", settings)
+    for hours, unit in ((4, "slow"), (3, "quick"), (2, "other")):  # the slow one is due first
+        at_us = NOW_US - hours * HOUR_US
+        fields: dict[str, Any] = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": TEAM, "end_user": unit, "variant": "a"}
+        spool_exchange(spool, b"", b"", **fields, assignment=Assignment("slow", 1, "a", 0.5, None, unit, "minted"))
+    spool.close()
+    await drain(settings)
+    connection = await connect(database)
+    try:
+        await connection.execute(_SLOW_UNIT)
+    finally:
+        await connection.close()
+    async with background.counting_in_background(settings):
+
+        async def others_are_counted() -> bool:
+            states = {row["unit"]: row["state"] for row in await fetch(database, "SELECT unit, state FROM experiment_units")}
+            return states == {"slow": "open", "quick": "complete", "other": "complete"}
+
+        await wait_until(others_are_counted)
+    (slow,) = await fetch(database, "SELECT due_at > now() + interval '50 minutes' AS is_put_off FROM experiment_units WHERE unit = 'slow'")
+    assert slow["is_put_off"]
+
+
 async def test_users_have_their_mean_from_before_the_experiment_as_covariate(settings: Settings) -> None:
     database = settings.database_url
     earlier = [(9, 1_000_000, 40), (9, 2_000_000, 60), (3, 6_000_000, 500)]  # days ago, latency, cost

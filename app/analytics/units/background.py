@@ -5,11 +5,11 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator
 
-from app.analytics.units.counting import count_due_units, take_in_touched
+from app.analytics.units.counting import UNITS_AT_ONCE, count_due_units, put_off_due_unit, take_in_touched
 from app.background_tasks import BackgroundTask
 from app.settings import Settings
 from app.store.database import connect
-from app.store.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS, describe_without_values
+from app.store.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS, TOO_LONG_ERRORS, describe_without_values
 from app.store.experiment_units import delete_old_units
 from app.store.partitions import Connection
 
@@ -54,13 +54,26 @@ async def _keep_counting(settings: Settings) -> None:
 
 
 async def _count(connection: Connection) -> None:
-    rounds = 0
+    rounds, units = 0, UNITS_AT_ONCE
     while True:
         has_more = False
-        for step in (take_in_touched, count_due_units):
-            with contextlib.suppress(*BUSY_ERRORS):
-                has_more = await step(connection) or has_more
+        with contextlib.suppress(*BUSY_ERRORS):
+            has_more = await take_in_touched(connection)
+        with contextlib.suppress(*BUSY_ERRORS):
+            has_more_due, units = await _count_due(connection, units)
+            has_more = has_more or has_more_due
         if rounds % _DELETE_EVERY == 0:
             await delete_old_units(connection)
         rounds += 1
         await asyncio.sleep(0 if has_more else _POLL_S)
+
+
+async def _count_due(connection: Connection, units: int) -> tuple[bool, int]:
+    """Returns whether there may be more to do now, and how many units to count next: large ones must not keep all others from it."""
+    try:
+        return await count_due_units(connection, units), min(UNITS_AT_ONCE, units + 1 + units // 8)
+    except TOO_LONG_ERRORS:
+        if units == 1:
+            put_off = await put_off_due_unit(connection)
+            logger.warning("A unit of an experiment takes too long to count, and is tried again later: %s", put_off)
+        return True, max(1, units // 8)

@@ -24,6 +24,7 @@ from app.store.experiment_units import (
     lock_due_units,
     lock_units,
     move_units,
+    put_off_first,
     read_experiments,
     update_units,
 )
@@ -91,12 +92,18 @@ async def take_in_touched(connection: Connection) -> bool:
         return len(touches) == TOUCHES_AT_ONCE
 
 
-async def count_due_units(connection: Connection) -> bool:
+async def put_off_due_unit(connection: Connection) -> str | None:
+    """The one that is due first; returns its experiment. None: none is, or somebody else counts."""
+    async with connection.transaction():
+        return await put_off_first(connection) if await lock_counting(connection) else None
+
+
+async def count_due_units(connection: Connection, limit: int = UNITS_AT_ONCE) -> bool:
     """Returns whether there may be more to do now."""
     async with connection.transaction():
         if not await lock_counting(connection):
             return False
-        due = await lock_due_units(connection, UNITS_AT_ONCE)
+        due = await lock_due_units(connection, limit)
         if not due:
             return False
         await only_by_index(connection)
@@ -118,7 +125,7 @@ async def count_due_units(connection: Connection) -> bool:
             changes.add(experiments[unit.experiment_id], unit, after)
         await update_units(connection, counted)
         await add_sums(connection, *changes.in_order())
-        return len(due) == UNITS_AT_ONCE
+        return len(due) == limit
 
 
 def _new_unit(experiment: CountedExperiment, unit: str, first: Touch) -> UnitRow:
