@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
-from sqlalchemy import Row, Select, case, func, select, true
+from sqlalchemy import FromClause, Row, Select, case, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
@@ -164,7 +164,7 @@ async def _change(connection: AsyncConnection, author: Author, id: str, action: 
 async def find_replay(connection: AsyncConnection, id: str, *, lock: bool = False) -> Replay | None:
     if lock:
         await connection.execute(select(_replays.id).where(_replays.id == id).with_for_update())
-    row = (await connection.execute(_select().where(_replays.id == id))).first()
+    row = (await connection.execute(_with_counts(tables.replays).where(_replays.id == id))).first()
     return None if row is None else _to_replay(row)
 
 
@@ -176,12 +176,16 @@ async def page_replays(
     connection: AsyncConnection, query: PageQuery, *, only_teams: Collection[str] | None, status: ReplayStatus | None
 ) -> Page[Replay]:
     """`only_teams`: names of teams that pay; None: all."""
-    found = _select()
+    found = select(tables.replays)
     if only_teams is not None:
         found = found.where(_replays.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, only_teams))))
     if status is not None:
         found = found.where(_replays.status == status)
-    rows = (await connection.execute(_BY_CREATED.page_query(found, query))).all()
+    # Before anything is counted: the items of all replays may be many millions.
+    page = _BY_CREATED.page_query(found, query).subquery("page")
+    columns = [page.c["_sorted"], page.c["_unique"]]
+    ordered = [each.desc() for each in columns] if query.sort.startswith("-") else columns
+    rows = (await connection.execute(_with_counts(page).order_by(*ordered))).all()
     return _BY_CREATED.page(rows, query, _to_replay)
 
 
@@ -193,15 +197,16 @@ async def page_items(connection: AsyncConnection, id: str, query: PageQuery, sta
     return _BY_NUMBER.page(rows, query, _to_item)
 
 
-def _select() -> Select[Any]:
+def _with_counts(found: FromClause) -> Select[Any]:
+    """`found`: replays, with their columns."""
     counts = select(
         *(func.count(case((_items.status == status, 1))).label(status) for status in ("pending", "running", "done", "refused")),
         func.count(case((_items.tries > 1, 1))).label("retried"),
         func.coalesce(func.sum(_items.reserved_microusd), 0).label("reserved"),
-    ).where(_items.replay_id == _replays.id)
+    ).where(_items.replay_id == found.c.id)
     counted = counts.lateral("counted")
-    team = select(tables.teams.c.name).where(tables.teams.c.id == _replays.team_id).scalar_subquery().label("team")
-    return select(tables.replays, team, *(column.label(f"items_{column.name}") for column in counted.c)).join(counted, true())
+    team = select(tables.teams.c.name).where(tables.teams.c.id == found.c.team_id).scalar_subquery().label("team")
+    return select(found, team, *(column.label(f"items_{column.name}") for column in counted.c)).join(counted, true())
 
 
 def _to_replay(row: Row[Any]) -> Replay:
