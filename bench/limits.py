@@ -55,7 +55,7 @@ class _Zero(Struct, frozen=True):
 
 
 class _EmptyLedger:
-    async def used(self, scope: Mapping[str, str], since: datetime) -> _Zero:
+    async def used(self, scope: Mapping[str, str], since: datetime, snapshot: Snapshot) -> _Zero:
         return _Zero()
 
     async def is_stored(self) -> bool:
