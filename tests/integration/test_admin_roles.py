@@ -144,7 +144,7 @@ TABLE = {
     "render_function": Row(READ, "", _NONE, body={}, is_missing=True),
     "list_experiments": Row(READ, is_list=True),
     "get_experiment_results": Row(READ, "", _NONE, is_missing=True),
-    "get_experiment_power": Row(READ, query={"effect": 0.01, "rate": 0.1}),
+    "get_experiment_power": Row(READ, query={"effect": "0.01", "rate": "0.1"}),
     "get_experiment": Row(READ, "", _NONE, is_missing=True),
     "get_shadow_results": Row(READ, "", _NONE, is_missing=True),
     "list_experiment_versions": Row(READ, "", _NONE, is_missing=True),

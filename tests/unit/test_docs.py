@@ -65,6 +65,15 @@ def test_paths_in_backticks_exist(page: Path) -> None:
     assert [path for path in source_paths(page) if path not in known and not any(ROOT.glob(path.rstrip("/")))] == []
 
 
+def test_every_page_is_in_the_contents_of_the_site() -> None:
+    docs = ROOT / "docs"
+    entries = re.findall(
+        r"^(?!:)\S+$", "\n".join(re.findall(r"```{toctree}\n(.*?)```", (docs / "index.md").read_text(), re.DOTALL)), re.MULTILINE
+    )
+    listed = {path.resolve() for entry in entries for path in docs.glob(f"{entry}.md")}
+    assert listed == {(ROOT / page).resolve() for page in PAGES} - {docs / "index.md"} | {ROOT / "CHANGELOG.md", ROOT / "bench/README.md"}
+
+
 def test_readme_names_where_to_start_reading() -> None:
     text = prose(Path("README.md"))
     assert 0 < text.find("docs/architecture.md") < text.find("`app/gateway/serve.py`")
