@@ -2,6 +2,7 @@
 
 # pyright: basic, reportMissingImports=false
 import asyncio
+import gc
 import json
 
 import litellm
@@ -31,6 +32,9 @@ PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "req
 
 
 litellm.suppress_debug_info = True
+# LiteLLM leaves streams to the garbage collector. If that runs while the thread is in httpcore's pool, closing them waits for a lock which
+# the same thread holds, for ever.
+gc.disable()
 
 
 def completion(messages, model=MODEL, key=API_KEY, **more):
