@@ -22,7 +22,8 @@ from app.store.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, w
 
 MAX_NAME_CHARACTERS = 200
 MAX_DESCRIPTION_CHARACTERS = 2000
-MAX_BUILDING = 20  # versions at a time, of all datasets: the writers take turns
+# Versions at a time, of datasets of all teams, and of those of each team: none can take the places of another. The writers take turns.
+MAX_BUILDING, MAX_BUILDING_OF_TEAM = 20, 5
 _MAX_DATASETS = 10_000
 _FIRST_PAGE = 200
 _VERSIONS_SCOPE = "dataset-versions"
@@ -155,10 +156,11 @@ async def create_version(
     connection: AsyncConnection, author: Author, dataset: Dataset, selection: Selection, *, keep_hours_days: int
 ) -> DatasetVersion:
     """A version that the writers build. The dataset must be locked. Raises InvalidKeyField for a selection of nothing, and NotPossible."""
-    building = select(func.count()).select_from(tables.dataset_versions).where(_versions.status == "building")
-    if (await connection.scalar(building) or 0) >= MAX_BUILDING:
-        raise NotPossible(f"{MAX_BUILDING} versions are being built already: wait for one, or cancel one.")
     team_id = await connection.scalar(select(_datasets.team_id).where(_datasets.id == dataset.id))
+    building = select(func.count()).select_from(tables.dataset_versions).join(tables.datasets).where(_versions.status == "building")
+    most, whose = (MAX_BUILDING, "all teams") if team_id is None else (MAX_BUILDING_OF_TEAM, f"the team {dataset.team!r:.100}")
+    if (await connection.scalar(building.where(_datasets.team_id.is_not_distinct_from(team_id))) or 0) >= most:
+        raise NotPossible(f"{most} versions of datasets of {whose} are being built already: wait for one, or cancel one.")
     await _check_selection(connection, dataset, selection, team_id, keep_hours_days)
     number = dataset.versions + 1
     values = {

@@ -249,6 +249,24 @@ async def test_selection_of_nothing_is_refused_with_the_reason(settings: Setting
             await select(settings, selection)
 
 
+async def test_no_team_can_take_the_places_of_another(settings: Settings, engine: AsyncEngine):
+    for id, team in zip(TEAMS, ("busy", "patient"), strict=False):
+        await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, $2)", id, team)
+    await record(settings, NOTHING, {"team_id": TEAMS[1]})
+    async with transaction(settings.database_url) as connection:
+        for team in ("busy", "patient", None):
+            await store.create_dataset(connection, SYSTEM, f"of {team}", team=team, description=None)
+    for name, most in (("of busy", store.MAX_BUILDING_OF_TEAM), ("of patient", 1), ("of None", store.MAX_BUILDING)):
+        for _ in range(most):
+            await select(settings, Selection(), name)
+    with pytest.raises(store.NotPossible, match=r"5 versions of datasets of the team 'busy' are being built already"):
+        await select(settings, Selection(), "of busy")
+    with pytest.raises(store.NotPossible, match="20 versions of datasets of all teams"):
+        await select(settings, Selection(), "of None")
+    await work(settings, engine)
+    await select(settings, Selection(), "of busy")
+
+
 async def test_version_without_rows_fails_with_the_reason(settings: Settings, engine: AsyncEngine):
     await record(settings, {"route": "openai_embeddings"})
     version = await build(settings, engine, Selection())
