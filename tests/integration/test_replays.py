@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -15,7 +15,9 @@ from app.cli.key_format import public_prefix
 from tests.support import service as services
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
+from tests.support.service_inspection import database_url
 from tests.support.wait_until import wait_until
+from tests.support.writer_process import fetch
 
 CHAT = "/v1/chat/completions"
 REPLAYS = "/admin/v1/replays"
@@ -233,6 +235,38 @@ async def test_commands_start_cancel_and_resume(world: World):
         assert (await admin.post(f"{REPLAYS}/{id}/resume")).status_code == 409
         audited = (await admin.get("/admin/v1/audit", params={"name": id})).json()["data"]
         assert {each["action"] for each in audited} == {"start", "cancel", "resume"}
+
+
+async def test_an_item_that_ends_processes_is_not_tried_for_ever(world: World):
+    key, public = world.key("replay-callers")
+    await world.send(key, [f"fatal {n}" for n in range(3)])
+    world.gate.clear()
+    async with world.service.admin_client() as admin:
+        try:
+            id = (await world.start(admin, key=public, filter={"key": public}, concurrency=1))["id"]
+            before = world.calls["new"]
+            await wait_until(lambda: world.calls["new"] > before)
+            assert (await admin.post(f"{REPLAYS}/{id}/cancel")).status_code == 200
+        finally:
+            world.gate.set()
+
+        async def is_released() -> bool:
+            return (await admin.get(f"{REPLAYS}/{id}")).json()["items"]["running"] == 0
+
+        await wait_until(is_released)
+        # As processes leave them that were killed.
+        await _leave_running(database_url(world.service), id, {2: 9, 3: 10})
+        assert (await admin.post(f"{REPLAYS}/{id}/resume")).status_code == 200
+        ended = await world.end_of(admin, id)
+        assert ended["status"] == "complete", ended
+        items = [(each["number"], each["status"], each["reason"], each["tries"]) for each in await world.items(admin, id)]
+        assert items == [(1, "done", None, 1), (2, "done", None, 10), (3, "refused", "interrupted", 10)]
+
+
+async def _leave_running(database: str, id: str, tries: Mapping[int, int]) -> None:
+    query = "UPDATE replay_items SET status = 'running', tries = $3, began_at = now() WHERE replay_id = $1::uuid AND number = $2"
+    for number, count in tries.items():
+        await fetch(database, query, id, number, count)
 
 
 async def test_nothing_is_begun_that_the_cap_may_not_cover(world: World):

@@ -47,6 +47,8 @@ from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
 
 _PATHS = {route: path for path, route in reversed(list(INFERENCE_PATHS.items()))}
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.5, 30.0
+# Of an item that a process has begun and not ended: perhaps it is what ends them.
+_MAX_TRIES = 10
 # Larger requests take turns, so that they do not fill the memory.
 _SMALL_BYTES = 1024 * 1024
 _LARGE_AT_ONCE = 2
@@ -112,7 +114,8 @@ class ItemRuns:
         cost = (found.values["cost_microusd"] or 0) if found is not None and is_cost_known else item.reserved_microusd
         reserved, item = item.reserved_microusd, replace(item, reserved_microusd=0)
         if answered is None:
-            await self._settle(item, reserved, cost, status="pending")
+            left = {"status": "pending"} if item.tries < _MAX_TRIES else {"status": "refused", "reason": "interrupted"}
+            await self._settle(item, reserved, cost, **left)
             return
         try:
             original = await self._read(item.original_id)
