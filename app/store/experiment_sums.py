@@ -69,11 +69,24 @@ async def add_sums(connection: Connection, sums: Mapping[SumKey, Sequence[int]],
         await connection.execute("DELETE FROM experiment_sums WHERE experiment_id = any($1::uuid[]) AND slice <> '' AND n = 0", ids)
 
 
+# From value to value along the primary key: each is there for every version and arm, of which there may be thousands.
+_SLICE_VALUES = """
+    WITH RECURSIVE found AS (
+        (SELECT metric, slice, value FROM experiment_sums WHERE experiment_id = $1::uuid ORDER BY metric, slice, value LIMIT 1)
+        UNION ALL
+        SELECT following.* FROM found CROSS JOIN LATERAL (
+            SELECT metric, slice, value FROM experiment_sums
+            WHERE experiment_id = $1::uuid AND (metric, slice, value) > (found.metric, found.slice, found.value)
+            ORDER BY metric, slice, value LIMIT 1
+        ) AS following
+    )
+    SELECT DISTINCT slice, value FROM found WHERE slice <> ''
+"""
+
+
 async def read_slice_values(connection: Connection, experiment_id: str) -> dict[str, set[str]]:
     """The values by which units are summed up, by the name of a tag."""
-    rows = await connection.fetch(
-        "SELECT DISTINCT slice, value FROM experiment_sums WHERE experiment_id = $1::uuid AND slice <> ''", experiment_id
-    )
+    rows = await connection.fetch(_SLICE_VALUES, experiment_id)
     found: dict[str, set[str]] = {}
     for row in rows:
         found.setdefault(row["slice"], set()).add(row["value"])
