@@ -25,12 +25,16 @@ Method = Literal["partitions", "rows", "never"]
 
 
 class RecordedTable(Struct, frozen=True):
-    """`setting`: the field of Settings with its days, 0 for ever; None: nothing is deleted. `time_column`: of `rows`; None: it has none."""
+    """`setting`: the field of Settings with its days, 0 for ever; None: nothing is deleted. `time_column`: of `rows`; None: it has none.
+
+    `batch_rows`: how many are deleted at once; None: as of most.
+    """
 
     name: str
     setting: str | None
     method: Method
     time_column: str | None = None
+    batch_rows: int | None = None
 
     def keep_days(self, settings: Settings) -> int:
         """0: for ever."""
@@ -60,7 +64,7 @@ TABLES = (
     RecordedTable("usage", "keep_usage_days", "rows", "hour"),
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
     RecordedTable("webhook_events", "keep_webhook_events_days", "rows", "created_at"),  # and their deliveries
-    RecordedTable("replays", "keep_inferences_days", "rows", "created_at"),  # and their items
+    RecordedTable("replays", "keep_inferences_days", "rows", "created_at", batch_rows=5),  # and their items, up to 100,000 of each
     RecordedTable("dataset_rows", None, "never"),  # deleted by hand, with their version
     RecordedTable("cost_changes", None, "never", "at"),
     RecordedTable("erasures", None, "never", "requested_at"),
@@ -127,7 +131,7 @@ async def _delete_rows(connection: Connection, table: RecordedTable, before: dat
     # The lock keeps the writers of several machines from waiting for each other's rows.
     delete = (
         f"DELETE FROM {table.name} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table.name} WHERE {table.time_column} < $1"  # noqa: S608
-        f" LIMIT {_BATCH_ROWS} FOR UPDATE SKIP LOCKED))"
+        f" LIMIT {table.batch_rows or _BATCH_ROWS} FOR UPDATE SKIP LOCKED))"
     )
     for _ in range(_MAX_BATCHES):
         if await connection.execute(delete, before) == "DELETE 0":

@@ -48,6 +48,29 @@ async def test_writer_deletes_old_sums_in_batches_and_keeps_the_rest(
     assert kept["id"] == marks[1][0]
 
 
+_COUNT_DELETED = """
+    CREATE TABLE deleted_at_once (replays bigint);
+    CREATE FUNCTION count_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN INSERT INTO deleted_at_once SELECT count(*) FROM gone; RETURN NULL; END
+    $$;
+    CREATE TRIGGER count_deleted AFTER DELETE ON replays REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION count_deleted();
+    INSERT INTO replays (id, definition, team_id, key_id, created_at, created_by, refused)
+    SELECT gen_random_uuid(), '{}', gen_random_uuid(), gen_random_uuid(), now() - make_interval(days => 19 + n), 'n', '{}'
+    FROM generate_series(1, 18) n;
+    INSERT INTO replay_items (replay_id, number, original_id, episode) SELECT id, 1, id, 1 FROM replays
+"""
+
+
+async def test_few_replays_are_deleted_at_once_as_each_may_have_many_items(database: str) -> None:
+    connection = await connect(database)
+    await connection.execute(_COUNT_DELETED)
+    await retention.delete_expired(connection, Settings(keep_inferences_days=25))
+    (left,) = await connection.fetch("SELECT (SELECT count(*) FROM replays) AS replays, (SELECT count(*) FROM replay_items) AS items")
+    (deleted,) = await connection.fetch("SELECT max(replays) AS most, sum(replays) AS total FROM deleted_at_once")
+    await connection.close()
+    assert tuple(left) == (5, 5) and tuple(deleted) == (5, 13)
+
+
 @pytest.mark.parametrize(("keep_days", "left"), [(0, 3), (1, 2), (MIN_USAGE_DAYS, 2), (MIN_USAGE_DAYS + 10, 3)])
 async def test_sums_that_budgets_need_are_kept_whatever_the_setting(database: str, keep_days: int, left: int) -> None:
     await _insert_usage(database, timedelta(), (MIN_USAGE_DAYS - 1) * DAY, (MIN_USAGE_DAYS + 1) * DAY)
