@@ -24,7 +24,7 @@ from app.store.callers import find_key_holder
 from app.store.database import create_database_engine
 from app.store.key_validation import parse_prefix
 from app.store.paging import MAX_PAGE_ROWS
-from app.store.replays import MAX_CONCURRENCY, MAX_ITEMS, Judge, NewReplay, NothingToReplay, Replay, ReplayDefinition
+from app.store.replays import MAX_CONCURRENCY, MAX_ITEMS, Judge, NewReplay, NothingToReplay, Replay, ReplayDefinition, TooManyReplays
 from app.store.snapshots import read_snapshot
 from app.supervisor.errors import OperatorError
 from providers.canonical.errors import InvalidRequest
@@ -116,6 +116,8 @@ async def _start(url: str, definition: ReplayDefinition, *, dry_run: bool) -> Re
         raise CommandError(fault.message) from None
     except NothingToReplay as nothing:
         raise CommandError(describe_nothing(nothing.refused)) from None
+    except TooManyReplays as fault:
+        raise CommandError(str(fault)) from None
     finally:
         await engine.dispose()
 

@@ -76,7 +76,10 @@ _TAKE = text("""
     UPDATE replays SET holder = :holder, lease = lease + 1, lease_until = clock_timestamp() + :lease_s * interval '1 second'
     WHERE id = (
         SELECT id FROM replays WHERE status = 'running' AND (lease_until IS NULL OR lease_until < clock_timestamp())
-        ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
+        ORDER BY (
+            SELECT count(*) FROM replays AS held
+            WHERE held.team_id = replays.team_id AND held.status = 'running' AND held.lease_until >= clock_timestamp()
+        ), id LIMIT 1 FOR UPDATE SKIP LOCKED
     )
     RETURNING id::text, lease, definition, key_id::text, spent_microusd
 """)
@@ -90,7 +93,7 @@ _HOLDS = text("SELECT status FROM replays WHERE id = :id AND lease = :lease FOR 
 
 
 async def take_replay(connection: AsyncConnection, holder: str) -> HeldReplay | None:
-    """The oldest replay that nobody runs. None: there is none."""
+    """A replay that nobody runs: the oldest, of the teams of which the fewest are run. None: there is none."""
     row = (await connection.execute(_TAKE, {"holder": holder, "lease_s": LEASE_S})).first()
     if row is None:
         return None

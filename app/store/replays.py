@@ -19,6 +19,7 @@ from app.store.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.replay_sample import choose_items
 
 MAX_ITEMS = 100_000
+MAX_RUNNING_OF_TEAM = 20
 MAX_CONCURRENCY = 64
 
 ReplayStatus = Literal["running", "complete", "cancelled", "failed"]
@@ -121,8 +122,15 @@ class NothingToReplay(Exception):
         self.refused = refused
 
 
+class TooManyReplays(Exception):
+    """The team has as many replays that have not ended as it may have."""
+
+
 async def start_replay(connection: AsyncConnection, author: Author, new: NewReplay) -> str:
-    """Chooses the items, and starts; returns its id. Raises NothingToReplay and InvalidKeyField."""
+    """Chooses the items, and starts; returns its id. Raises NothingToReplay, TooManyReplays and InvalidKeyField."""
+    running = select(func.count()).where(_replays.team_id == new.team_id, _replays.status == "running")
+    if (await connection.scalar(running) or 0) >= MAX_RUNNING_OF_TEAM:
+        raise TooManyReplays(f"The team {new.team!r:.100} has {MAX_RUNNING_OF_TEAM} replays that have not ended. Wait, or cancel one.")
     id, definition = uuid7.mint(), replace(new.definition, filter=_without_persons(new.definition.filter))
     values: dict[str, Any] = {
         **{"id": id, "definition": msgspec.to_builtins(definition), "team_id": new.team_id, "key_id": new.key_id},

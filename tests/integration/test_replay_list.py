@@ -1,10 +1,16 @@
 """The list of replays counts the items of the replays that it shows: those of all others may be millions."""
 
+import msgspec
+import pytest
 from sqlalchemy import text
 
+from app import uuid7
 from app.api.admin.replays import ReplayQuery
+from app.store.audit_log import Author
 from app.store.database import transaction
-from app.store.replays import page_replays
+from app.store.inference_filter import InferenceFilter
+from app.store.replay_runs import take_replay
+from app.store.replays import MAX_RUNNING_OF_TEAM, NewReplay, ReplayDefinition, TooManyReplays, page_replays, start_replay
 
 _REPLAYS = 30
 _DEFINITION = """{
@@ -41,3 +47,28 @@ async def test_only_items_of_the_replays_on_the_page_are_counted(database: str) 
         if after is None:
             break
     assert len(set(found)) == _REPLAYS and found == sorted(found, reverse=True)
+
+
+async def test_teams_take_turns_and_none_starts_too_many(database: str) -> None:
+    busy, other, key = uuid7.mint(), uuid7.mint(), uuid7.mint()
+    insert = text("""
+        INSERT INTO replays (id, definition, team_id, key_id, created_at, created_by, refused)
+        VALUES (:id, CAST(:definition AS jsonb), :team, :key, now(), 'n', '{}')
+    """)
+    teams = [*[busy] * MAX_RUNNING_OF_TEAM, other]
+    ids = [uuid7.mint() for _ in teams]
+    async with transaction(database) as connection:
+        for id, team in zip(ids, teams, strict=True):
+            await connection.execute(insert, {"id": id, "definition": _DEFINITION, "team": team, "key": key})
+    taken: list[str] = []
+    for _ in range(3):
+        async with transaction(database) as connection:
+            held = await take_replay(connection, "gateway-0")
+            assert held is not None
+            taken.append(held.id)
+    assert taken == [ids[0], ids[-1], ids[1]]
+    definition = msgspec.json.decode(_DEFINITION, type=ReplayDefinition)
+    new = NewReplay(definition, InferenceFilter(), busy, key, "busy")
+    with pytest.raises(TooManyReplays, match="'busy' has 20 replays that have not ended"):
+        async with transaction(database) as connection:
+            await start_replay(connection, Author("system", None, "a test", "system"), new)

@@ -29,6 +29,7 @@ from app.store.replays import (
     ReplayDefinition,
     ReplayItem,
     ReplayStatus,
+    TooManyReplays,
 )
 from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
 
@@ -114,6 +115,8 @@ class _Replays:
             id = await replays.start_replay(call.connection, call.author, new)
         except NothingToReplay as nothing:
             raise InvalidRequest(describe_nothing(nothing.refused), param="filter") from None
+        except TooManyReplays as fault:
+            raise Conflict(str(fault)) from None
         return Answer(await replays.find_replay(call.connection, id), status=201)
 
     async def cancel(self, call: Call[NoQuery, NoBody]) -> Answer:
@@ -159,7 +162,10 @@ class _Replays:
                 body=ReplayOrder,
                 response=Replay,
                 status=201,
-                errors={404: "There is no such key, or it is not of one of your teams."},
+                errors={
+                    404: "There is no such key, or it is not of one of your teams.",
+                    409: "The team has as many replays that have not ended as it may have.",
+                },
                 example={
                     "model": "sandbox",
                     "key": "nx-0123456789ab",

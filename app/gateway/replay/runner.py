@@ -1,4 +1,4 @@
-"""ReplayRunner: one for each gateway process, which runs replays that no other process runs.
+"""ReplayRunner: one for each gateway process, which runs some replays at once, each of which no other process runs.
 
 A lease in Postgres says who runs a replay. When its process ends, another takes it over after some seconds and goes on: an item whose
 response was recorded is not run again, one that was cut off is, and says so.
@@ -39,6 +39,7 @@ from app.store.spools import stored_until
 log = logging.getLogger(__name__)
 
 _POLL_S = 2.0
+_MAX_AT_ONCE = 4  # so that one which waits for a limit of its own holds up no other team's
 _RENEW_EVERY_S = LEASE_S / 5
 _PAGE_ITEMS = 200
 # How long the records of a process that ended may take until they are stored.
@@ -57,17 +58,21 @@ class ReplayRunner:
 
     async def _keep_running(self) -> None:
         holder = self._gateway.snapshot_cache.worker
-        while True:
-            await asyncio.sleep(_POLL_S)
-            if self._gateway.draining:
-                continue
-            try:
-                async with self._database.begin() as connection:
-                    held = await take_replay(connection, holder)
-            except DB_UNAVAILABLE_ERRORS:
-                continue
-            if held is not None:
-                await self._run(held)
+        running: set[asyncio.Task[None]] = set()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(_POLL_S)
+                if self._gateway.draining or len(running) >= _MAX_AT_ONCE:
+                    continue
+                try:
+                    async with self._database.begin() as connection:
+                        held = await take_replay(connection, holder)
+                except DB_UNAVAILABLE_ERRORS:
+                    continue
+                if held is not None:
+                    task = group.create_task(self._run(held))
+                    running.add(task)
+                    task.add_done_callback(running.discard)
 
     async def _run(self, held: HeldReplay) -> None:
         # A pool of its own, so that callers never wait for it.
