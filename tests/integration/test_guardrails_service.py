@@ -84,7 +84,10 @@ async def test_writer_stops_a_failing_arm_and_a_person_puts_it_back(service: Ser
 
 
 async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service, admin: httpx.AsyncClient) -> None:
-    await start(service, "guardpromote", 2)
+    service.apply(CONFIGURATION.replace("NAME", "guardpromote"))
+    young = (await post(admin, "guardpromote/promote", {"arm": "guard-b"})).json()["error"]["message"]
+    assert "is not in force yet; `narthex experiments show guardpromote` says from when it is" in young
+    await put_in_force(database_url(service), "guardpromote", 2)
     await count_units(service, "guardpromote", "guard-b", 500, 350, 0)
     await count_units(service, "guardpromote", "guard-a", 500, 250, 0)
     early = await post(admin, "guardpromote/promote", {"arm": "guard-b"})

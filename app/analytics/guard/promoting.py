@@ -56,7 +56,10 @@ async def promote(
         raise UnknownExperiment(f"There is no experiment {name!r:.100}.")
     facts = await read_facts(connection, experiment)
     if facts is None:
-        raise BadConfiguration(f"The experiment {name!r} is not running, or its first version is not in force yet: {experiment.status}.")
+        if experiment.status != "running":
+            raise BadConfiguration(f"The experiment {name!r} is not running: it is {experiment.status}.")
+        shown = f"`narthex experiments show {name}` says from when it is"
+        raise BadConfiguration(f"The newest version of the experiment {name!r} is not in force yet; {shown}. Promote the arm after that.")
     results = await read_strata(connection, experiment, metrics=sorted({facts.primary, *facts.analysis.guardrails}))
     days, ratio = await _days_since_start(connection, experiment), await _assigned_ratio(connection, experiment)
     promotion = await asyncio.to_thread(check_promotion, facts, results, arm, days=days, assigned=ratio)
