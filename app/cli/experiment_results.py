@@ -48,7 +48,8 @@ def show_results(name: str, metric: str | None, slice: str | None, as_json: bool
             if metric is not None and metric not in metrics:
                 raise OperatorError(f"{metric!r} is none of its metrics: {', '.join(metrics)}.")
             if slice is not None and slice not in slices:
-                raise OperatorError(f"{slice!r} is none of its slices: {', '.join(slices) or 'its start declared none'}.")
+                known = f"It has: {', '.join(slices)}." if slices else "Its start declared none (`analysis.slices`)."
+                raise OperatorError(f"{slice!r} is none of its slices. {known}")
             return await read_results(connection, found, None if metric is None else [metric], slice)
 
     results: ExperimentResults = query_database(server_addresses.resolve(Settings.read()).database_url, read)
@@ -110,7 +111,7 @@ def show_power(
     if as_json:
         print_json(answer)
         return
-    days = "" if answer.days is None else f", {answer.days} days"
+    days = "" if answer.days is None else f", {answer.days} days in full weeks"
     click.echo(f"{answer.units} units of the control and the arm together{days}. Set planned_units = {answer.planned_units}.")
     click.echo(f"A test that may be looked at only once, at the end, would need {answer.fixed_units}.")
     cells = [(str(each.units), "" if each.days is None else f"{each.days:.1f}", f"{each.chance:.0%}") for each in answer.chances]

@@ -122,6 +122,10 @@ async def test_power_is_the_same_over_http_and_by_command(service: Service) -> N
         answer = (await admin.get("/admin/v1/experiment-power", params={"effect": 0.01, "rate": 0.05, "units_per_day": 2000})).json()
     printed = service.run("experiments", "power", "--effect", "0.01", "--rate", "0.05", "--per-day", "2000", "--json")
     assert json.loads(printed.stdout) == answer
+    for_people = service.run("experiments", "power", "--effect", "0.01", "--rate", "0.05", "--per-day", "2000").stdout
+    assert f"together, {answer['days']} days in full weeks. Set planned_units" in for_people
     assert answer["days"] % 7 == 0 and answer["fixed_units"] < answer["units"]
     refused = service.run("experiments", "results", "exres", "--metric", "speed")
     assert refused.returncode == 1 and "none of its metrics" in refused.stderr
+    refused = service.run("experiments", "results", "exres", "--slice", "region")
+    assert refused.returncode == 1 and "It has: tenant." in refused.stderr
