@@ -40,7 +40,7 @@ def compare_pairs(differences: UnitSums, plan: Plan) -> PairedComparison:
     needed = UNITS_OF_HEAVY_TAILS if plan.kind == "heavy_tailed" else UNITS
     if units < needed:
         difference = mean(differences) if units else None
-        return PairedComparison("too early", difference, units=units, reason=f"{units} pairs are complete, and {needed} are needed")
+        return PairedComparison("too early", difference, units=units, reason=f"{units} units are complete, and {needed} are needed")
     if units - differences.zeros < OF_EACH_OUTCOME:
         return PairedComparison("too early", mean(differences), units=units, reason="almost all pairs are the same in both")
     of_unit = variance(differences)

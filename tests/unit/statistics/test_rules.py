@@ -161,7 +161,7 @@ def test_many_small_versions_are_compared_together() -> None:
 def test_pairs_cancel_what_requests_have_in_common() -> None:
     better = compare_pairs(UnitSums(400, 80.0, 120.0), FLOAT)
     assert (better.verdict, better.difference) == ("better", 0.2)
-    assert compare_pairs(UnitSums(99, 80.0, 120.0), FLOAT).reason == "99 pairs are complete, and 100 are needed"
+    assert compare_pairs(UnitSums(99, 80.0, 120.0), FLOAT).reason == "99 units are complete, and 100 are needed"
     assert compare_pairs(UnitSums(400, 9.0, 9.0, 391, 9), FLOAT).verdict == "too early"
     assert compare_pairs(UnitSums(400, 400.0, 400.0, 0, 400), FLOAT).verdict == "too early"
     assert compare_pairs(UnitSums(), FLOAT).difference is None
