@@ -177,6 +177,8 @@ def show(id: str, as_json: bool) -> None:
     click.echo(f"paid by: {printable(definition.key)}" + (f", team {printable(found.team)}" if found.team else ""))
     click.echo(f"status: {found.status}" + (f" ({printable(found.reason)})" if found.reason else ""))
     click.echo(f"items: {_progress(found)}" + (f", {found.items['refused']:,} refused" if found.items["refused"] else ""))
+    if found.items["refused"]:
+        click.echo(f"why: GET /admin/v1/replays/{found.id}/items has the reason of each; docs/replay.md lists them")
     if found.retried:
         click.echo(f"tried again: {found.retried:,}, as the process that ran them had ended")
     cap = "" if definition.max_usd is None else f" of {definition.max_usd:g}"
@@ -314,11 +316,12 @@ def _cells(each: Replay) -> tuple[str, ...]:
 def _metric_cells(each: MetricResult) -> tuple[str, ...]:
     difference = "" if each.difference is None else f"{each.difference:+.6g}"
     verdict = each.verdict if each.reason is None else f"{each.verdict}: {each.reason}"
-    return each.metric.replace("_", " "), f"{each.original:.6g}", f"{each.replayed:.6g}", difference, _interval(each.interval), verdict
+    values = (f"{each.original:.6g}", f"{each.replayed:.6g}") if each.units else ("", "")
+    return each.metric.replace("_", " "), *values, difference, _interval(each.interval), verdict
 
 
 def _interval(interval: ShownInterval | None) -> str:
-    return "" if interval is None else f"[{interval.low:.6g}, {interval.high:.6g}]"
+    return "" if interval is None else f"[{interval.low + 0.0:.6g}, {interval.high + 0.0:.6g}]"  # + 0.0: no -0
 
 
 def _print_refused(found: Replay) -> None:

@@ -351,6 +351,10 @@ async def test_a_function_is_replayed_with_the_input_of_its_templates(world: Wor
         started = await world.start(admin, key=public, filter={**of_function, "variant": "plain"})
         await world.end_of(admin, started["id"])
         assert {(item["status"], item["reason"]) for item in await world.items(admin, started["id"])} == {("refused", "function")}
+    printed = world.service.run("replay", "results", started["id"]).stdout
+    assert "There is no pair to compare: see the status and reason of each item" in printed
+    shown = world.service.run("replay", "show", started["id"]).stdout
+    assert f"GET /admin/v1/replays/{started['id']}/items has the reason of each" in shown
 
 
 async def test_a_judge_reads_both_orders_and_a_disagreement_is_a_tie(world: World):

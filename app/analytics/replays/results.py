@@ -108,7 +108,7 @@ def compare_replay(replay: Replay, sums: ReplaySums) -> ReplayResults:
     metrics = [*booleans, *floats]
     match = MatchResult(sums.compared, sums.same, _mean(sums.matches), _bounded(sums.matches, alpha))
     judged = _compare_judged(sums.judgements, Plan("float", "max", alpha, planned)) if has_judge else None
-    summary = _summarise(sums, metrics, judged)
+    summary = _summarise(replay.status, sums, metrics, judged)
     return ReplayResults(replay.id, replay.status, sums.pairs, sums.units, 1 - alpha, metrics, match, judged, summary)
 
 
@@ -166,9 +166,11 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _summarise(sums: ReplaySums, metrics: Sequence[MetricResult], judged: JudgeResult | None) -> str:
+def _summarise(status: str, sums: ReplaySums, metrics: Sequence[MetricResult], judged: JudgeResult | None) -> str:
     if not sums.pairs:
-        return "No pair is complete yet."
+        if status == "running":
+            return "No pair is complete yet."
+        return "There is no pair to compare: see the status and reason of each item (GET /admin/v1/replays/{id}/items)."
     of_verdict = {verdict: [each.metric for each in metrics if each.verdict == verdict] for verdict in ("better", "worse")}
     shown = [f"{verdict} in {_listed(names)}" for verdict, names in of_verdict.items() if names]
     sentences = [f"The replayed responses are {', and '.join(shown)}"] if shown else []
