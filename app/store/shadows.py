@@ -63,7 +63,8 @@ def check_shadow_teams(wanted: Snapshot, teams: Collection[str]) -> None:
     """Raises BadConfiguration for a shadow of a team that does not exist."""
     for path, _, shadow in shadows_of(wanted):
         if shadow.team not in teams:
-            raise BadConfiguration(f"{path}.team: there is no team {shadow.team!r:.100}, which is to pay: `narthex teams set` creates one.")
+            how = "`[teams.NAME]` in the file creates one, or its first key (`narthex keys create --team NAME`)"
+            raise BadConfiguration(f"{path}.team: there is no team {shadow.team!r:.100}, which is to pay: {how}.")
 
 
 def _check_model(path: str, name: str, shadow: ShadowConfig, wanted: Snapshot) -> None:
