@@ -1,5 +1,6 @@
 """The power calculator: how many units an experiment needs to find a difference, and how long that takes."""
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -49,12 +50,21 @@ class PowerAnswer(Struct, frozen=True, kw_only=True):
     chances: Sequence[ChanceByUnits]
 
 
+_LEAST_DEVIATION = 1e-9
+_LEAST_UNITS_PER_DAY = 0.001
+_LEAST_EFFECT = 1e-6  # in standard deviations: 10 ** 13 units would be needed
+
+
 def answer_power(question: PowerQuestion) -> PowerAnswer:
     """Raises ValueError, with what would be right, for a question without an answer."""
     if question.effect == 0:
         raise ValueError("`effect` is the smallest difference worth finding, so it is not 0.")
     if (question.rate is None) == (question.deviation is None):
         raise ValueError("Give `rate` for a metric that is 0 or 1, or `deviation` for any other.")
+    if question.deviation is not None and question.deviation < _LEAST_DEVIATION:
+        raise ValueError(f"`deviation` is how much units differ, at least {_LEAST_DEVIATION:g}; if they do not, a few are enough.")
+    if question.units_per_day is not None and question.units_per_day < _LEAST_UNITS_PER_DAY:
+        raise ValueError(f"`units_per_day` is at least {_LEAST_UNITS_PER_DAY:g}.")
     rate = question.rate
     if rate is not None and not 0 <= rate + question.effect <= 1:
         raise ValueError(f"A rate of {rate:g} that changes by {question.effect:g} is no rate: it would be {rate + question.effect:g}.")
@@ -64,6 +74,8 @@ def answer_power(question: PowerQuestion) -> PowerAnswer:
         variance = question.share * rate * (1 - rate) + (1 - question.share) * other * (1 - other)
     else:
         variance = (question.deviation or 0.0) ** 2
+    if abs(question.effect) < max(1e-12, math.sqrt(variance) * _LEAST_EFFECT):
+        raise ValueError(f"An effect of {question.effect:g} is too small beside how much units differ: no experiment could find it.")
     kind = "float" if rate is None else "boolean"
     # Of feedback, whose units are fewer than those of the experiment, a little less is needed.
     plan = Plan(kind, "max", alpha, expected_rate=rate, complete=rate is not None)

@@ -26,11 +26,12 @@ def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
     if not raw.strip():
         raise InvalidRequest("The body is empty: it must be a JSON object.")
     try:
-        body = msgspec.json.decode(raw, type=body_type)
+        try:
+            body = msgspec.json.decode(raw, type=body_type)
+        except msgspec.ValidationError as fault:  # what comes after the fault may be no JSON
+            raise _invalid(fault, body_type, msgspec.json.decode(raw)) from None
         if b"\\u0000" in raw and _has_nul(msgspec.json.decode(raw)):
             raise InvalidRequest("The body holds a NUL character (\\u0000), which cannot be stored.")
-    except msgspec.ValidationError as fault:
-        raise _invalid(fault, body_type, msgspec.json.decode(raw)) from None
     except msgspec.DecodeError as fault:
         raise InvalidRequest(f"The body is not JSON: {fault}.") from None
     except RecursionError:

@@ -131,6 +131,8 @@ def test_power_needs_more_units_for_smaller_effects_more_arms_and_unequal_shares
     assert plain.chances[3].chance == pytest.approx(0.8, abs=0.03)
     both = {"effect": 0.1, "rate": 0.1, "deviation": 1.0}
     impossible: list[dict[str, Any]] = [{"effect": 0.1}, {"effect": 0, "rate": 0.1}, both, {"effect": -0.2, "rate": 0.1}]
+    impossible += [{"effect": 2.2e-311, "deviation": 11220210.0}, {"effect": 1e-20, "rate": 0.0}]
+    impossible += [{"effect": 0.1, "deviation": 5e-324}, {"effect": 0.1, "rate": 0.1, "units_per_day": 5e-324}]
     for wrong in impossible:
-        with pytest.raises(ValueError, match=r"effect|rate"):
+        with pytest.raises(ValueError, match=r"effect|rate|deviation|units_per_day"):
             answer_power(PowerQuestion(**wrong))
