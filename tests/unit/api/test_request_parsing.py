@@ -28,7 +28,7 @@ class Body(Struct, forbid_unknown_fields=True):
     ("raw", "message", "param"),
     [
         (b" ", "The body is empty: it must be a JSON object.", None),
-        (b"1 x", "The body is not JSON: JSON is malformed: trailing characters (byte 2).", None),
+        (b"1 x", "The body is not JSON: JSON is malformed: trailing characters (byte 3).", None),
         (b"{}", "`team` is required.", "team"),
         (b'{"taem": "a"}', "Unknown field `taem`. The fields are: team, budget, parts, expires_at, named, shares.", "taem"),
         (b'{"team": "a", "budget": {}}', "`budget.usd` is required.", "budget.usd"),
