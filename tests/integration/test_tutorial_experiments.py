@@ -42,7 +42,7 @@ def test_tutorial_leads_to_a_running_experiment(service: Service, tmp_path: Path
         assert process.returncode == 0, f"{command}\n{process.stdout}\n{process.stderr}"
         return process.stdout
 
-    key, first, call, second, feedback, analytics, pinned, decided = code_blocks("sh")
+    key, first, call, second, feedback, analytics, pinned, results, decided = code_blocks("sh")
     environment["NARTHEX_KEY"] = run(f"{key}\necho $NARTHEX_KEY").strip()
     assert environment["NARTHEX_KEY"].startswith("nx-")
     assert "Answer in one sentence." in run(first)
@@ -57,4 +57,5 @@ def test_tutorial_leads_to_a_running_experiment(service: Service, tmp_path: Path
         assert time.monotonic() < until, output
         time.sleep(0.5)
     assert '"object":"chat.completion"' in run(pinned)
+    assert "Too early to say anything of error" in run(results)
     assert "Applied as version" in run(decided)
