@@ -35,9 +35,12 @@ def _plain_types(match: re.Match[str]) -> str:
 def name_keys(value: Any, kind: Any, fault: msgspec.ValidationError) -> str:
     """The path of the fault with which `value` does not convert to `kind`, without `$`: `.variants.terse.params`.
 
-    msgspec writes `[...]` for any key of a mapping: the one is meant whose value has this fault. `[...]` stays for a wrong key.
+    msgspec writes `[...]` for any key of a mapping: the one is meant whose value has this fault. `[...]` stays for a wrong key, and where
+    `value` is None: it is not known.
     """
     path = str(fault).partition(" - at `$")[2].rstrip("`")
+    if value is None:
+        return path
     shown, inner = "", value
     for step in _STEP.finditer(path):
         if step[0] != "[...]":

@@ -158,7 +158,8 @@ def _check_frozen(running: Experiment, before: Owned | None, after: Owned, how: 
         "slots": None if running.slots is None else list(running.slots),
         "eligible": {name: list(values) for name, values in running.eligible.items()},
     }
-    if before is not None:  # workers do not have it
+    # Workers do not have it. Not as it is stored: what is written there of a default depends on where the value came from.
+    if before is not None and before.config.analysis != after.config.analysis:
         started["analysis"] = before.definition["analysis"]
     wanted: Mapping[str, Any] = {"name": after.name, **after.definition}
     for field, value in started.items():

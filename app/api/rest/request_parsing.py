@@ -29,7 +29,7 @@ def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
         try:
             body = msgspec.json.decode(raw, type=body_type)
         except msgspec.ValidationError as fault:  # what comes after the fault may be no JSON
-            raise _invalid(fault, body_type, msgspec.json.decode(raw)) from None
+            raise _invalid(fault, body_type, _decode_untyped(raw)) from None
         if b"\\u0000" in raw and _has_nul(msgspec.json.decode(raw)):
             raise InvalidRequest("The body holds a NUL character (\\u0000), which cannot be stored.")
     except msgspec.DecodeError as fault:
@@ -37,6 +37,14 @@ def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
     except RecursionError:
         raise InvalidRequest("The body is nested too deeply: no field of this route needs more than a few levels.") from None
     return body
+
+
+def _decode_untyped(raw: bytes) -> Any:
+    """None: it is nested too deeply. Raises DecodeError."""
+    try:
+        return msgspec.json.decode(raw)
+    except RecursionError:
+        return None
 
 
 def convert_admin_body(value: Any, body_type: type[T]) -> T:
