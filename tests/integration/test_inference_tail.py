@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import signal
 import subprocess
@@ -136,7 +137,13 @@ async def test_role_in_a_team_follows_its_team_and_revoked_access_ends_the_tail(
 async def test_command_follows_new_requests(service: Service, client: httpx.AsyncClient):
     run = uuid.uuid4().hex
     command = [str(NARTHEX), "inferences", "--follow", "--json", "--tag", f"run={run}"]
-    process = await asyncio.create_subprocess_exec(*command, env=dict(service.environment), stdout=subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=dict(service.environment),
+        stdout=subprocess.PIPE,
+        # Tests that run in the background of a shell inherit SIGINT ignored.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
     assert process.stdout is not None
     line: asyncio.Task[bytes] = asyncio.create_task(process.stdout.readline())
 

@@ -185,7 +185,7 @@ def run_command(service: Service, *arguments: str) -> Result:
 
 def test_providers_test_reports_by_text_json_and_exit_status(service: Service, engine: ScriptedEngine):
     working = run_command(service, "providers", "test", "sandbox")
-    assert working.exit_code == 0 and "It works." in working.output and "models: " in working.output
+    assert working.exit_code == 0 and "It works" in working.output and "models: " in working.output
     failing = run_command(service, "providers", "test", "nowhere", "--json")
     report = json.loads(failing.output)
     assert failing.exit_code == 1 and not report["works"] and report["results"][0]["outcome"] == "connection_refused"
