@@ -1,5 +1,6 @@
 """The whole service, as `narthex up` starts it: one for all tests, and more for tests that want one of their own."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -85,8 +86,20 @@ class Service:
         return response.json()
 
 
+class PortTaken(AssertionError):
+    """A port was taken by somebody else between its choice and its use."""
+
+
 def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, **settings: object) -> Service:
     """`narthex up` in a folder of its own, unless `home` is that of an earlier one. Settings by their names without NARTHEX_."""
+    for _ in range(2):
+        with contextlib.suppress(PortTaken):
+            return _start(within_s, home, settings)
+    return _start(within_s, home, settings)
+
+
+def _start(within_s: float, home: Path | None, settings: Mapping[str, object]) -> Service:
+    settings = dict(settings)
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
         home.chmod(0o711)
@@ -110,7 +123,9 @@ def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, **se
     while not is_ready(service.url):
         if process.poll() is not None or time.monotonic() > deadline:
             stop(service, remove=False)
-            raise AssertionError(f"narthex up ended, or was not ready within {within_s:g} s:\n{(home / 'up.log').read_text()}")
+            log_text = (home / "up.log").read_text()
+            kind = PortTaken if "address already in use" in log_text else AssertionError
+            raise kind(f"narthex up ended, or was not ready within {within_s:g} s:\n{log_text}")
         time.sleep(0.1)
     return service
 
