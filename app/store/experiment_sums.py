@@ -54,6 +54,12 @@ def _add_statement(table: str, keys: Sequence[str], values: Sequence[str], types
     """  # noqa: S608
 
 
+_DELETE_EMPTY = f"""
+    DELETE FROM experiment_sums AS stored
+    USING unnest({", ".join(f"${at}::{_SUM_TYPES.get(name, 'text')}[]" for at, name in enumerate(SumKey._fields, 1))})
+        AS changed ({", ".join(SumKey._fields)})
+    WHERE {" AND ".join(f"stored.{name} = changed.{name}" for name in SumKey._fields)} AND stored.n = 0
+"""  # noqa: S608
 _ADD_SUMS = _add_statement("experiment_sums", SumKey._fields, SUM_NAMES, _SUM_TYPES)
 _ADD_COUNTS = _add_statement("experiment_counts", CountKey._fields, COUNT_NAMES, _COUNT_TYPES)
 
@@ -64,9 +70,9 @@ async def add_sums(connection: Connection, sums: Mapping[SumKey, Sequence[int]],
         rows = [(*key, *values) for key, values in added.items() if any(values)]
         if rows:
             await connection.execute(statement, *([*column] for column in zip(*rows, strict=True)))
-    ids = sorted({key.experiment_id for key, values in sums.items() if key.slice and values[0] < 0})
-    if ids:  # a value that no unit has any more may have named somebody
-        await connection.execute("DELETE FROM experiment_sums WHERE experiment_id = any($1::uuid[]) AND slice <> '' AND n = 0", ids)
+    left = [key for key, values in sums.items() if key.slice and values[0] < 0]
+    if left:  # a value that no unit has any more may have named somebody
+        await connection.execute(_DELETE_EMPTY, *([*column] for column in zip(*left, strict=True)))
 
 
 # From value to value along the primary key: each is there for every version and arm, of which there may be thousands.

@@ -154,7 +154,7 @@ experiment_versions = Table(
 )
 
 # Units about which something was stored since they were last counted: of a batch's inferences, or of feedback. The writers append, and
-# whoever counts takes rows away (app/analytics/units). Without any index: nothing is looked up in it.
+# whoever counts takes rows away (app/analytics/units). Erasures look for units, also while many rows wait.
 touched_units = Table(
     "touched_units",
     metadata,
@@ -165,6 +165,7 @@ touched_units = Table(
     Column("enrolled", Boolean, nullable=False),  # that inference takes part: it may be the unit's first
     Column("arm", Text, nullable=False),
     Column("episode_kind", Text, nullable=False),  # empty: the unit is no episode
+    Index("touched_units_unit_idx", "unit"),
 )
 
 # Units of experiments, and what of them is in the sums. They go some time after the end of their experiment, while sums stay.
