@@ -549,9 +549,6 @@ class Snapshot(Struct, frozen=True):
     `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
     what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model or function
     was first configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that run, by the
-    function or model that has them; not in the hash. `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known.
-    what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model was first
-    configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that are running, by the
     function or model that has them; not in the hash. `shadow_teams`: the ids of teams that own a shadow, by name; not in the hash.
     `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known.
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import Row, func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import snapshots, tables
@@ -165,9 +165,8 @@ async def read_entries_at(connection: AsyncConnection, version: int) -> EarlierE
     if not earliest <= version <= current:
         raise UnknownVersion(f"The configuration of version {version} is not known. The history has versions {earliest} to {current}.")
     query = select(_changes.c.section, _changes.c.name, _changes.c.before).where(_changes.c.version > version)
-    rows = await connection.execute(
-        query.distinct(_changes.c.section, _changes.c.name).order_by(_changes.c.section, _changes.c.name, _changes.c.version)
-    )
+    of_each = distinct_on(_changes.c.section, _changes.c.name)
+    rows = await connection.execute(query.ext(of_each).order_by(_changes.c.section, _changes.c.name, _changes.c.version))
     entries: dict[tuple[str, str], dict[str, Any] | None] = {}
     positions: dict[str, int] = {}
     for section, name, before in rows:
@@ -183,4 +182,5 @@ async def count_other_changes(connection: AsyncConnection, version: int) -> dict
     audit = tables.audit_log
     since = select(func.min(_versions.c.at)).where(_versions.c.version > version).scalar_subquery()
     query = select(audit.c.resource, func.count()).where(audit.c.at >= since, audit.c.resource.not_in(list(_RESOURCES.values())))
-    return dict((await connection.execute(query.group_by(audit.c.resource).order_by(audit.c.resource))).tuples().all())
+    rows = await connection.execute(query.group_by(audit.c.resource).order_by(audit.c.resource))
+    return {resource: count for resource, count in rows}

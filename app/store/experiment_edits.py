@@ -67,12 +67,17 @@ def stop_arm(name: str, arm: str, *, now: bool) -> Edit:
 
 
 def resume_arm(name: str, arm: str, weight: float | None) -> Edit:
-    """Put a stopped arm back. `weight` None: as it has, which is more than 0."""
+    """Put a stopped arm back: one that is in `stopped`, or has the weight 0. `weight` None: as it has, which is more than 0."""
 
     def change(owned: Owned) -> ExperimentConfig:
         config = owned.config
         _require_running(name, config)
         _require_arm(owned, arm)
+        if config.arms[arm] > 0 and arm not in config.stopped:
+            raise BadConfiguration(
+                f"{arm!r} of {name!r} is not stopped: it has the weight {config.arms[arm]:g}."
+                f" `narthex experiments weights {name} {arm}=WEIGHT` sets another one."
+            )
         wanted = config.arms[arm] if weight is None else weight
         if wanted == 0:
             raise BadConfiguration(f"{arm!r} has the weight 0 in {name!r}, so it gets no new units: give it another one.")

@@ -65,7 +65,7 @@ async def describe_new_versions(connection: AsyncConnection, added: Sequence[New
     )
     times = {row.experiment_id: row.effective_at for row in found}
     lines = [
-        f"Version {each.number} of the experiment {each.name!r} takes effect at {_in_utc(times[each.experiment_id])}."
+        f"Version {each.number} of the experiment {each.name!r} takes effect at {in_utc(times[each.experiment_id])}."
         for each in shown
         if each.experiment_id in times
     ]
@@ -129,7 +129,7 @@ async def _insert_versions(
     return NewVersion(id, of.name, last + 1)
 
 
-def _in_utc(moment: datetime) -> str:
+def in_utc(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -11,9 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.analytics.guard.acting import look_at
 from app.store import experiment_edits
-from app.store.audit_log import command_author
-from app.store.configuration import apply, change_configuration, export, read_current
+from app.store.audit_log import Author, command_author
+from app.store.configuration import apply, change_configuration, export, read_current, roll_back
 from app.store.database import create_database_engine, transaction
+from app.store.errors import BadConfiguration
 from app.store.experiment_acts import Act, page_acts
 from app.store.experiment_edits import Edit
 from app.store.experiment_queries import ListQuery, find_experiment
@@ -56,9 +57,9 @@ class Experiment:
             assert found is not None
             return await look_at(connection, found)
 
-    async def change(self, edit: Edit) -> None:
+    async def change(self, edit: Edit, author: Author | None = None) -> None:
         async with self.engine.begin() as connection:
-            await change_configuration(connection, command_author(), edit)
+            await change_configuration(connection, author or command_author(), edit)
         await put_in_force(self.url, "fast", LEAD_DAYS)
 
     async def acts(self) -> list[Act]:
@@ -141,6 +142,51 @@ async def test_arm_that_a_person_puts_back_is_stopped_again_only_by_new_evidence
     assert [act.kind for act in await experiment.acts()] == ["stopped", "put_back", "stopped"]
     assert (await experiment.acts())[-1].evidence["rule"]["since_version"] == version
     assert (await experiment.config()).arms["large"] == 0
+
+
+async def test_log_says_who_put_an_arm_back_however_they_did_it(experiment: Experiment) -> None:
+    await started(experiment, GUARDED)
+    await experiment.errors((100, 100), (100, 0))
+    await experiment.look()
+    [stopped] = await experiment.acts()
+    alice, bob = (Author("user", name, f"{name}@example.com", "rest") for name in ("alice", "bob"))
+    # Only the second of them gives it anything.
+    await experiment.change(experiment_edits.set_weights("fast", {"small": 3.0}), bob)
+    await experiment.change(experiment_edits.resume_arm("fast", "large", 0.5), alice)
+    await experiment.change(experiment_edits.set_weights("fast", {"small": 2.0, "large": 0.25}), bob)
+    assert await experiment.look() == 1
+    put_back = (await experiment.acts())[-1]
+    assert (put_back.kind, put_back.author) == ("put_back", "alice@example.com")
+    assert put_back.version is not None and stopped.version is not None and put_back.version == stopped.version + 2
+    by = f"alice@example.com has put large back by version {put_back.version} of the configuration, at 20"
+    assert put_back.reason.startswith(by), put_back.reason
+    assert put_back.after["arms"]["large"] == 0.25
+
+    version = await experiment.versions()
+    await experiment.errors((100, 100), (100, 0), version=version)
+    await experiment.look()
+    async with experiment.engine.begin() as connection:
+        await roll_back(connection, bob, stopped.version - 1)
+    await put_in_force(experiment.url, "fast", LEAD_DAYS)
+    assert await experiment.look() == 1
+    assert [(act.kind, act.author) for act in await experiment.acts()] == [
+        ("stopped", "narthex guardrails"),
+        ("put_back", "alice@example.com"),
+        ("stopped", "narthex guardrails"),
+        ("put_back", "bob@example.com"),
+    ]
+
+
+@pytest.mark.parametrize("unit", ["episode", "user"])
+async def test_arm_that_is_not_stopped_is_not_resumed_and_keeps_its_weight(experiment: Experiment, unit: str) -> None:
+    await started(experiment, GUARDED.replace("arms =", f'unit = "{unit}"\narms ='))
+    for weight in (None, 0.5):
+        with pytest.raises(BadConfiguration, match=r"'large' of 'fast' is not stopped: it has the weight 1\. `narthex experiments weights"):
+            await experiment.change(experiment_edits.resume_arm("fast", "large", weight))
+    await experiment.change(experiment_edits.stop_arm("fast", "large", now=True))
+    await experiment.change(experiment_edits.resume_arm("fast", "large", 1.0))
+    config = await experiment.config()
+    assert (config.arms, config.stopped) == ({"small": 1, "large": 1}, ())
 
 
 async def test_arm_of_users_is_stopped_and_put_back_without_a_new_version(experiment: Experiment) -> None:

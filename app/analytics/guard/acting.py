@@ -29,7 +29,8 @@ from app.store.experiment_acts import (
 )
 from app.store.experiment_edits import Edit, find_owned
 from app.store.experiment_queries import ExperimentRow
-from app.store.experiments import MAX_VERSIONS
+from app.store.experiments import MAX_VERSIONS, in_utc
+from app.store.put_back_arms import find_put_back
 from app.store.webhook_events import EventType, add_event
 from app.store.webhooks import read_enabled
 
@@ -49,14 +50,15 @@ async def look_at(connection: AsyncConnection, experiment: ExperimentRow) -> int
     if facts is None or not (facts.analysis.guardrails or facts.adaptive):
         return 0
     results = await read_strata(connection, experiment, metrics=sorted({facts.primary, *facts.analysis.guardrails}))
-    acting = _Acting(connection, facts, results)
+    acting = _Acting(connection, experiment, facts, results)
     # One after the other: weights follow the arms that are left.
     return await acting.guard() or await acting.adapt()
 
 
 class _Acting:
-    def __init__(self, connection: AsyncConnection, facts: ExperimentFacts, results: Results) -> None:
+    def __init__(self, connection: AsyncConnection, experiment: ExperimentRow, facts: ExperimentFacts, results: Results) -> None:
         self._connection = connection
+        self._experiment = experiment
         self._facts = facts
         self._results = results
 
@@ -134,22 +136,26 @@ class _Acting:
         return True
 
     async def _note_put_back(self, stopped: Act) -> None:
+        """By whoever did it. Their change is in the configuration already; what it means for the guardrail is known only here."""
         arm, facts = stopped.arm, self._facts
-        assert arm is not None, "a guardrail stops arms"
+        assert arm is not None and stopped.version is not None, "a guardrail stops arms by a change"
         now = {"arms": dict(facts.arms), "stopped": list(facts.stopped), "status": "running", "winner": None}
+        done = await find_put_back(self._connection, self._experiment, arm, stopped.version)
+        by = "Somebody" if done is None else done.author
+        when = "" if done is None else f" by version {done.version} of the configuration, at {in_utc(done.at)}"
         reason = (
-            f"Somebody has put {arm} back. It is judged by units that are complete from now on, and that began in version {facts.version}"
+            f"{by} has put {arm} back{when}. It is judged by units that are complete from now on, and that began in version {facts.version}"
             " or later."
         )
         act = NewAct(
             kind="put_back",
             arm=arm,
-            author=GUARDRAILS.name,
+            author=GUARDRAILS.name if done is None else done.author,
             reason=reason,
             evidence=evidence.of_put_back(facts, arm, self._results),
             before=stopped.after,
             after=now,
-            version=None,
+            version=None if done is None else done.version,
         )
         await add_act(self._connection, facts.id, act)
 
