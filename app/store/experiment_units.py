@@ -102,7 +102,7 @@ _UPDATE = f"""
     WHERE experiment_units.experiment_id = changed.experiment_id AND experiment_units.unit = changed.unit
 """  # noqa: S608
 _MOVE = """
-    UPDATE experiment_units SET first_id = changed.first_id, due_at = coalesce(changed.due_at, now())
+    UPDATE experiment_units SET first_id = changed.first_id, due_at = least(experiment_units.due_at, changed.due_at)
     FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::timestamptz[]) AS changed (experiment_id, unit, first_id, due_at)
     WHERE experiment_units.experiment_id = changed.experiment_id AND experiment_units.unit = changed.unit
 """
@@ -186,8 +186,8 @@ async def update_units(connection: Connection, units: Sequence[UnitRow]) -> None
         await connection.execute(_UPDATE, *_to_columns(units))
 
 
-async def move_units(connection: Connection, units: Sequence[tuple[UnitKey, str, datetime | None]]) -> None:
-    """Of each the first inference, and when it is due; None: now."""
+async def move_units(connection: Connection, units: Sequence[tuple[UnitKey, str, datetime]]) -> None:
+    """Of each the first inference, and by when it is due: earlier if it was due earlier."""
     if units:
         keys = [key for key, _, _ in units]
         places = [[key.experiment_id for key in keys], [key.unit for key in keys]]

@@ -240,6 +240,50 @@ async def test_a_unit_that_takes_too_long_holds_up_no_other(settings: Settings, 
     assert slow["is_put_off"]
 
 
+def spool_user(settings: Settings, experiment: str, inferences: int, *, ago_us: int) -> list[str]:
+    """Inferences of one user, a millisecond apart; returns their ids."""
+    spool = Spool(settings.home / "spool", settings)
+    ids = [uuid7.mint(NOW_US - ago_us + at * 1000) for at in range(inferences)]
+    for id in ids:
+        at_us = uuid7.created_ms(id) * 1000
+        fields: dict[str, Any] = {"id": id, "received_us": at_us, "team_id": TEAM, "end_user": "u", "variant": "a"}
+        fields["assignment"] = Assignment(experiment, 1, "a", 0.5, None, "hash", "minted")
+        spool_exchange(spool, b"", b"", **fields, duration_us=at_us % 7)
+    spool.close()
+    return ids
+
+
+async def test_a_large_unit_waits_for_more_of_what_comes_late(settings: Settings) -> None:
+    database = settings.database_url
+    await start_experiment(database, "busy", "user", metrics=["latency", "helpful"])
+    ids = spool_user(settings, "busy", 200, ago_us=30 * HOUR_US)
+    await drain(settings)
+    await count(database)
+    assert await assert_sums_equal_a_scan(database) == 1
+    due = "SELECT due_at, due_at - now() AS wait FROM experiment_units"
+    assert (await fetch(database, due))[0]["due_at"] is None
+    at_us = NOW_US - 29 * HOUR_US
+    first_due = None
+    for id in ids[:3]:
+        spool = Spool(settings.home / "spool", settings)
+        spool_feedback(spool, make_feedback(id, True, received_us=at_us))
+        spool.close()
+        await drain(settings)
+        await count(database)
+        (row,) = await fetch(database, due)
+        assert datetime.timedelta(0) < row["wait"] <= datetime.timedelta(seconds=12)
+        assert row["due_at"] == (first_due := first_due or row["due_at"]), "more does not put it off further"
+    connection = await connect(database)
+    try:
+        await connection.execute("UPDATE experiment_units SET due_at = now()")  # the time has come
+    finally:
+        await connection.close()
+    await count(database)
+    assert await assert_sums_equal_a_scan(database) == 1
+    (sums,) = await fetch(database, "SELECT n FROM experiment_sums WHERE metric = 'helpful'")
+    assert sums["n"] == 1
+
+
 async def test_users_have_their_mean_from_before_the_experiment_as_covariate(settings: Settings) -> None:
     database = settings.database_url
     earlier = [(9, 1_000_000, 40), (9, 2_000_000, 60), (3, 6_000_000, 500)]  # days ago, latency, cost

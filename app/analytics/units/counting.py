@@ -51,6 +51,11 @@ OTHER_VALUE = "(other)"
 _MAX_SLICE_VALUES = 50
 _MAX_VALUE_CHARACTERS = 100
 _BEFORE = timedelta(days=28)
+# A unit is measured from all its inferences. So that a large one, such as a team with feedback all day, costs no more than a part in some
+# thousands of the time, what comes late waits for more: a minute for each 1,000 inferences.
+_SMALL_UNIT = 100
+_WAIT_PER_INFERENCE = timedelta(milliseconds=60)
+_LONGEST_WAIT = timedelta(minutes=30)
 
 
 async def take_in_touched(connection: Connection) -> bool:
@@ -69,9 +74,10 @@ async def take_in_touched(connection: Connection) -> bool:
                 by_unit.setdefault(UnitKey(experiment.id, touch.unit), []).append(touch)
         by_id = {experiment.id: experiment for experiment in experiments.values()}
         known = await lock_units(connection, by_unit)
+        now: datetime = await connection.fetchval("SELECT now()")
         changes = Changes()
         new: list[UnitRow] = []
-        moved: list[tuple[UnitKey, str, datetime | None]] = []
+        moved: list[tuple[UnitKey, str, datetime]] = []
         for key, of_unit in by_unit.items():
             experiment, unit = by_id[key.experiment_id], known.get(key)
             enrolled = min((touch for touch in of_unit if touch.enrolled), key=lambda touch: touch.id, default=None)
@@ -81,11 +87,11 @@ async def take_in_touched(connection: Connection) -> bool:
                     new.append(unit)
                     changes.add(experiment, None, unit)
             elif enrolled is not None and enrolled.id < unit.first_id:
-                due_at = _window_end(experiment, enrolled.id) if unit.state == "open" else None
+                due_at = _window_end(experiment, enrolled.id) if unit.state == "open" else now + _wait(unit)
                 moved.append((key, enrolled.id, due_at))
                 changes.add(experiment, unit, replace(unit, first_id=enrolled.id))  # maybe of another day
             elif unit.state != "open" and any(_is_in_window(experiment, unit, touch.id) for touch in of_unit):
-                moved.append((key, unit.first_id, None))
+                moved.append((key, unit.first_id, now + _wait(unit)))
         await insert_units(connection, new)
         await move_units(connection, moved)
         await add_sums(connection, *changes.in_order())
@@ -139,6 +145,11 @@ def _new_unit(experiment: CountedExperiment, unit: str, first: Touch) -> UnitRow
         arm=first.arm,
         due_at=_window_end(experiment, first.id),
     )
+
+
+def _wait(unit: UnitRow) -> timedelta:
+    """Until it is measured again."""
+    return min(_LONGEST_WAIT, unit.inferences * _WAIT_PER_INFERENCE) if unit.inferences > _SMALL_UNIT else timedelta(0)
 
 
 def _without_records(unit: UnitRow, *, is_erased: bool) -> UnitRow:
