@@ -35,8 +35,9 @@ from app.store.configuration_rows import (
     store_teams,
 )
 from app.store.database import Database, create_database_engine, transaction
+from app.store.ended_experiments import read_ends, refuse_restarts
 from app.store.errors import BadConfiguration, InvalidKeyField
-from app.store.experiment_acts import read_kept_acts
+from app.store.experiment_acts import read_stopped_arms
 from app.store.experiment_changes import ExperimentChange, find_experiment_changes
 from app.store.experiments import NewVersion, describe_new_versions, store_experiment_changes
 from app.store.kept_acts import keep_acts
@@ -185,15 +186,20 @@ async def apply(
 async def apply_file(
     connection: AsyncConnection, author: Author, file: ConfigFile, *, prune: bool, output_tokens: int | None = None
 ) -> tuple[Changed, list[str]]:
-    """As change_configuration(), and what the file would undo and does not, a sentence each: see app/store/kept_acts.py."""
+    """As change_configuration(), and what the file would undo and does not, a sentence each: see app/store/kept_acts.py.
+
+    Raises BadConfiguration also for an experiment that has ended: see app/store/ended_experiments.py.
+    """
     await lock_configuration(connection)
-    acts = await read_kept_acts(connection)
+    stopped = await read_stopped_arms(connection)
+    ends = await read_ends(connection, file)
     kept: list[str] = []
 
     def edit(current: State) -> State:
         merged = merge_file(current, file, prune=prune)
+        refuse_restarts(current.snapshot, merged.snapshot, ends)
         models, functions = dict(merged.snapshot.models), dict(merged.snapshot.functions)
-        for owned, config, sentence in keep_acts(current.snapshot, merged.snapshot, acts):
+        for owned, config, sentence in keep_acts(current.snapshot, merged.snapshot, stopped):
             if owned.section == "models":
                 models[owned.owner] = replace(models[owned.owner], experiment=config)
             else:

@@ -1,7 +1,7 @@
 """The log of an experiment: what guardrails, adaptive rules and people did to it because of its results, with their evidence."""
 
 from collections.abc import Mapping, Set
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from sqlalchemy import Row, func, insert, select, text
@@ -51,11 +51,8 @@ class NewAct(Struct, frozen=True, kw_only=True):
     version: int | None
 
 
-class KeptActs(Struct, frozen=True):
-    """By the names of experiments: arms that guardrails have stopped in one that runs, and the arm that was promoted last."""
-
-    stopped: Mapping[str, Set[str]]
-    promoted: Mapping[str, str]
+# By the names of running experiments: arms that guardrails have stopped.
+StoppedArms: TypeAlias = Mapping[str, Set[str]]
 
 
 class LastWeights(Struct, frozen=True):
@@ -93,24 +90,22 @@ async def last_acts_on_arms(connection: AsyncConnection, experiment_id: str) -> 
     return {row.arm: _to_act(row) for row in await connection.execute(query)}
 
 
-async def read_kept_acts(connection: AsyncConnection) -> KeptActs:
+async def read_stopped_arms(connection: AsyncConnection) -> StoppedArms:
     """As far as guardrails have seen what people did since."""
     experiments = tables.experiments.c
+    is_running = (experiments.started_at.is_not(None), experiments.ended_at.is_(None))
     query = (
-        select(experiments.name, experiments.ended_at, _acts.c.arm, _acts.c.kind)
+        select(experiments.name, _acts.c.arm, _acts.c.kind)
         .join(_acts, _acts.c.experiment_id == experiments.id)
-        .where(experiments.started_at.is_not(None), _acts.c.kind.in_(("stopped", "put_back", "promoted")))
+        .where(*is_running, _acts.c.kind.in_(("stopped", "put_back")))
         .ext(distinct_on(experiments.name, _acts.c.arm))
         .order_by(experiments.name, _acts.c.arm, _acts.c.id.desc())
     )
     stopped: dict[str, set[str]] = {}
-    promoted: dict[str, str] = {}
-    for name, ended_at, arm, kind in await connection.execute(query):
-        if kind == "promoted":
-            promoted[name] = arm
-        elif kind == "stopped" and ended_at is None:
+    for name, arm, kind in await connection.execute(query):
+        if kind == "stopped":
             stopped.setdefault(name, set()).add(arm)
-    return KeptActs(stopped, promoted)
+    return stopped
 
 
 async def last_weights(connection: AsyncConnection, experiment_id: str) -> LastWeights | None:

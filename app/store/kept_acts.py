@@ -1,4 +1,4 @@
-"""What a file does not undo: weights of an adaptive rule, arms that a guardrail has stopped, promotions. A file may be older than these.
+"""What a file does not undo: weights of an adaptive rule, arms that a guardrail has stopped. A file may be older than these.
 
 Who changes an experiment by name has seen them. A file that a pipeline applies again and again would put a failing arm back each time.
 """
@@ -8,32 +8,22 @@ from collections.abc import Iterator, Set
 from msgspec.structs import replace
 
 from app.domain import ExperimentConfig, Snapshot
-from app.store.experiment_acts import KeptActs
+from app.store.experiment_acts import StoppedArms
 from app.store.experiment_changes import Owned, owned_experiments
 
 
-def keep_acts(current: Snapshot, wanted: Snapshot, acts: KeptActs) -> Iterator[tuple[Owned, ExperimentConfig, str]]:
+def keep_acts(current: Snapshot, wanted: Snapshot, stopped: StoppedArms) -> Iterator[tuple[Owned, ExperimentConfig, str]]:
     """Each experiment of which `wanted` would undo something: what to store instead, and a sentence for whoever applies it."""
     before = {each.owner: each for each in owned_experiments(current)}
     for owned in owned_experiments(wanted):
         was = before.get(owned.owner)
-        if was is None or owned.config.status != "running" or was.name != owned.name or was.config.arms.keys() != owned.config.arms.keys():
+        if was is None or owned.config.status != "running" or was.config.status != "running":
             continue
-        if was.config.status == "ended":
-            if (
-                was.config.winner is not None
-                and was.config.winner == acts.promoted.get(owned.name)
-                and was.config.salt == owned.config.salt
-            ):
-                sentence = (
-                    f"{owned.path}: it stays ended, as {was.config.winner!r} was promoted (`narthex experiments log {owned.name}`);"
-                    f" `narthex experiments start {owned.name}` starts another."
-                )
-                yield owned, was.config, sentence
-        elif was.config.status == "running":
-            config, kept = _keep(was.config, owned.config, acts.stopped.get(owned.name, set()), owned.name)
-            if kept:
-                yield owned, config, f"{owned.path}: {kept}"
+        if was.name != owned.name or was.config.arms.keys() != owned.config.arms.keys():
+            continue
+        config, kept = _keep(was.config, owned.config, stopped.get(owned.name, set()), owned.name)
+        if kept:
+            yield owned, config, f"{owned.path}: {kept}"
 
 
 def _keep(was: ExperimentConfig, wanted: ExperimentConfig, held: Set[str], name: str) -> tuple[ExperimentConfig, str]:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from app.domain import EXPERIMENT_LEAD_MS, Experiment
+from app.store import experiment_edits
 from app.store.audit_log import SYSTEM
 from app.store.config_file import parse_config_file
 from app.store.configuration import apply, change_configuration, merge_file, read_current
@@ -162,10 +163,59 @@ async def test_ended_experiment_starts_again_only_as_another(database: str) -> N
     await store(database, split('salt = "s"'))
     await store(database, split('salt = "s"\nstatus = "ended"\nwinner = "large"'))
     assert await rows(database, "SELECT salt, winner FROM experiments WHERE ended_at IS NOT NULL") == [("s", "large")]
-    with pytest.raises(BadConfiguration, match=r"fast\.experiment\.salt: an experiment 'fast' with this salt has ended"):
+    with pytest.raises(BadConfiguration, match=r"fast\.experiment: the experiment 'fast' has ended at .*, or a new `salt`"):
         await store(database, split('salt = "s"'))
+    # An edit has seen that it has ended, and still needs another salt.
+    with pytest.raises(BadConfiguration, match=r"fast\.experiment\.salt: an experiment 'fast' with this salt has ended"):
+        async with transaction(database) as connection:
+            await change_configuration(connection, SYSTEM, experiment_edits.start("fast"))
     await store(database, split('salt = "t"', "{ small = 3, large = 1 }"))
     assert [each.number for each in (await running(database)).versions] == [2]
+
+
+@pytest.mark.parametrize("winner", [None, "large"])
+async def test_file_from_before_the_end_starts_nothing_and_says_how_to_go_on(database: str, winner: str | None) -> None:
+    async def refused(content: str) -> str:
+        state = "SELECT count(*) FROM experiments UNION ALL SELECT max(version) FROM configuration_versions"
+        before = await rows(database, state)
+        with pytest.raises(BadConfiguration) as refusal:
+            await store(database, content)
+        assert await rows(database, state) == before
+        return str(refusal.value)
+
+    async def change(edit: experiment_edits.Edit) -> None:
+        async with transaction(database) as connection:
+            await change_configuration(connection, SYSTEM, edit)
+
+    file, other = split('control = "small"'), '[providers.more]\nadapter = "openai"\nbase_url = "http://127.0.0.1:2"\n'
+    await store(database, file)
+    await change(experiment_edits.end("fast", winner))
+    said = await refused(other + file)
+    ended = " with the winner 'large'" if winner else ""
+    kept = ' and winner = "large"' if winner else ""
+    assert f" UTC{ended}, and this file would start it again. If the file is older, write status = \"ended\"{kept} into it" in said
+    assert "`narthex experiments start fast` starts it again as it is." in said
+    assert "would make a draft of it" in await refused(split('control = "small"\nstatus = "draft"'))
+    medium = '[models.medium]\ntargets = [{ provider = "sandbox", model = "medium" }]\n'
+    # Also with other arms: an experiment before it may have had these.
+    assert "has ended" in await refused(split('control = "small"', "{ small = 1, medium = 1 }") + medium)
+    # What the message says goes on.
+    winning = f'winner = "{winner}"' if winner else ""
+    assert await store(database, split(f'control = "small"\nstatus = "ended"\n{winning}')) == "Nothing to change."
+    await store(database, split('control = "small"\nname = "fast-2"'))
+    assert (await running(database)).name == "fast-2"
+    await change(experiment_edits.end("fast-2", None))
+    assert "the experiment 'fast' has ended" in await refused(file), "an older one of the same model"
+    await change(experiment_edits.start("fast-2"))
+    assert await store(database, split('control = "small"\nname = "fast-2"')) == "Nothing to change."
+    await change(experiment_edits.end("fast-2", None))
+    await store(database, split('control = "small"\nname = "fast-2"\nsalt = "new"\nstatus = "draft"'))
+    await store(database, split('control = "small"\nname = "fast-2"\nsalt = "new"'))
+    await change(experiment_edits.end("fast-2", None))
+    # Also once the configuration has forgotten it.
+    await store(database, MODELS + 'fast.targets = [{ provider = "sandbox", model = "large" }]')
+    gone = await refused(split('control = "small"\nname = "fast-2"\nsalt = "new"'))
+    assert "has ended" in gone and "experiments start" not in gone
 
 
 async def test_running_experiment_cannot_move_to_a_function_of_the_same_name_and_a_draft_can(database: str) -> None:

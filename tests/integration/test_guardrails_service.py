@@ -120,8 +120,14 @@ async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service
     assert all(condition["met"] for condition in act["evidence"]["conditions"]) and act["evidence"]["forced"] is None
     assert act["evidence"]["primary"]["interval"]["low"] > 0
     # The file from before the promotion does not start another experiment.
-    assert "it stays ended, as 'guard-b' was promoted" in service.apply(CONFIGURATION.replace("NAME", "guardpromote"))
+    file = CONFIGURATION.replace("NAME", "guardpromote")
+    applied = service.run("apply", "-", "--yes", stdin=file)
+    assert applied.returncode != 0 and "with the winner 'guard-b', and this file would start it again" in applied.stderr, applied
+    posted = await admin.post("/admin/v1/configuration", content=file, headers={"content-type": "application/toml", "if-match": "*"})
+    assert posted.status_code == 400 and "would start it again" in posted.json()["error"]["message"], posted.text
     assert (await admin.get("/admin/v1/experiments/guardpromote")).json()["status"] == "ended"
+    in_force = file.replace('control = "guard-a"', 'control = "guard-a"\nstatus = "ended"\nwinner = "guard-b"')
+    assert service.apply(in_force).strip() == "Nothing to change."
 
 
 async def test_arm_is_promoted_against_the_conditions_with_a_reason(service: Service, admin: httpx.AsyncClient) -> None:
