@@ -41,7 +41,10 @@ class HeldReplay(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """`replayed`: the values of the response that is known already, of an item whose judge was interrupted."""
+    """`tries`: processes that have begun it. `began_at` None: no request of it is in progress, or what that cost is settled.
+
+    `replayed`: the values of the response that is known already, of an item whose judge was interrupted.
+    """
 
     number: int
     original_id: str
@@ -140,6 +143,16 @@ async def read_pending(connection: AsyncConnection, held: HeldReplay, after: int
     return [Item(*row) for row in await connection.execute(query, {"id": held.id, "after": after, "limit": limit})]
 
 
+async def take_item(connection: AsyncConnection, held: HeldReplay, item: Item) -> None:
+    """Counts a try before anything is done that may end the process. Raises LeaseLost, ReplayCancelled."""
+    await _check_lease(connection, held, must_run=True)
+    query = text("""
+        UPDATE replay_items SET status = 'running', tries = :tries, inference_id = NULL, began_at = NULL
+        WHERE replay_id = :id AND number = :number
+    """)
+    await connection.execute(query, {"id": held.id, "number": item.number, "tries": item.tries + 1})
+
+
 async def begin_item(connection: AsyncConnection, held: HeldReplay, item: Item, inference_id: str, microusd: int) -> None:
     """An engine is about to be called for it, for which so much is reserved. Raises LeaseLost, ReplayCancelled, OriginalErased."""
     await _check_lease(connection, held, must_run=True)
@@ -155,10 +168,14 @@ async def begin_item(connection: AsyncConnection, held: HeldReplay, item: Item, 
 
 
 async def reserve_for_judge(connection: AsyncConnection, held: HeldReplay, item: Item, microusd: int) -> None:
-    """Raises LeaseLost."""
+    """Counts the try, too. Raises LeaseLost."""
     await _check_lease(connection, held)
-    query = text("UPDATE replay_items SET reserved_microusd = reserved_microusd + :microusd WHERE replay_id = :id AND number = :number")
-    await connection.execute(query, {"id": held.id, "number": item.number, "microusd": microusd})
+    query = text("""
+        UPDATE replay_items SET tries = :tries, reserved_microusd = reserved_microusd + :microusd
+        WHERE replay_id = :id AND number = :number
+    """)
+    values = {"id": held.id, "number": item.number, "tries": item.tries + 1, "microusd": microusd}
+    await connection.execute(query, values)
 
 
 async def settle_item(

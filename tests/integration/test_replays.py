@@ -76,6 +76,8 @@ class World:
         self.engine = engine
         self.gate = asyncio.Event()
         self.gate.set()
+        self.judge_gate = asyncio.Event()
+        self.judge_gate.set()
         self.calls: Counter[str] = Counter()
 
     async def answer(self, request: ReceivedRequest) -> None:
@@ -83,6 +85,7 @@ class World:
         self.calls[model] += 1
         text = request.body["messages"][-1]["content"]
         if model == "judging":
+            await self.judge_gate.wait()
             given = json.loads(text)
             score = 0.5 if given["response_a"] == given["response_b"] else float(given["response_a"].startswith("new"))
             if "always first" in given["request"]:
@@ -240,33 +243,94 @@ async def test_commands_start_cancel_and_resume(world: World):
 async def test_an_item_that_ends_processes_is_not_tried_for_ever(world: World):
     key, public = world.key("replay-callers")
     await world.send(key, [f"fatal {n}" for n in range(3)])
-    world.gate.clear()
     async with world.service.admin_client() as admin:
-        try:
-            id = (await world.start(admin, key=public, filter={"key": public}, concurrency=1))["id"]
-            before = world.calls["new"]
-            await wait_until(lambda: world.calls["new"] > before)
-            assert (await admin.post(f"{REPLAYS}/{id}/cancel")).status_code == 200
-        finally:
-            world.gate.set()
-
-        async def is_released() -> bool:
-            return (await admin.get(f"{REPLAYS}/{id}")).json()["items"]["running"] == 0
-
-        await wait_until(is_released)
-        # As processes leave them that were killed.
-        await _leave_running(database_url(world.service), id, {2: 9, 3: 10})
+        id = await _cancelled_after_one(world, admin, key=public, filter={"key": public})
+        await _leave_running(database_url(world.service), id, {2: 4, 3: 5})
         assert (await admin.post(f"{REPLAYS}/{id}/resume")).status_code == 200
         ended = await world.end_of(admin, id)
         assert ended["status"] == "complete", ended
         items = [(each["number"], each["status"], each["reason"], each["tries"]) for each in await world.items(admin, id)]
-        assert items == [(1, "done", None, 1), (2, "done", None, 10), (3, "refused", "interrupted", 10)]
+        assert items == [(1, "done", None, 1), (2, "done", None, 5), (3, "refused", "interrupted", 5)]
 
 
-async def _leave_running(database: str, id: str, tries: Mapping[int, int]) -> None:
-    query = "UPDATE replay_items SET status = 'running', tries = $3, began_at = now() WHERE replay_id = $1::uuid AND number = $2"
+async def test_what_a_process_had_reserved_when_it_ended_counts_within_the_cap(world: World):
+    key, public = world.key("replay-callers")
+    await world.send(key, [f"cut off {n}" for n in range(3)])
+    async with world.service.admin_client() as admin:
+        id = await _cancelled_after_one(world, admin, key=public, filter={"key": public}, max_usd=0.01)
+        await _leave_running(database_url(world.service), id, {2: 1}, reserved_microusd=9_000)
+        assert (await admin.post(f"{REPLAYS}/{id}/resume")).status_code == 200
+        ended = await world.end_of(admin, id)
+        assert (ended["status"], ended["reason"], ended["items"]["done"]) == ("complete", "cap", 1), ended
+        assert ended["spent_usd"] == pytest.approx(0.0097) and ended["reserved_usd"] == 0
+
+
+async def _cancelled_after_one(world: World, admin: httpx.AsyncClient, **order: Any) -> str:
+    world.gate.clear()
+    try:
+        id = (await world.start(admin, concurrency=1, **order))["id"]
+        before = world.calls["new"]
+        await wait_until(lambda: world.calls["new"] > before)
+        assert (await admin.post(f"{REPLAYS}/{id}/cancel")).status_code == 200
+    finally:
+        world.gate.set()
+
+    async def is_released() -> bool:
+        return (await admin.get(f"{REPLAYS}/{id}")).json()["items"]["running"] == 0
+
+    await wait_until(is_released)
+    return id
+
+
+async def _leave_running(database: str, id: str, tries: Mapping[int, int], *, reserved_microusd: int = 0) -> None:
+    """As processes leave items that were killed. `tries`: by their numbers."""
+    query = """
+        UPDATE replay_items SET status = 'running', tries = $3, began_at = now(), reserved_microusd = greatest(reserved_microusd, $4)
+        WHERE replay_id = $1::uuid AND number = $2
+    """
     for number, count in tries.items():
-        await fetch(database, query, id, number, count)
+        await fetch(database, query, id, number, count, reserved_microusd)
+
+
+async def _is_ready(admin: httpx.AsyncClient) -> bool:
+    try:
+        return (await admin.get("/health/ready")).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+async def test_a_judge_that_ends_processes_is_not_called_for_ever():
+    """kill -9 while the judge is called: the response counts as it is, each try counts before the call, and after five there is none."""
+    service, engine = services.start(workers=1), ScriptedEngine()
+    try:
+        world = await _world(service, engine)
+        key, public = world.key("replay-callers")
+        await world.send(key, ["for the new one"])
+        world.judge_gate.clear()
+        async with service.admin_client() as admin:
+            order = {"key": public, "filter": {"key": public}, "judge": {"function": "replay-judge"}, "max_usd": 1}
+            id = (await world.start(admin, **order))["id"]
+            await wait_until(lambda: world.calls["judging"] == 1)
+            os.kill(service.pid("gateway-0"), signal.SIGKILL)
+            await wait_until(lambda: world.calls["judging"] == 2, 120)
+            [item] = await world.items(admin, id)
+            assert (item["status"], item["tries"]) == ("running", 2) and item["replayed"] is not None, item
+            before = (await admin.get(f"{REPLAYS}/{id}")).json()
+            assert before["spent_usd"] > 0.0007 and before["reserved_usd"] > 0, "what the judge may have cost counts"
+            await _leave_running(database_url(service), id, {1: 5})
+            os.kill(service.pid("gateway-0"), signal.SIGKILL)
+            await wait_until(lambda: _is_ready(admin), 120)
+            ended = await world.end_of(admin, id)
+            assert (ended["status"], ended["items"]["done"], ended["reserved_usd"]) == ("complete", 1, 0), ended
+            [item] = await world.items(admin, id)
+            assert (item["status"], item["reason"], item["tries"]) == ("done", "judge_interrupted", 5), item
+            assert item["judgement"] is None and ended["spent_usd"] == pytest.approx(before["spent_usd"] + before["reserved_usd"])
+            assert (world.calls["new"], world.calls["judging"]) == (1, 2)
+            results = (await admin.get(f"{REPLAYS}/{id}/results")).json()
+            assert (results["pairs"], results["judge"]["failed"]) == (1, 1)
+    finally:
+        services.stop(service)
+        await engine.stop()
 
 
 async def test_nothing_is_begun_that_the_cap_may_not_cover(world: World):
@@ -427,14 +491,7 @@ async def test_a_killed_process_costs_no_item_and_doubles_none():
                 os.kill(service.pid(name), signal.SIGKILL)
         world.gate.set()
         async with service.admin_client() as admin:
-
-            async def is_back() -> bool:
-                try:
-                    return (await admin.get("/health/ready")).status_code == 200
-                except httpx.HTTPError:
-                    return False
-
-            await wait_until(is_back, 120)
+            await wait_until(lambda: _is_ready(admin), 120)
             ended = await world.end_of(admin, started["id"])
             assert (ended["status"], ended["items"]["done"]) == ("complete", 30), ended
             items = await world.items(admin, started["id"])

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -26,10 +26,12 @@ from app.store.replay_runs import (
     Item,
     OriginalErased,
     RecordedRequest,
+    ReplayCancelled,
     begin_item,
     read_request,
     reserve_for_judge,
     settle_item,
+    take_item,
 )
 from providers.canonical.errors import (
     BodyMemoryExceeded,
@@ -47,8 +49,10 @@ from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
 
 _PATHS = {route: path for path, route in reversed(list(INFERENCE_PATHS.items()))}
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.5, 30.0
-# Of an item that a process has begun and not ended: perhaps it is what ends them.
-_MAX_TRIES = 10
+# Of an item that processes have begun and not ended: perhaps it is what ends them.
+_MAX_TRIES = 5
+# After so many it runs alone: what ends the next process is then not what happened to run beside it.
+_TRIES_BESIDE_OTHERS = 1
 # Larger requests take turns, so that they do not fill the memory.
 _SMALL_BYTES = 1024 * 1024
 _LARGE_AT_ONCE = 2
@@ -88,7 +92,9 @@ class ItemRuns:
         self.waits_for: str | None = None
 
     async def run(self, item: Item) -> None:
-        """Raises CapReached, LeaseLost, ReplayFailed, and one of DB_UNAVAILABLE_ERRORS."""
+        """Raises CapReached, LeaseLost, ReplayCancelled, ReplayFailed, and one of DB_UNAVAILABLE_ERRORS."""
+        async with self._database.begin() as connection:
+            await take_item(connection, self._held, item)
         try:
             original = await self._read(item.original_id)
             async with self._body(original) as body:
@@ -98,36 +104,61 @@ class ItemRuns:
         except NotRunnable as fault:
             await self._settle(item, 0, 0, status="refused", reason=fault.reason)
             return
+        except (CapReached, ReplayCancelled, ReplayFailed):
+            await self._settle(item, 0, 0, status="pending", tries=item.tries)
+            raise
         assert response.exchange is not None
         replayed = None if response.body is None else await self._written(original, response.body, streamed=original.streamed)
         pair = _Pair(sent.prompt, await self._recorded_writing(original), replayed)
         known: dict[str, Any] = {"original": original.values, "replayed": values_of(response.exchange), "same": pair.same}
         await self._finish(item, original, pair, known)
 
+    async def settle_interrupted(self, items: Sequence[Item]) -> None:
+        """Counts what the process that had begun them may have spent: before this one reserves anything."""
+        for item in items:
+            if item.began_at is None and not item.reserved_microusd:
+                continue  # another process has, and ended
+            # Of what was in progress nobody knows what it cost: as much as was reserved counts, unless the record says it.
+            found = None if item.replayed is not None else await self._find_response(item)
+            cost = item.reserved_microusd if found is None else found.values["cost_microusd"] or 0
+            async with self._database.begin() as connection:
+                settled: dict[str, Any] = {"reserved_microusd": item.reserved_microusd, "cost_microusd": cost}
+                await settle_item(connection, self._held, item, **settled, began_at=None)
+            await self._spending.settle(0, cost)
+
     async def finish_interrupted(self, item: Item) -> None:
-        """Of an item that another process had begun when it ended: takes over the response if that was recorded, else it is run again."""
-        async with self._database.connect() as connection:
-            found = None if item.inference_id is None else await read_request(connection, item.inference_id)
-        answered = found if found is not None and found.outcome in ("answered", "failed") else None
-        # Of what was in progress nobody knows what it cost: as much as was reserved counts, unless the record says it.
-        is_cost_known = found is not None and item.replayed is None
-        cost = (found.values["cost_microusd"] or 0) if found is not None and is_cost_known else item.reserved_microusd
-        reserved, item = item.reserved_microusd, replace(item, reserved_microusd=0)
-        if answered is None:
-            left = {"status": "pending"} if item.tries < _MAX_TRIES else {"status": "refused", "reason": "interrupted"}
-            await self._settle(item, reserved, cost, **left)
+        """Of an item that another process had begun when it ended: takes over the response if that was recorded, else it is run again.
+
+        Its cost is settled. Raises what run() does.
+        """
+        if item.tries >= _MAX_TRIES:
+            status, reason = ("refused", "interrupted") if item.replayed is None else ("done", "judge_interrupted")
+            await self._settle(item, 0, 0, status=status, reason=reason)
+            return
+        await self._settle(item, 0, 0, tries=item.tries + 1)
+        answered = await self._find_response(item)
+        if answered is None or answered.outcome not in ("answered", "failed"):
+            await self._settle(item, 0, 0, status="pending", tries=item.tries)
+            if item.tries > _TRIES_BESIDE_OTHERS:
+                await self.run(item)
             return
         try:
             original = await self._read(item.original_id)
             async with self._body(original) as body:
                 sent = await self._prepare(original, body)
         except NotRunnable as fault:
-            await self._settle(item, reserved, cost, status="refused", reason=fault.reason)
+            await self._settle(item, 0, 0, status="refused", reason=fault.reason)
             return
-        await self._settle(item, reserved, cost)
         pair = _Pair(sent.prompt, await self._recorded_writing(original), await self._recorded_writing(answered))
         known: dict[str, Any] = {"original": original.values, "replayed": answered.values, "same": pair.same}
         await self._finish(item, original, pair, known)
+
+    async def _find_response(self, item: Item) -> RecordedRequest | None:
+        """What is recorded of the request that another process made."""
+        if item.inference_id is None:
+            return None
+        async with self._database.connect() as connection:
+            return await read_request(connection, item.inference_id)
 
     async def _finish(self, item: Item, original: RecordedRequest, pair: _Pair, known: dict[str, Any]) -> None:
         configured = self._held.definition.judge
@@ -141,6 +172,9 @@ class ItemRuns:
             judgement, reason = None, fault.reason
         except CapReached:
             await self._settle(item, 0, 0, status="done", reason="cap")
+            raise
+        except ReplayFailed:
+            await self._settle(item, 0, 0, tries=item.tries)
             raise
         await self._settle(item, 0, 0, status="done", judgement=None if judgement is None else to_builtins(judgement), reason=reason)
 
@@ -187,9 +221,10 @@ class ItemRuns:
                 raise
             is_busy = isinstance(response.error, _BUSY) and not isinstance(response.error, LimitUnsatisfiable)
             cost = 0 if response.exchange is None else response.exchange.cost_microusd or 0
-            if allowance.microusd is not None:
-                status = {"status": "pending"} if is_busy and kind == "replay" else {}
-                await self._settle(item, allowance.microusd, cost, **status)
+            # Whatever ends this process while the item waits, the item does not.
+            waiting = {"tries": item.tries, **({"status": "pending"} if kind == "replay" else {})} if is_busy else {}
+            if allowance.microusd is not None or waiting:
+                await self._settle(item, allowance.microusd or 0, cost, began_at=None, **waiting)
             if isinstance(response.error, _HOPELESS):
                 raise ReplayFailed(response.error.message)
             if not is_busy:

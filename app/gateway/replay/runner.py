@@ -134,9 +134,12 @@ class _Run:
     async def _finish_interrupted(self) -> None:
         async with self._database.connect() as connection:
             interrupted = await read_interrupted(connection, self._held)
-        if interrupted:
-            await self._wait_until_stored()
+        if not interrupted:
+            return
+        await self._wait_until_stored()
+        await self._items.settle_interrupted(interrupted)
         for item in interrupted:
+            await self._wait_for_rate()
             if self._is_over:
                 return
             await self._run_item(self._items.finish_interrupted(item))
