@@ -193,7 +193,7 @@ async def test_file_from_before_the_end_starts_nothing_and_says_how_to_go_on(dat
     said = await refused(other + file)
     ended = " with the winner 'large'" if winner else ""
     kept = ' and winner = "large"' if winner else ""
-    assert f" UTC{ended}, and this file would start it again. If the file is older, write status = \"ended\"{kept} into it" in said
+    assert f' UTC{ended}, and this file would start it again. If the file is older, write status = "ended"{kept} into it' in said
     assert "`narthex experiments start fast` starts it again as it is." in said
     assert "would make a draft of it" in await refused(split('control = "small"\nstatus = "draft"'))
     medium = '[models.medium]\ntargets = [{ provider = "sandbox", model = "medium" }]\n'
