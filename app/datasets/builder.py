@@ -33,7 +33,7 @@ from app.store.dataset_builds import Demonstration, DueVersion, FoundContent, Ne
 from app.store.dataset_selection import check_conditions, matching_feedback
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
 from app.store.errors import InvalidKeyField
-from app.store.inference_queries import list_inferences
+from app.store.inference_queries import InferencePage, search_inferences
 from providers.dialect import InboundRequest
 
 T = TypeVar("T")
@@ -126,14 +126,15 @@ class DatasetBuilder:
         except InvalidKeyField as fault:  # the metric was removed meanwhile
             await store.advance_version(connection, version, status="failed", error=str(fault), continues=None)
             return
-        page = await list_inferences(
+        page = await search_inferences(
             connection,
             selection.filter(version.team_id),
             keep_hours_days=self._settings.keep_hours_days,
             before=version.position,
             limit=PAGE_ROWS,
+            search_s=_PIECE_S,
         )
-        taken = await matching_feedback(connection, conditions, [row for row in page if selection.takes(row)])
+        taken = await matching_feedback(connection, conditions, [row for row in page.rows if selection.takes(row)])
         demonstrations = await store.newest_demonstrations(connection, taken)
         if selection.output == "demonstration":
             taken = [row for row in taken if row["id"] in demonstrations]
@@ -145,7 +146,7 @@ class DatasetBuilder:
             await self._add_row(connection, piece, row, contents.get(row["id"]), demonstrations.get(row["id"]))
         await store.store_piece(connection, version, piece.rows, piece.sources, piece.listed_skips)
         done = piece.advanced(page, taken)
-        is_over = done.rows >= selection.max_rows or (len(page) < PAGE_ROWS and (not page or done.position == page[-1]["id"]))
+        is_over = done.rows >= selection.max_rows or (page.next is None and piece.has_all(taken))
         if not is_over:
             await store.advance_version(connection, done, status="building", error=None, continues=timedelta(0))
         elif done.rows or done.last_row:
@@ -227,14 +228,18 @@ class _Piece:
         if self.version.skips + len(self.listed_skips) < store.MAX_SKIPS:
             self.listed_skips.append(Skip(inference_id, skipped.reason, skipped.detail))
 
-    def advanced(self, page: Sequence[Mapping[str, Any]], taken: Sequence[Mapping[str, Any]]) -> DueVersion:
+    def has_all(self, taken: Sequence[Mapping[str, Any]]) -> bool:
+        return all(row["id"] in self._done for row in taken)
+
+    def advanced(self, page: InferencePage, taken: Sequence[Mapping[str, Any]]) -> DueVersion:
         """The version after this piece: up to the last inference before one that is left for the next piece."""
         left = next((row["id"] for row in taken if row["id"] not in self._done), None)
-        examined = [row["id"] for row in page if left is None or row["id"] > left]
+        examined = [row["id"] for row in page.rows if left is None or row["id"] > left]
         version = self.version
+        last = examined[-1] if examined else version.position
         return replace(
             version,
-            position=examined[-1] if examined else version.position,
+            position=page.next if left is None and page.next is not None else last,
             examined=version.examined + len(examined),
             last_row=version.last_row + len(self.rows),
             rows=version.rows + len(self.rows),

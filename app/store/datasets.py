@@ -16,7 +16,7 @@ from app.store.audit_log import AuditEvent, Author, record
 from app.store.dataset_counts import DatasetCounts
 from app.store.dataset_selection import Selection, check_conditions, matching_feedback
 from app.store.errors import InvalidKeyField
-from app.store.inference_queries import list_inferences
+from app.store.inference_queries import search_inferences
 from app.store.limit_validation import is_name
 from app.store.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, write_cursor
 
@@ -24,8 +24,10 @@ MAX_NAME_CHARACTERS = 200
 MAX_DESCRIPTION_CHARACTERS = 2000
 # Versions at a time, of datasets of all teams, and of those of each team: none can take the places of another. The writers take turns.
 MAX_BUILDING, MAX_BUILDING_OF_TEAM = 20, 5
-_MAX_DATASETS = 10_000
+# Of datasets of all teams, and of those of each team, likewise.
+MAX_DATASETS, MAX_DATASETS_OF_TEAM = 10_000, 1_000
 _FIRST_PAGE = 200
+_FIRST_SEARCH_S = 2.0
 _VERSIONS_SCOPE = "dataset-versions"
 _KEPT_POLICIES = ("full", "masked")
 
@@ -120,14 +122,16 @@ async def create_dataset(connection: AsyncConnection, author: Author, name: str,
     """Raises InvalidKeyField and DatasetExists."""
     if not is_name(name) or len(name) > MAX_NAME_CHARACTERS:
         raise InvalidKeyField("name", f"`name` must be 1 to {MAX_NAME_CHARACTERS} printable characters, without spaces at its ends.")
-    count = select(func.count()).select_from(tables.datasets).where(_datasets.deleted_at.is_(None))
-    if (await connection.scalar(count) or 0) >= _MAX_DATASETS:
-        raise InvalidKeyField("name", f"There are {_MAX_DATASETS} datasets already, which is the most there may be: delete some.")
     team_id = None
     if team is not None:
         team_id = await connection.scalar(select(_teams.id).where(_teams.name == team.replace("\0", "")))
         if team_id is None:
             raise InvalidKeyField("team", f"There is no team {team!r:.100}.")
+    count = select(func.count()).select_from(tables.datasets)
+    count = count.where(_datasets.deleted_at.is_(None), _datasets.team_id.is_not_distinct_from(team_id))
+    most, whose = (MAX_DATASETS, "all teams") if team_id is None else (MAX_DATASETS_OF_TEAM, f"the team {team!r:.100}")
+    if (await connection.scalar(count) or 0) >= most:
+        raise InvalidKeyField("name", f"There are {most:,} datasets of {whose} already, which is the most there may be: delete some.")
     values = {"id": uuid7.mint(), "name": name, "description": description, "team_id": team_id, "created_by": author.name}
     try:
         async with connection.begin_nested():
@@ -194,17 +198,19 @@ async def _check_selection(
     filters = selection.filter(team_id)
     if filters.since_ms is not None and filters.until_ms is not None and filters.since_ms >= filters.until_ms:
         raise InvalidKeyField("selection.until", "`until` must be later than `since`.")
-    page = await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=None, limit=_FIRST_PAGE)
-    if not page:
-        raise InvalidKeyField("selection", "No inference matches this selection, so there would be no row: check its filters and times.")
-    if len(page) == _FIRST_PAGE:
+    page = await search_inferences(
+        connection, filters, keep_hours_days=keep_hours_days, before=None, limit=_FIRST_PAGE, search_s=_FIRST_SEARCH_S
+    )
+    if page.next is not None:
         return
-    taken = await matching_feedback(connection, conditions, [row for row in page if selection.takes(row)])
+    if not page.rows:
+        raise InvalidKeyField("selection", "No inference matches this selection, so there would be no row: check its filters and times.")
+    taken = await matching_feedback(connection, conditions, [row for row in page.rows if selection.takes(row)])
     if not taken:
         raise InvalidKeyField(
             "selection",
-            f"{len(page)} inferences match the filters, and none of them the conditions of feedback, tags and the sample: there would be no"
-            " row.",
+            f"{len(page.rows)} inferences match the filters, and none of them the conditions of feedback, tags and the sample: there would"
+            " be no row.",
         )
     content = tables.inference_content.c
     ids = [row["id"] for row in taken]

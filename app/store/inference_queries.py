@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from app.store.content_packing import unpack_beside_loop
 from app.store.episode_lookup import find_episode_ids
 from app.store.inference_filter import InferenceFilter, conditions, earliest_id, of_teams
 
+SEARCHED_ROWS = 5_000
 _EXPORT_PAGE_ROWS = 500
 _TEXT_TIMEOUT_S = 5.0  # then a page of a full-text search ends where it is
 _END_MS = 2**47  # later than any time that is recorded
@@ -109,6 +111,42 @@ async def list_inferences(
         if len(found) >= limit:
             break
     return found
+
+
+async def search_inferences(
+    connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int, search_s: float
+) -> InferencePage:
+    """As list_inferences(), in steps: after about `search_s` it ends with what there is, and `next` goes on from there.
+
+    No query examines more than SEARCHED_ROWS, so that it ends however little matches. Without `text`, `episode`, and ids of requests.
+    """
+    deadline = time.monotonic() + search_s
+    columns, query = tables.inferences.c, _select(filters).order_by(tables.inferences.c.id.desc())
+    found: list[dict[str, Any]] = []
+    async for begin_ms, end_ms in _searched_ranges(connection, filters, keep_hours_days, before):
+        begin, end = uuid7.lowest_at(begin_ms), uuid7.lowest_at(end_ms)
+        end = end if before is None else min(end, before)
+        while begin < end:
+            ids = select(columns.id).where(columns.id >= begin, columns.id < end)
+            first = await connection.scalar(ids.order_by(columns.id.desc()).offset(SEARCHED_ROWS - 1).limit(1)) or begin
+            within = query.where(columns.id >= first, columns.id < end)
+            found += [row_to_dict(row) for row in await connection.execute(within.limit(limit - len(found)))]
+            if len(found) >= limit:
+                return InferencePage(found, found[-1]["id"])
+            if time.monotonic() >= deadline:
+                return InferencePage(found, first)
+            end = first
+    return InferencePage(found, None)
+
+
+async def _searched_ranges(
+    connection: AsyncConnection, filters: InferenceFilter, keep_hours_days: int, before: str | None
+) -> AsyncIterator[tuple[int, int]]:
+    if matching_hours.can_narrow(filters):
+        async for each in _ranges(connection, filters, keep_hours_days, before):
+            yield each
+    else:
+        yield filters.since_ms or 0, _END_MS if filters.until_ms is None else filters.until_ms
 
 
 async def _with_episode_ids(connection: AsyncConnection, filters: InferenceFilter) -> InferenceFilter:

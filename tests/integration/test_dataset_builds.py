@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app import uuid7
 from app.datasets import builder as builder_module
 from app.datasets.builder import DatasetBuilder
+from app.domain import Assignment
 from app.recording.spool import Spool
 from app.settings import Settings
-from app.store import dataset_builds
+from app.store import dataset_builds, inference_queries
 from app.store import datasets as store
 from app.store.audit_log import SYSTEM
 from app.store.content_packing import unpack
@@ -265,6 +266,53 @@ async def test_no_team_can_take_the_places_of_another(settings: Settings, engine
         await select(settings, Selection(), "of None")
     await work(settings, engine)
     await select(settings, Selection(), "of busy")
+
+
+async def test_no_team_can_take_the_names_of_others(settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(store, "MAX_DATASETS_OF_TEAM", 2)
+    monkeypatch.setattr(store, "MAX_DATASETS", 3)
+    for id, team in zip(TEAMS, ("busy", "patient"), strict=False):
+        await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, $2)", id, team)
+    async with transaction(settings.database_url) as connection:
+        for team, most in (("busy", 2), (None, 3), ("patient", 1)):
+            for number in range(most):
+                await store.create_dataset(connection, SYSTEM, f"{team} {number}", team=team, description=None)
+        with pytest.raises(InvalidKeyField, match="2 datasets of the team 'busy' already"):
+            await store.create_dataset(connection, SYSTEM, "one more", team="busy", description=None)
+        with pytest.raises(InvalidKeyField, match="3 datasets of all teams already"):
+            await store.create_dataset(connection, SYSTEM, "one more", team=None, description=None)
+        await store.create_dataset(connection, SYSTEM, "one more", team="patient", description=None)
+        deleted = await store.find_dataset(connection, "busy 0")
+        assert deleted is not None
+        await store.delete_dataset(connection, SYSTEM, deleted)
+        await store.create_dataset(connection, SYSTEM, "in its place", team="busy", description=None)
+
+
+@pytest.mark.parametrize("matching", [1, 0])
+async def test_what_hardly_matches_is_searched_for_in_steps_to_its_end(
+    settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch, matching: int
+):
+    """By an experiment: sums do not tell in which hours it was."""
+    monkeypatch.setattr(inference_queries, "SEARCHED_ROWS", 20)
+    monkeypatch.setattr(builder_module, "_PIECE_S", 0.0)
+    monkeypatch.setattr(store, "_FIRST_SEARCH_S", 0.0)
+    assignment = Assignment("rare", 1, "a", 0.5, None, "unit", "minted")
+    oldest = [{"assignment": assignment if number < matching else None} for number in range(5)]
+    await record(settings, *(NOTHING for _ in range(300)))
+    ids = await record(settings, *oldest, days_ago=9)
+    await select(settings, Selection(experiment="rare"))
+    builder = DatasetBuilder(settings, engine)
+    searched_to: list[str] = []
+    while await builder.advance():
+        shown = await show(settings)
+        if shown.status == "building":
+            assert shown.searched_to is not None
+            searched_to.append(shown.searched_to)
+    builder.close()
+    assert len(searched_to) > 300 / 20 and searched_to == sorted(searched_to, reverse=True)
+    done = await show(settings)
+    assert (done.status, done.rows) == (("complete", 1) if matching else ("failed", 0))
+    assert [str(row["inference_id"]) for row in await rows(settings)] == ids[:matching]
 
 
 async def test_version_without_rows_fails_with_the_reason(settings: Settings, engine: AsyncEngine):

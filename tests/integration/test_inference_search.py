@@ -23,7 +23,7 @@ from app.store.callers import find_callers
 from app.store.database import connect, create_database_engine
 from app.store.errors import InvalidKeyField
 from app.store.inference_filter import InferenceFilter, matches
-from app.store.inference_queries import list_inferences
+from app.store.inference_queries import list_inferences, search_inferences
 from app.store.inference_tail import current_position, read_stored
 from app.store.key_validation import hash_key, parse_prefix
 from tests.support.postgres import Postgres
@@ -154,6 +154,26 @@ async def test_filter_finds_what_a_scan_finds(records: Records, fields: Fields, 
     expected = [row["id"] for row in records.rows if matches(row)]
     assert await records.ids(InferenceFilter(**fields)) == expected
     assert await records.ids(InferenceFilter(**fields), page=7) == expected, "page by page"
+
+
+@pytest.mark.parametrize(("fields", "matches"), CASES, ids=[str(list(fields)) for fields, _ in CASES])
+async def test_search_in_steps_finds_what_a_scan_finds(
+    records: Records, fields: Fields, matches: Callable[[Fields], bool], monkeypatch: pytest.MonkeyPatch
+):
+    if not {"episode", "trace_id", "request_id"}.isdisjoint(fields):
+        return
+    monkeypatch.setattr(inference_queries, "SEARCHED_ROWS", 9)
+    found: list[str] = []
+    before: str | None = None
+    steps = 0
+    while before is not None or not steps:
+        async with records.database.begin() as connection:
+            page = await search_inferences(connection, InferenceFilter(**fields), keep_hours_days=400, before=before, limit=5, search_s=0)
+        found += [row["id"] for row in page.rows]
+        assert before is None or page.next is None or page.next < before, "each step goes on"
+        before, steps = page.next, steps + 1
+    assert found == [row["id"] for row in records.rows if matches(row)]
+    assert steps > 1 or fields.keys() & {"since_ms", "until_ms"} or not found
 
 
 @pytest.mark.parametrize(("fields", "expected"), CASES, ids=[str(list(fields)) for fields, _ in CASES])
