@@ -1,7 +1,6 @@
 """Validation of limits: invalid ones, contradictions between them, and warnings about probable mistakes."""
 
 import re
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, date, datetime
 from itertools import islice
@@ -9,10 +8,11 @@ from itertools import islice
 from msgspec import Struct
 
 from app.domain import Limit, ModelConfig, Price, Snapshot
-from app.serving_models import serving_models
 from app.store.calendar_periods import CALENDAR_UNITS
 from app.store.config_file import limit_path
 from app.store.errors import BadConfiguration
+from app.store.limit_demand import Demand
+from app.store.shadows import shadows_of
 from app.store.time_zones import UnknownTimeZone, find_time_zone
 
 _KEY = re.compile(r"nx-[0-9a-f]{12}")
@@ -73,7 +73,7 @@ def find_mistakes(wanted: Snapshot, known_names: KnownNames, today: date | None 
         prices.setdefault((price.provider, price.model), []).append(price)
     limits_by_effect: dict[object, Limit] = {}
     mistakes: list[Mistake] = []
-    demand = _Demand(wanted.models, prices, known_names)
+    demand = Demand(wanted, prices, known_names.output_tokens)
     for limit in wanted.limits:
         path = limit_path(limit.name)
         mistakes += _limit_mistakes(path, limit, demand, known_names)
@@ -81,7 +81,7 @@ def find_mistakes(wanted: Snapshot, known_names: KnownNames, today: date | None 
         if other is not limit:
             text = f"{path} does the same as {limit_path(other.name)}: one of them is enough."
             mistakes.append(Mistake(text, text))
-    return mistakes
+    return [*mistakes, *_shadow_mistakes(wanted, demand)]
 
 
 def counted_subject(limit: Limit) -> object:
@@ -151,76 +151,39 @@ def check_amount(limit: Limit) -> None:
         raise BadConfiguration(f"{path} must be a whole number of {limit.resource}, not {amount:g}.")
 
 
-def _limit_mistakes(path: str, limit: Limit, demand: "_Demand", known_names: KnownNames) -> Iterator[Mistake]:
-    team, key, model = (limit.scope.get(dimension, "each") for dimension in ("team", "key", "model"))
+def _limit_mistakes(path: str, limit: Limit, demand: Demand, known_names: KnownNames) -> Iterator[Mistake]:
+    team, key = (limit.scope.get(dimension, "each") for dimension in ("team", "key"))
     if team != "each" and team not in known_names.teams:
         text = f"{path}.scope.team: there is no team {team!r} yet, so it limits nobody."
         yield Mistake(text, text)
     if key != "each" and key not in known_names.keys:
         text = f"{path}.scope.key: there is no key {key} yet, so it limits nobody."
         yield Mistake(text, text)
-    if "function" in limit.scope:  # whose requests reserve what its variants' models do, and what its templates add
-        return
-    if limit.resource == "cost_usd":
-        unpriced = demand.models_without_price(model)
-        if unpriced:
-            text = f"{path}: requests for {_join_names(unpriced)} will be refused, as not every target has a price."
-            yield Mistake(f"{path} without a price", text, unpriced)
-    exceeding = demand.models_above(limit, model)
-    if exceeding:
-        whose = "its" if len(exceeding) == 1 else "their"
+    is_about_functions = "function" in limit.scope
+    if limit.resource == "cost_usd" and (unpriced := demand.without_price(limit)):
+        where = "where a variant's model has a target without a price" if is_about_functions else "as not every target has a price"
+        text = f"{path}: requests for {_join_names(unpriced)} will be refused{'' if is_about_functions else ','} {where}."
+        yield Mistake(f"{path} without a price", text, unpriced)
+    if exceeding := demand.above(limit):
+        whose = "its variants' models'" if is_about_functions else "its" if len(exceeding) == 1 else "their"
         what = f"{path}.amount {limit.amount:g} is less than a request"
         text = f"{what} for {_join_names(exceeding)} reserves, unless its caller bounds the response: see {whose} `output_tokens`."
         yield Mistake(what, text, exceeding)
 
 
-class _Demand:
-    """What requests reserve whose caller does not bound the response. Found once for each model: there may be many rules for all models.
-
-    Its methods take a model's name, or "each" for all, and return names in order.
-    """
-
-    def __init__(self, models: Mapping[str, ModelConfig], prices: Mapping[tuple[str, str], list[Price]], known_names: KnownNames) -> None:
-        served_by = {name: list(serving_models(models, name)) for name in models}
-        is_unpriced = {name: any((each.provider, each.model) not in prices for each in model.targets) for name, model in models.items()}
-        own_tokens = {name: float(model.output_tokens or known_names.output_tokens or 0) for name, model in models.items()}
-        own_cost = {name: own_tokens[name] * _highest_output_usd(model, prices) / _MICROUSD for name, model in models.items()}
-        self._unpriced = {name: None for name in sorted(models) if any(is_unpriced[each] for each in served_by[name])}
-        # A model with an experiment reserves what the arm's model does.
-        tokens = {name: max((own_tokens[each] for each in served_by[name]), default=0.0) for name in models}
-        cost = {name: max((own_cost[each] for each in served_by[name]), default=0.0) for name in models}
-        self._by_resource = {"output_tokens": tokens, "tokens": tokens, "cost_usd": cost}
-        self._descending = {resource: sorted(each, key=lambda name: -each[name]) for resource, each in self._by_resource.items()}
-        self._highest: dict[tuple[str, int], Collection[str]] = {}
-
-    def models_without_price(self, model: str) -> Collection[str]:
-        """Those with a target that has no price."""
-        return self._unpriced if model == "each" else [model] if model in self._unpriced else ()
-
-    def models_above(self, limit: Limit, model: str) -> Collection[str]:
-        """Those of which one such request reserves more of the rule's resource than it allows."""
-        amounts = self._by_resource.get(limit.resource)
-        if amounts is None:
-            return ()
-        if model != "each":
-            return [model] if amounts[model] > limit.amount else ()
-        descending = self._descending[limit.resource]
-        count = bisect_left(descending, -limit.amount, key=lambda name: -amounts[name])
-        if (limit.resource, count) not in self._highest:
-            self._highest[limit.resource, count] = sorted(descending[:count])
-        return self._highest[limit.resource, count]
-
-
-def _highest_output_usd(model: ModelConfig, prices: Mapping[tuple[str, str], list[Price]]) -> float:
-    return max((_output_usd(price) for each in model.targets for price in prices.get((each.provider, each.model), ())), default=0.0)
-
-
-def _output_usd(price: Price) -> float:
-    """What is reserved for a million output tokens, in US dollars."""
-    gpu = price.gpu
-    if gpu is None:
-        return price.output or 0.0
-    return gpu.usd_per_hour * gpu.gpus / gpu.concurrency / 3600 / gpu.tokens_per_s * 1_000_000
+def _shadow_mistakes(wanted: Snapshot, demand: Demand) -> Iterator[Mistake]:
+    for path, name, shadow in shadows_of(wanted):
+        model = shadow.to if path.startswith("models.") else wanted.functions[name].variants[shadow.to].model
+        amount, reserved = shadow.usd_per_day, demand.of_targets(model)
+        if amount is None:
+            continue
+        if reserved.is_unpriced:
+            text = f"{path}.usd_per_day: nothing will be answered again (`no_price`), as not every target of {model!r} has a price."
+            yield Mistake(text, text)
+        elif reserved.cost_usd > amount:
+            what = f"{path}.usd_per_day {amount:g} is less than one request for {model!r} reserves, so nothing will be answered again"
+            text = f"{what} (`budget`), unless its caller bounds the response: see its `output_tokens`."
+            yield Mistake(text, text)
 
 
 def _join_names(names: Collection[str]) -> str:

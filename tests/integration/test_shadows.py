@@ -29,6 +29,7 @@ shw-first = {{ adapter = "openai", base_url = "{first}" }}
 shw-second = {{ adapter = "openai", base_url = "{second}" }}
 [models]
 shw-other = {{ targets = [{{ provider = "shw-second", model = "m" }}] }}
+shw-unpriced = {{ targets = [{{ provider = "shw-second", model = "other" }}] }}
 [models.shw-one]
 targets = [{{ provider = "shw-first", model = "m" }}]
 shadow = {{ to = "shw-other", team = "shw-lab", share = 1, max_concurrent = 20, per_minute = 10000 }}
@@ -289,6 +290,26 @@ async def test_budget_of_a_day_is_kept_and_the_originals_are_answered(
     listed: list[dict[str, Any]] = []
     await wait_until(all_have_ended, 120)
     assert SHADOW_COST <= sum(each["cost_microusd"] for each in listed) <= 100_000
+
+
+async def test_bound_in_dollars_without_a_price_is_warned_of_and_sends_nothing(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+):
+    shadow = 'shadow = { to = "shw-unpriced", team = "shw-lab", share = 1, usd_per_day = 5 }'
+    file = f'[models.shw-bound]\ntargets = [{{ provider = "shw-first", model = "m" }}]\n{shadow}'
+    warning = "models.shw-bound.shadow.usd_per_day: nothing will be answered again (`no_price`)"
+    planned = service.run("apply", "-", "--dry-run", stdin=file)
+    assert f"Warning: {warning}, as not every target of 'shw-unpriced' has a price." in planned.stdout
+    posted = await admin.post("/admin/v1/configuration", content=file, headers={"content-type": "application/toml", "if-match": "*"})
+    assert posted.status_code == 200 and posted.json()["warnings"][0].startswith(warning), posted.text
+    before = await drops(admin, "shw-bound")
+
+    async def is_dropped() -> bool:  # once every worker has the shadow
+        await chat(client, "shw-bound")
+        return (await drops(admin, "shw-bound")).get("no_price", 0) > before.get("no_price", 0)
+
+    await wait_until(is_dropped)
+    assert second_engine.requests == []
 
 
 async def test_share_of_zero_sends_nothing(client: httpx.AsyncClient, second_engine: ScriptedEngine, engine: ScriptedEngine):

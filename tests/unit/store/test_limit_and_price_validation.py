@@ -1,11 +1,24 @@
 """Validation of limits, prices, models and providers: what is refused when they are saved, and what causes a warning."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from app.domain import DroppableFields, ExperimentConfig, Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
+from app.domain import (
+    DroppableFields,
+    ExperimentConfig,
+    FunctionConfig,
+    Limit,
+    ModelConfig,
+    Price,
+    ProviderConfig,
+    ShadowConfig,
+    Snapshot,
+    Target,
+    VariantConfig,
+)
 from app.store import snapshots
 from app.store.config_validation import find_new_warnings, find_warnings, validate
 from app.store.errors import BadConfiguration
@@ -250,6 +263,85 @@ def test_model_with_an_experiment_reserves_what_its_arms_do():
     assert "requests for fast will be refused, as not every target has a price" in warning
 
 
+def snapshot_of_functions(rule: Limit, *prices: Price, params: Mapping[str, Any] | None = None) -> Snapshot:
+    """Models a (priced, 10 tokens) and b (provider model y, 1000 tokens); functions one of a alone, and two of a and b."""
+    models = {
+        "a": ModelConfig((Target("p", "x"),), output_tokens=10),
+        "b": ModelConfig((Target("p", "y"),), output_tokens=1000),
+    }
+    functions = {
+        "one": FunctionConfig({"only": VariantConfig("a")}),
+        "two": FunctionConfig({"first": VariantConfig("a"), "second": VariantConfig("b", params=params or {})}, default="first"),
+    }
+    snapshot = snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, models, (rule,), prices, functions=functions)
+    validate(snapshot)
+    return snapshot
+
+
+@pytest.mark.parametrize(
+    ("scope", "refused"),
+    [
+        ({"function": "two"}, "two"),
+        ({"function": "each"}, "two"),
+        ({"function": "each", "model": "b"}, "two"),
+        ({"function": "two", "model": "b"}, "two"),
+        ({"function": "two", "model": "a"}, None),
+        ({"function": "each", "model": "a"}, None),
+        ({"function": "one"}, None),
+        ({"function": "one", "model": "b"}, None),
+    ],
+)
+def test_cost_limit_of_functions_is_warned_of_where_a_variants_model_has_no_price(scope: dict[str, str], refused: str | None):
+    rule = changed_limit(scope=scope, resource="cost_usd", amount=5)
+    warnings = find_warnings(snapshot_of_functions(rule, PRICE), KnownNames())
+    text = f'limits["r"]: requests for {refused} will be refused where a variant\'s model has a target without a price.'
+    assert warnings == ([] if refused is None else [text])
+    assert find_warnings(snapshot_of_functions(rule, PRICE, msgspec.structs.replace(PRICE, model="y")), KnownNames()) == []
+
+
+def test_limit_of_a_function_below_its_largest_reservation_is_warned_of():
+    rule = changed_limit(scope={"function": "each"}, resource="tokens", amount=999)
+    (warning,) = find_warnings(snapshot_of_functions(rule), KnownNames())
+    assert "999 is less than a request for two reserves" in warning and "see its variants' models' `output_tokens`" in warning
+    assert (
+        find_warnings(snapshot_of_functions(changed_limit(scope={"function": "each"}, resource="tokens", amount=1000)), KnownNames()) == []
+    )
+    for bound in ("max_tokens", "max_completion_tokens"):
+        assert find_warnings(snapshot_of_functions(rule, params={bound: 999}), KnownNames()) == [], "the variant bounds the response"
+        assert len(find_warnings(snapshot_of_functions(rule, params={bound: 1000}), KnownNames())) == 1
+
+
+def test_warning_about_functions_is_new_where_it_is_about_one_more():
+    rule = changed_limit(scope={"function": "each"}, resource="cost_usd", amount=5)
+    one, two = snapshot_of_functions(rule, PRICE), snapshot_of_functions(rule)
+    assert len(find_new_warnings(one, two, KnownNames())) == 1
+    assert find_new_warnings(two, one, KnownNames()) == find_new_warnings(two, two, KnownNames()) == []
+
+
+@pytest.mark.parametrize("of", ["model", "function"])
+def test_bound_of_a_shadows_cost_is_warned_of_where_nothing_would_run(of: str):
+    def warnings(usd: float | None, *prices: Price) -> list[str]:
+        shadow = ShadowConfig(to="second" if of == "function" else "b", team="lab", share=1.0, usd_per_day=usd)
+        base = snapshot_of_functions(VALID_LIMIT)
+        models, functions = dict(base.models), dict(base.functions)
+        if of == "function":
+            functions["two"] = msgspec.structs.replace(functions["two"], shadow=shadow)
+        else:
+            models["a"] = msgspec.structs.replace(models["a"], shadow=shadow)
+        snapshot = snapshots.build_snapshot(1, base.providers, models, (), prices, functions=functions)
+        validate(snapshot)
+        return find_warnings(snapshot, KnownNames())
+
+    path = "functions.two" if of == "function" else "models.a"
+    unpriced = f"{path}.shadow.usd_per_day: nothing will be answered again (`no_price`), as not every target of 'b' has a price."
+    assert warnings(1.0) == warnings(1.0, PRICE) == [unpriced]
+    assert warnings(None) == []
+    priced = msgspec.structs.replace(PRICE, model="y")  # 0.002 USD for 1000 tokens
+    assert warnings(0.002, priced) == []
+    (warning,) = warnings(0.0019, priced)
+    assert warning.startswith(f"{path}.shadow.usd_per_day 0.0019 is less than one request for 'b' reserves")
+
+
 def test_limit_for_an_unknown_team_or_key_is_warned_of():
     rule = changed_limit(scope={"team": "blue"})
     assert warnings_for(rule) == ["limits[\"r\"].scope.team: there is no team 'blue' yet, so it limits nobody."]
@@ -268,5 +360,17 @@ def test_rules_for_all_models_are_checked_as_fast_with_many_models_as_with_few()
         models = {f"m{n}": ModelConfig((Target("p", "x"),), output_tokens=4_000_000_000) for n in range(model_count)}
         warnings = find_warnings(snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, models, rules, [PRICE]), KnownNames())
         assert sum("reserves" in each for each in warnings) == 1_000
+
+    assert cpu_time_growth(warn_of, 20, 400) < 5
+
+
+def test_rules_for_all_functions_are_checked_as_fast_with_many_functions_as_with_few():
+    def warn_of(function_count: int) -> None:
+        scopes = ({"team": f"t{n}", "function": "each", **({"model": "m"} if n % 2 else {})} for n in range(1_000))
+        rules = [changed_limit(name=f"r{n}", resource="cost_usd", amount=1 + n, scope=scope) for n, scope in enumerate(scopes)]
+        models = {"m": ModelConfig((Target("p", "x"),), output_tokens=4_000_000_000)}
+        functions = {f"f{n}": FunctionConfig({"only": VariantConfig("m")}) for n in range(function_count)}
+        snapshot = snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, models, rules, [PRICE], functions=functions)
+        assert sum("reserves" in each for each in find_warnings(snapshot, KnownNames())) == 1_000
 
     assert cpu_time_growth(warn_of, 20, 400) < 5
