@@ -38,7 +38,7 @@ def retention(as_json: bool) -> None:
         cells = [
             (
                 each.table,
-                "for ever" if each.keep_days is None else f"{each.keep_days} days",
+                _kept(each),
                 each.setting or "",
                 each.oldest or "",
                 format_size(each.size_bytes),
@@ -46,3 +46,13 @@ def retention(as_json: bool) -> None:
             for each in tables
         ]
         print_table(("TABLE", "KEPT", "SETTING", "OLDEST", "SIZE"), cells)
+
+
+def _kept(table: TableRetention) -> str:
+    match table.method:
+        case "experiments":
+            return f"{table.keep_days} days after its experiment"
+        case "at_once":
+            return "until it is counted"
+        case _:
+            return "for ever" if table.keep_days is None else f"{table.keep_days} days"

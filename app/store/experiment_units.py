@@ -135,10 +135,15 @@ _DELETE_OLD = f"""
     DELETE FROM experiment_units WHERE ctid = ANY(ARRAY(
         SELECT experiment_units.ctid
         FROM experiments JOIN experiment_units ON experiment_units.experiment_id = experiments.id
-        WHERE experiments.ended_at < now() - interval '{KEEP_UNITS_DAYS} days' LIMIT {_DELETED_AT_ONCE}
+        WHERE experiments.ended_at < now() - interval '{KEEP_UNITS_DAYS} days' LIMIT $1
         FOR UPDATE OF experiment_units SKIP LOCKED
-    ))
+    )) RETURNING experiment_id::text
 """  # noqa: S608
+# Values of tags may name somebody, and no erasure finds them without units.
+_DELETE_SLICES = """
+    DELETE FROM experiment_sums WHERE experiment_id = any($1::uuid[]) AND slice <> ''
+        AND NOT EXISTS (SELECT FROM experiment_units WHERE experiment_units.experiment_id = experiment_sums.experiment_id)
+"""
 
 
 async def lock_counting(connection: Connection) -> bool:
@@ -206,8 +211,12 @@ async def forget_units(connection: Connection, units: Iterable[tuple[str, str]])
 
 
 async def delete_old_units(connection: Connection) -> None:
-    """Some of the units of experiments that ended more than KEEP_UNITS_DAYS ago."""
-    await connection.execute(_DELETE_OLD)
+    """Some of the units of experiments that ended more than KEEP_UNITS_DAYS ago; with the last one of each its sums by values of tags."""
+    async with connection.transaction():
+        if await lock_counting(connection):
+            deleted = await connection.fetch(_DELETE_OLD, _DELETED_AT_ONCE)
+            if deleted:
+                await connection.execute(_DELETE_SLICES, sorted({row["experiment_id"] for row in deleted}))
 
 
 def _to_experiment(row: Any) -> CountedExperiment:

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.settings import Settings
 from app.store import partitions
+from app.store.experiment_units import KEEP_UNITS_DAYS
 from app.store.partitions import Connection, drop_expired
 
 MIN_USAGE_DAYS = 62  # a budget of a calendar month, in any time zone, and the one before it
@@ -21,13 +22,14 @@ _NEEDED_BY_BUDGETS = ("usage", "webhook_events")  # the latter say which thresho
 _BATCH_ROWS = 5_000
 _MAX_BATCHES = 20  # in an hour, as nothing is stored meanwhile
 
-Method = Literal["partitions", "rows", "never"]
+Method = Literal["partitions", "rows", "experiments", "at_once", "never"]
 
 
 class RecordedTable(Struct, frozen=True):
-    """`setting`: the field of Settings with its days, 0 for ever; None: nothing is deleted. `time_column`: of `rows`; None: it has none.
+    """`setting`: the field of Settings with its days, 0 for ever; None: `days`. `time_column`: of `rows`; None: it has none.
 
-    `batch_rows`: how many are deleted at once; None: as of most.
+    `batch_rows`: how many are deleted at once; None: as of most. What is kept by other methods than partitions and rows is deleted
+    elsewhere.
     """
 
     name: str
@@ -35,10 +37,11 @@ class RecordedTable(Struct, frozen=True):
     method: Method
     time_column: str | None = None
     batch_rows: int | None = None
+    days: int = 0
 
     def keep_days(self, settings: Settings) -> int:
         """0: for ever."""
-        days = 0 if self.setting is None else int(getattr(settings, self.setting))
+        days = self.days if self.setting is None else int(getattr(settings, self.setting))
         return max(days, MIN_USAGE_DAYS) if days and self.name in _NEEDED_BY_BUDGETS else days
 
 
@@ -65,6 +68,11 @@ TABLES = (
     RecordedTable("deleted_responses", "keep_inferences_days", "rows", "deleted_at"),
     RecordedTable("webhook_events", "keep_webhook_events_days", "rows", "created_at"),  # and their deliveries
     RecordedTable("replays", "keep_inferences_days", "rows", "created_at", batch_rows=5),  # and their items, up to 100,000 of each
+    RecordedTable("experiment_units", None, "experiments", days=KEEP_UNITS_DAYS),
+    RecordedTable("experiment_sums", None, "never"),  # but those by values of tags, which go with the units
+    RecordedTable("experiment_counts", None, "never"),
+    RecordedTable("experiment_acts", None, "never", "at"),
+    RecordedTable("touched_units", None, "at_once"),
     RecordedTable("dataset_rows", None, "never"),  # deleted by hand, with their version
     RecordedTable("cost_changes", None, "never", "at"),
     RecordedTable("erasures", None, "never", "requested_at"),
@@ -76,8 +84,9 @@ TABLES = (
 class TableRetention(Struct, frozen=True):
     """How long a table's rows are kept, by the settings of the responding process; the writers' decide.
 
-    `setting`: its environment variable; null: the rows are never deleted. `keep_days` null: for ever. `method`: what expires at once:
-    `partitions` of a day or month, or `rows`. `oldest`: the day (UTC) of the oldest rows; null: there are none. `partitions`: how many
+    `setting`: its environment variable; null: there is none. `keep_days` null: for ever. `method`: what expires at once: `partitions` of a
+    day or month, or `rows`; `experiments`: the rows of those that ended so many days ago; `at_once`: a row is deleted as soon as it has
+    been counted, within seconds. `oldest`: the day (UTC) of the oldest rows; null: there are none. `partitions`: how many
     there are.
     """
 

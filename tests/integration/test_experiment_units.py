@@ -21,6 +21,7 @@ from app.domain import Assignment, Attempt
 from app.recording.feedback_records import Feedback
 from app.recording.spool import Spool
 from app.settings import Settings
+from app.store import experiment_units
 from app.store.audit_log import SYSTEM
 from app.store.cost_changes import CostChange, apply_cost_changes
 from app.store.database import connect
@@ -330,3 +331,31 @@ async def test_sums_follow_costs_that_are_computed_again(settings: Settings) -> 
         await connection.close()
     await count(database)
     await assert_sums_equal_a_scan(database)
+
+
+async def test_units_and_slices_go_some_time_after_the_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_units, "_DELETED_AT_ONCE", 4)
+    database = settings.database_url
+    for name in ("old", "recent"):
+        await start_experiment(database, name, "episode", metrics=["latency"], slices=["tenant"])
+        spool_random(settings, [random_exchanges(7, name, "episode")], random.Random(7), 60)
+    await drain(settings)
+    await count(database)
+    by_name = "SELECT name, {} FROM {} JOIN experiments ON id = experiment_id GROUP BY name ORDER BY name"
+    sums, units = by_name.format("count(*), sum(n)::int AS n", "experiment_sums"), by_name.format("count(*)", "experiment_units")
+    before, units_before = await fetch(database, sums + " -- before"), await fetch(database, units)
+    assert len(before) == len(units_before) == 2
+    connection = await connect(database)
+    try:
+        await connection.execute(
+            "UPDATE experiments SET ended_at = now() - make_interval(days => CASE name WHEN 'old' THEN 101 ELSE 99 END)"
+        )
+        await experiment_units.delete_old_units(connection)
+        assert await fetch(database, sums) == before, "some units are left, whose values may change"
+        for _ in range(30):
+            await experiment_units.delete_old_units(connection)
+    finally:
+        await connection.close()
+    assert await fetch(database, units) == units_before[1:]
+    slices = "SELECT name, slice <> '' AS is_slice FROM experiment_sums JOIN experiments ON id = experiment_id GROUP BY 1, 2 ORDER BY 1, 2"
+    assert [tuple(row) for row in await fetch(database, slices)] == [("old", False), ("recent", False), ("recent", True)]

@@ -97,6 +97,9 @@ async def test_list_says_what_is_kept_for_how_long_and_since_when(database: str)
     )
     assert (usage.keep_days, usage.oldest, usage.method) == (MIN_USAGE_DAYS, (datetime.now(UTC) - 3 * DAY).date().isoformat(), "rows")
     assert (audit.setting, audit.keep_days, audit.method, audit.oldest) == (None, None, "never", None)
+    units, touched = listed["experiment_units"], listed["touched_units"]
+    assert (units.setting, units.keep_days, units.method) == (None, 100, "experiments")
+    assert (touched.keep_days, touched.method) == (None, "at_once")
     assert usage.size_bytes > 0 and listed["inferences"].size_bytes > 0
 
 
@@ -107,4 +110,5 @@ async def test_rest_and_command_show_the_same(service: Service) -> None:
     assert by_table["inferences"]["keep_days"] == 400 and by_table["usage"]["keep_days"] is None
     tables = json.loads(service.run("retention", "--json").stdout)["tables"]
     assert [(each["table"], each["keep_days"]) for each in tables] == [(each["table"], each["keep_days"]) for each in shown]
-    assert "for ever" in service.run("retention").stdout
+    printed = service.run("retention").stdout
+    assert "for ever" in printed and "100 days after its experiment" in printed and "until it is counted" in printed
