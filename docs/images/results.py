@@ -37,7 +37,8 @@ def intervals(effect: float, units: int, seed: int, title: str) -> str:
         if number % STEP == 0:
             sums = {name: UnitSums(n, ones, ones, n - ones, ones) for name, (n, ones) in arms.items()}
             found = compare([Stratum(1, "minted", {"control": 0.5, "arm": 0.5}, sums)], "control", "arm", plan)
-            assert found.difference is not None and found.interval is not None
+            if found.difference is None or found.interval is None:
+                continue  # too early
             error = sum((ones / n) * (1 - ones / n) / n for n, ones in arms.values()) ** 0.5
             looks.append((number, found.difference, found.interval.low, found.interval.high, FIXED_Z * error))
     chart = Chart(units, -0.16, 0.16, title, "difference of the share of units", "units")
@@ -65,7 +66,7 @@ def sample_ratio(units: int, seed: int) -> str:
                 points.append((number, min(15.0, log_e_value(counts, {"control": 0.5, "arm": 0.5}))))
         chart.line(points, color)
     chart.line([(0, 4.605), (units, 4.605)], "#555555", dashed=True)
-    chart.legend([("all units are counted", "#2e7d32"), ("6 % of one arm's units are lost", "#c0392b"), ("mismatch (p = 0.01)", "#555555")])
+    chart.legend([("all units are counted", "#2e7d32"), ("6 % of one arm's units are lost", "#c0392b"), ("mismatch (p = 0.01)", "#555555")], corner=(LEFT + 14, 44))
     return chart.svg()
 
 
@@ -96,11 +97,13 @@ class Chart:
         drawn = " ".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in outline)
         self._parts.append(f'<polygon points="{drawn}" fill="{color}" fill-opacity="0.5"/>')
 
-    def legend(self, entries: Sequence[tuple[str, str]]) -> None:
+    def legend(self, entries: Sequence[tuple[str, str]], *, corner: tuple[int, int] = (WIDTH - 240, 20)) -> None:
+        """`corner`: where no line is."""
+        left, top = corner
         for at, (text, color) in enumerate(entries):
-            y = 20 + 16 * at
-            self._parts.append(f'<rect x="{WIDTH - 240}" y="{y - 8}" width="18" height="8" fill="{color}"/>')
-            self._parts.append(f'<text x="{WIDTH - 216}" y="{y}">{text}</text>')
+            y = top + 16 * at
+            self._parts.append(f'<rect x="{left}" y="{y - 8}" width="18" height="8" fill="{color}"/>')
+            self._parts.append(f'<text x="{left + 24}" y="{y}">{text}</text>')
 
     def svg(self) -> str:
         return "\n".join([*self._parts, "</svg>", ""])
