@@ -20,7 +20,7 @@ from app.recording.erasure_runner import ErasureRunner
 from app.recording.feedback_matcher import FeedbackMatcher
 from app.recording.quarantine import QuarantineFailed
 from app.recording.segment_format import HEADER, list_segments
-from app.recording.spool_folder import exclusive_lock, record_written_ms, remove_stale_files
+from app.recording.spool_folder import exclusive_lock, record_written_ms, remove_stale_files, spool_id
 from app.recording.writer_session import WriterSession, WriterState
 from app.recording.writer_status import WriterStatus, write_status
 from app.settings import Settings
@@ -28,6 +28,7 @@ from app.store.database import connect
 from app.store.inference_texts import index_closed_days
 from app.store.inference_writes import PositionTaken
 from app.store.partitions import Connection
+from app.store.uncounted_spools import touch_uncounted
 from providers.transport.transport import Transport
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ MAX_RETRY_WAIT_S = 5.0
 POSTPONE_S = 2.0  # how long a segment waits for space to quarantine a record
 CLOSE_TIMEOUT_S = 2.0
 INDEX_EVERY_S = 300.0
+_STATEMENT_TIMEOUT = "60s"
 
 RETRYABLE_ERRORS = (
     OSError,
@@ -84,6 +86,8 @@ class Writer:
             self._exporter.start()
         index_task = BackgroundTask("index of texts", self._index_texts)
         index_task.start()
+        uncounted_task = BackgroundTask("uncounted records", self._touch_uncounted)
+        uncounted_task.start()
         stop_task = asyncio.create_task(self._stop.wait())
         session_task = asyncio.create_task(self._run_sessions())
         try:
@@ -92,7 +96,7 @@ class Writer:
         finally:
             for task in (stop_task, session_task):
                 task.cancel()
-            background = (report_task, index_task, erasure_task, feedback_task)
+            background = (report_task, index_task, erasure_task, feedback_task, uncounted_task)
             results = await asyncio.gather(*(task.stop() for task in background), stop_task, session_task, return_exceptions=True)
             if self._exporter is not None:
                 await self._exporter.close()
@@ -133,19 +137,38 @@ class Writer:
             self._is_connected = False
             connection.terminate()
 
+    @contextlib.asynccontextmanager
+    async def _connection_of_its_own(self) -> AsyncGenerator[Connection]:
+        connection = await connect(self._settings.database_url)
+        try:
+            yield connection
+            await connection.close(timeout=CLOSE_TIMEOUT_S)
+        finally:
+            connection.terminate()
+
     async def _index_texts(self) -> None:
         """Over a connection of its own: building the index of a day may take minutes."""
         while True:
             await asyncio.sleep(INDEX_EVERY_S)
             try:
-                connection = await connect(self._settings.database_url)
-                try:
+                async with self._connection_of_its_own() as connection:
                     await index_closed_days(connection)
-                    await connection.close(timeout=CLOSE_TIMEOUT_S)
-                finally:
-                    connection.terminate()
             except RETRYABLE_ERRORS as error:
                 logger.warning("The text of closed days could not be indexed; trying again later: %s: %s", type(error).__name__, error)
+
+    async def _touch_uncounted(self) -> None:
+        """Once, and here, where the spool's earlier writer has ended."""
+        has_more = True
+        while has_more:
+            try:
+                async with self._connection_of_its_own() as connection:
+                    await connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
+                    while has_more:
+                        has_more = await touch_uncounted(connection, spool_id(self._folder))
+            except RETRYABLE_ERRORS as error:
+                logger.warning("What an earlier version stored cannot be counted yet; trying again: %s: %s", type(error).__name__, error)
+                await asyncio.sleep(MAX_RETRY_WAIT_S)
+        await asyncio.Event().wait()
 
     def _note_error(self, error: Exception) -> None:
         if isinstance(error, QuarantineFailed):

@@ -737,6 +737,16 @@ spools = Table(
     Column("renewed_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
+# Spools that had a writer of a version from before units were counted, perhaps, and up to where, in the order in which inferences were
+# stored, the new writer has looked for what that one left out.
+uncounted_spools = Table(
+    "uncounted_spools",
+    metadata,
+    Column("spool", Text, primary_key=True),
+    Column("stored_in", BigInteger, nullable=False),
+    Column("id", UUID(as_uuid=False), nullable=False),
+)
+
 # Costs of inferences that were computed again. A trace of money: rows stay when the inference expires.
 cost_changes = Table(
     "cost_changes",

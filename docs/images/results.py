@@ -66,7 +66,10 @@ def sample_ratio(units: int, seed: int) -> str:
                 points.append((number, min(15.0, log_e_value(counts, {"control": 0.5, "arm": 0.5}))))
         chart.line(points, color)
     chart.line([(0, 4.605), (units, 4.605)], "#555555", dashed=True)
-    chart.legend([("all units are counted", "#2e7d32"), ("6 % of one arm's units are lost", "#c0392b"), ("mismatch (p = 0.01)", "#555555")], corner=(LEFT + 14, 44))
+    chart.legend(
+        [("all units are counted", "#2e7d32"), ("6 % of one arm's units are lost", "#c0392b"), ("mismatch (p = 0.01)", "#555555")],
+        corner=(LEFT + 14, 44),
+    )
     return chart.svg()
 
 
