@@ -12,6 +12,7 @@ from msgspec import Struct
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.store.outcome_conditions import refused, schema_failed
 from app.store.replays import ReplayDefinition, ReplayStatus
 
 LEASE_S = 15.0
@@ -222,17 +223,16 @@ async def read_request(connection: AsyncConnection, id: str) -> RecordedRequest 
     )
 
 
-_READ_REQUEST = text("""
+_READ_REQUEST = text(f"""
     SELECT i.id::text, i.team_id::text, coalesce(t.content, 'none') AS team_content, i.route, i.function, i.streamed, i.outcome,
         i.duration_us, i.cost_microusd, coalesce(i.charged_input, i.input_tokens, 0) AS input_tokens,
         coalesce(i.charged_output, i.output_tokens, 0) AS output_tokens,
-        coalesce(i.error = 'ConstraintViolation' OR i.attempts @> '[{"error": "ConstraintViolation"}]', false) AS schema_failure,
-        coalesce(i.finish_reason IN ('content_filter', 'refusal'), false) AS refusal,
+        coalesce({schema_failed("i.")}, false) AS schema_failure, coalesce({refused("i.")}, false) AS refusal,
         c.policy, d.id IS NOT NULL AS is_deleted, c.request, c.response
     FROM inferences i LEFT JOIN inference_content c ON c.id = i.id LEFT JOIN teams t ON t.id = i.team_id
         LEFT JOIN deleted_responses d ON d.id = i.id
     WHERE i.id = :id
-""")
+""")  # noqa: S608
 
 
 async def _check_lease(connection: AsyncConnection, held: HeldReplay, *, must_run: bool = False) -> None:

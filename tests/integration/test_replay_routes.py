@@ -65,6 +65,9 @@ ROUTES = {
 async def answer(request: ReceivedRequest) -> None:
     """The model's name and the prompt, or what both models write alike; streamed if that is wanted, in pieces of each model's own."""
     model, prompt = request.body["model"], last_text(request.body)
+    if f"{model} refuses" in prompt:
+        await request.respond(400, b'{"error": {"message": "Not that.", "type": "invalid_request_error", "code": "content_filter"}}')
+        return
     text = f"{model}: {prompt[:20]}"
     if "same" in prompt:
         text = "the same in both"
@@ -129,11 +132,11 @@ class Replayer:
         self.key = done.stdout.strip()
         self.public = public_prefix(self.key)
 
-    async def send(self, route: str, text: str, **more: Any) -> str:
+    async def send(self, route: str, text: str, *, status: int = 200, **more: Any) -> str:
         path, body = ROUTES[route]
         async with self.service.client(headers={"authorization": f"Bearer {self.key}"}) as client:
             response = await client.post(path, json={**body(text), **more})
-            assert response.status_code == 200, response.text
+            assert response.status_code == status, response.text
             id = response.headers["x-narthex-inference-id"]
         await self.service.wait_for_record(id)
         return id
@@ -252,3 +255,39 @@ async def test_a_large_request_is_sent_again_to_the_last_byte_or_not_at_all(engi
         assert not [each for each in engine.requests[before:] if each.body["model"] == "new"]
     finally:
         services.stop(service)
+
+
+async def test_a_refusal_is_one_by_its_code_too_as_in_results_of_experiments(replayer: Replayer):
+    by_old = await replayer.send("openai_chat", "old refuses", status=400)
+    by_new = await replayer.send("openai_chat", "new refuses")
+    async with replayer.service.admin_client() as admin:
+        _, items = await replayer.replay(admin)
+    refusals = {id: (item["original"]["refusal"], item["replayed"]["refusal"]) for id, item in items.items()}
+    assert refusals == {by_old: (True, False), by_new: (False, True)}
+
+
+async def test_no_end_user_is_charged_for_a_replay(replayer: Replayer):
+    """Sums and lists of an end user are of what was sent for them; those of the key that pays have the replay, too."""
+    id = await replayer.send("openai_chat", "something", user="replayed-ann")
+    async with replayer.service.admin_client() as admin:
+        _, items = await replayer.replay(admin)
+        again = items[id]["inference_id"]
+        record = await replayer.service.wait_for_record(again)
+        assert (record["end_user"], record["origin"]) == ("replayed-ann", "replay")
+
+        async def requests_by(**filters: str) -> int:
+            found = (await admin.get("/admin/v1/analytics", params=filters)).json()
+            return found["data"][0]["requests"] if found["data"] else 0
+
+        async def is_summed() -> bool:
+            return await requests_by(key=replayer.public) == 2
+
+        await wait_until(is_summed)
+        assert await requests_by(end_user="replayed-ann") == 1
+
+        async def listed(**filters: str) -> set[str]:
+            found = await admin.get("/admin/v1/inferences", params={"key": replayer.public, **filters})
+            return {each["id"] for each in found.json()["data"]}
+
+        assert await listed(end_user="replayed-ann") == {id} and await listed() == {id, again}
+        assert await listed(end_user="replayed-ann", origin="replay") == {again} == await listed(original_id=id)

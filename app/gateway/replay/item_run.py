@@ -21,6 +21,7 @@ from app.gateway.serve import Gateway
 from app.inference_paths import INFERENCE_PATHS
 from app.store.callers import find_key_holder
 from app.store.content_packing import unpack_within
+from app.store.outcome_conditions import has_schema_failure, is_refused
 from app.store.replay_runs import (
     HeldReplay,
     Item,
@@ -339,9 +340,8 @@ class _ItemAllowance:
 
 def values_of(exchange: Exchange) -> dict[str, Any]:
     """As read_request() has them of a recorded one."""
-    violated = exchange.error == "ConstraintViolation" or any(each.error == "ConstraintViolation" for each in exchange.attempts)
     return {
-        **{"error": exchange.outcome != "answered", "schema_failure": violated},
-        **{"refusal": exchange.finish_reason in ("content_filter", "refusal"), "latency_us": exchange.duration_us},
+        **{"error": exchange.outcome != "answered", "schema_failure": has_schema_failure(exchange)},
+        **{"refusal": is_refused(exchange), "latency_us": exchange.duration_us},
         **{"cost_microusd": exchange.cost_microusd, "input_tokens": exchange.charged_input, "output_tokens": exchange.charged_output},
     }
