@@ -44,7 +44,7 @@ _group_columns = itemgetter(
         INFERENCE_COLUMNS.index(name)
         for name in (
             *("received_at", "team_id", "key_id", "route", "model", "function", "variant", "served_provider", "served_model"),
-            *("status", "outcome", "error", "tags", "end_user", "shadow"),
+            *("status", "outcome", "error", "tags", "end_user", "origin"),
         )
     )
 )
@@ -76,7 +76,7 @@ class RollupSummer:
         minutes: dict[tuple[int, int], Sums] = {}
         subject_hours: dict[SubjectKey, Sums] = {}
         for inference in inferences:
-            received_at, *group_values, tags, end_user, shadow = _group_columns(inference)
+            received_at, *group_values, tags, end_user, origin = _group_columns(inference)
             group = tuple(group_values)
             found = self._groups.get(group)
             if found is None:
@@ -89,7 +89,8 @@ class RollupSummer:
                 sums = minutes[minute] = Sums()
             counted = _counted(inference)
             sums.count(*counted)
-            if (tags is not None or end_user) and shadow is None:  # a shadow is charged to a team, never to whose request it repeats
+            # A shadow or a replay is charged to a team, never to whose request it repeats.
+            if (tags is not None or end_user) and origin is None:
                 team = groups[id][0]
                 for dimension, value in _subjects(tags, end_user):
                     dimension, value = await self._admit_subject(received_at, team, dimension, value)
@@ -148,9 +149,9 @@ def sum_lost_subjects(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[A
     hours: dict[SubjectKey, Sums] = {}
     broad: dict[int, Mapping[Breadth, tuple[int, Group]]] = {}
     for old, new in zip(before, after, strict=True):
-        received_at, *group_values, tags, end_user, shadow = _group_columns(old)
+        received_at, *group_values, tags, end_user, origin = _group_columns(old)
         *_, new_tags, new_end_user, _ = _group_columns(new)
-        if shadow is not None:
+        if origin is not None:
             continue
         lost = set(_subjects(tags, end_user)) - set(_subjects(new_tags, new_end_user))
         if not lost:

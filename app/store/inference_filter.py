@@ -60,9 +60,9 @@ class InferenceFilter(Struct, frozen=True):
     shadow: str | None = None
 
     @property
-    def has_shadows(self) -> bool:
-        """Those by an end user or tag are of what callers sent, unless others are named: sums have no part of a shadow."""
-        is_named = self.shadow is not None or self.original_id is not None or self.origin == "shadow"
+    def has_repeats(self) -> bool:
+        """Those by an end user or tag are of what callers sent, unless others are named: their sums have no shadow and no replay."""
+        is_named = self.shadow is not None or self.original_id is not None or self.origin not in (None, "caller")
         return is_named or (self.end_user is None and self.tag is None)
 
 
@@ -73,8 +73,8 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
         *("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id"),
         *("function", "variant", "experiment", "original_id", "shadow"),
     )
-    if not filters.has_shadows:
-        yield columns.shadow.is_(None)
+    if not filters.has_repeats:
+        yield columns.origin.is_(None)
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
     if filters.origin is not None:
         yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
@@ -122,7 +122,7 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         and (filters.episode is None or row["episode_id"] == episode_id_of(row["team_id"], filters.episode))
         and (filters.request_id is None or filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"])
         and (filters.model is None or row["model"] in model_names(filters.model))
-        and (filters.has_shadows or row["shadow"] is None)
+        and (filters.has_repeats or row["origin"] is None)
         and (filters.only_teams is None or {row["team"], row["content_team"] or row["team"]} <= {*filters.only_teams})
         and (filters.tag is None or tags.get(filters.tag[0]) == filters.tag[1])
         and (filters.status_class is None or row["status"] // 100 == filters.status_class)

@@ -18,15 +18,15 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def can_narrow(filters: InferenceFilter) -> bool:
-    """Whether there is a filter by anything that rollups have, beside the time. Of the subjects of shadows there are no sums."""
+    """Whether there is a filter by anything that rollups have, beside the time. Shadows and replays are in no sums by subject."""
     values = (
         *(filters.team_id, filters.team, filters.only_teams, filters.key, filters.end_user, filters.tag, filters.provider),
         *(filters.model, filters.outcome, filters.served_model, filters.route, filters.status, filters.status_class, filters.error),
         *(filters.function, filters.variant),
         *(filters.min_cost_microusd, filters.min_duration_us),
     )
-    is_of_shadows = (filters.end_user is not None or filters.tag is not None) and filters.has_shadows
-    return not is_of_shadows and any(each is not None for each in values)
+    is_of_repeats = (filters.end_user is not None or filters.tag is not None) and filters.has_repeats
+    return not is_of_repeats and any(each is not None for each in values)
 
 
 async def ranges(
