@@ -373,7 +373,7 @@ class Attempts:
                 attempted.candidates = choice.explain(time.monotonic())
             prompt_tokens = choice.begin(endpoint)
             try:
-                if run.may_hedge and not attempted.attempts and not translated.parts and translator.resumable is None:
+                if run.may_hedge and _may_hedge(attempted, translated, translator):
                     first = HedgedAttempt(endpoint, target, translated, translator, left_out, run.timeouts, prompt_tokens)
                     response, winner = await self._send_hedged(serving, model_name, run, runs, choice, first)
                     endpoint, translated, left_out = winner.endpoint, winner.translated, winner.left_out
@@ -392,7 +392,8 @@ class Attempts:
                 failures.add(Rank.CALLER_CREDENTIAL, error)
                 break
             except UpstreamError as error:
-                self._fleet.record_failure(endpoint, error)
+                if not attempted.is_shadow:
+                    self._fleet.record_failure(endpoint, error)
                 if not error.retry_elsewhere:
                     if is_state_refusal(error) and await translators.leave_state_out(target.provider):
                         translator, left_out = await self._translator_for(serving, model_name, target)
@@ -410,7 +411,8 @@ class Attempts:
                 if is_retry:
                     break
             else:
-                self._fleet.record_success(endpoint)
+                if not attempted.is_shadow:
+                    self._fleet.record_success(endpoint)
                 if _is_refused(response) and _has_fallback_for(attempted.planned.plan, "content_refused"):
                     assert attempted.call is not None
                     await attempted.call.release()
@@ -584,6 +586,11 @@ def _model_of(plan: Plan, variant: str | None) -> str:
 
 def _cannot_continue(endpoint: Endpoint) -> Unsupported:
     return endpoint.provider.unsupported_error("x-narthex-resume", "it cannot go on with a response that broke off.")
+
+
+def _may_hedge(attempted: Attempted, translated: TranslatedRequest, translator: RequestTranslator) -> bool:
+    """Nobody waits for a shadow: it would use up the model's budget of second attempts, and its times are not those of callers."""
+    return not (attempted.attempts or translated.parts or translator.resumable is not None or attempted.is_shadow)
 
 
 def _may_retry(error: UpstreamError, attempted: Attempted) -> bool:

@@ -8,6 +8,7 @@ import httpx
 
 from app.domain import Attempt, Target
 from app.gateway.credentials.client import CredentialClient
+from app.gateway.credentials.cooldown import Cooldown
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.request_translation.translated_request import TranslatedRequest
@@ -87,6 +88,7 @@ class EndpointAttempts:
             if failed is not None and len(attempted.attempts) >= MAX_ATTEMPTS:
                 break
             generation, requested_at = client.generation, time.monotonic()
+            cooldown = Cooldown() if attempted.is_shadow else client.cooldown  # a shadow's is forgotten
             try:
                 try:
                     response = await self._send_with_credential(client, *arguments)
@@ -98,21 +100,21 @@ class EndpointAttempts:
             except CredentialRefused as error:
                 if client.is_callers_own:
                     raise _caller_credential_refused(endpoint, error) from None
-                client.cooldown.record_refusal()
+                cooldown.record_refusal()
                 failed = failed or error.without_frames()
             except TokenUnavailable as error:
-                client.cooldown.record_token_unavailable()
+                cooldown.record_token_unavailable()
                 failed = failed or error.without_frames()
             except Overloaded as error:
                 failed = _prefer_shorter_wait(failed, error.without_frames())
                 if error.upstream_status in _HOST_BUSY_STATUSES:
                     break
                 if isinstance(error, QuotaExhausted):
-                    client.cooldown.record_quota_exhausted(error.retry_after_s)
+                    cooldown.record_quota_exhausted(error.retry_after_s)
                 else:
-                    client.cooldown.record_model_overload(target.model, error.retry_after_s)
+                    cooldown.record_model_overload(target.model, error.retry_after_s)
             else:
-                client.cooldown.record_success(target.model, requested_at)
+                cooldown.record_success(target.model, requested_at)
                 return response
         assert failed is not None
         raise failed
@@ -134,7 +136,8 @@ class EndpointAttempts:
         started_us = progress.elapsed_us()
         progress.restart()
         call = attempted.call = UpstreamCall(
-            endpoint, client, target.model, translated.id, translated.stream, self._abort_sender, timeouts, prompt_tokens
+            *(endpoint, client, target.model, translated.id, translated.stream, self._abort_sender, timeouts, prompt_tokens),
+            is_shadow=attempted.is_shadow,
         )
         context.stage = attempted
         if context.trace is not None and endpoint.gets_trace:

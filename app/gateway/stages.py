@@ -124,6 +124,11 @@ class Attempted(Struct):
     variant: str | None = None
 
     @property
+    def is_shadow(self) -> bool:
+        """What it meets changes nothing for requests of callers: neither an endpoint's breaker nor the cooldown of a credential."""
+        return self.planned.shadow is not None
+
+    @property
     def served_variant(self) -> str | None:
         """The variant that answered; None: none did, or the plan has none."""
         return None if self.served is None else self.variant

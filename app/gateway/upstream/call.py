@@ -32,7 +32,8 @@ class UpstreamCall:
     `model`: as the host names it. `id`: by which the engine knows the request; None: by its connection alone. `streamed`: a stream was
     requested. `extensions`: those of the newest request, in which the transport notes that it was sent. `part_count`: how many requests
     are sent instead of this one. `prompt_tokens`: those that the endpoint has to read, because it does not have them cached.
-    `trace_lines`: header lines with the trace that its requests belong to; b"": none, or the endpoint gets none.
+    `trace_lines`: header lines with the trace that its requests belong to; b"": none, or the endpoint gets none. `is_shadow`: it neither
+    takes the one request that a half-open breaker lets through, nor do its response headers count.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class UpstreamCall:
         prompt_tokens: int = 0,
         *,
         is_part: bool = False,
+        is_shadow: bool = False,
     ) -> None:
         self.endpoint = endpoint
         self.credential_client = credential_client
         self.model = model
+        self.is_shadow = is_shadow
         self.response: httpx.Response | None = None
         self.streamed = streamed
         self.extensions: Mapping[str, Any] = {}
@@ -67,13 +70,15 @@ class UpstreamCall:
         self._has_failed_part = False
         now = time.monotonic()
         self._load = endpoint.load.begin_request(prompt_tokens, now, awaits_first_block=streamed and not is_part)
-        if endpoint.breaker.open_until:
+        if endpoint.breaker.open_until and not is_shadow:
             endpoint.breaker.begin_request(now)
 
     def for_part(self, id: str | None, input_tokens: int) -> "PartCall":
         """A call of its own for one of the requests that are sent instead of this one. Whoever gets it releases it."""
         part = PartCall(
-            self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender, self.timeouts, is_part=True
+            *(self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender, self.timeouts),
+            is_part=True,
+            is_shadow=self.is_shadow,
         )
         part.input_tokens = input_tokens
         part.trace_lines = self.trace_lines

@@ -102,7 +102,7 @@ class UpstreamClient:
             request = await call.build_request(translated, body, timeout)
             call.extensions = request.extensions
             response = call.response = await self._transport.handle_async_request(request)
-            if provider.reports_rate_limits:
+            if provider.reports_rate_limits and not call.is_shadow:
                 call.credential_client.cooldown.record_headers(call.model, response.headers)
             if 200 <= response.status_code < 300:
                 return response

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from app.domain import Attempt, Caller, ModelConfig, Plan, ProviderConfig, Target
+from app.domain import Attempt, Caller, ModelConfig, Plan, ProviderConfig, ShadowRecord, Target
 from app.gateway.attempts import Attempts
 from app.gateway.context import RequestContext
 from app.gateway.credentials.client import CredentialClient
@@ -34,7 +34,7 @@ from app.store.snapshots import build_snapshot
 from app.store.vault import Vault
 from providers import structured_output
 from providers.adapters.provider import Provider
-from providers.canonical.errors import ConstraintUnchecked, CredentialRefused, Overloaded, TokenUnavailable
+from providers.canonical.errors import ConstraintUnchecked, CredentialRefused, Overloaded, TokenUnavailable, UpstreamError
 from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
@@ -73,6 +73,9 @@ class FakeHost(httpx.AsyncBaseTransport):
     def __init__(self, **responses: tuple[int, Any]) -> None:
         self.credentials_used: list[str] = []
         self._responses = responses
+
+    def respond(self, credential: str, status: int, body: Any) -> None:
+        self._responses[credential] = status, body
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         credential = request.headers["authorization"].removeprefix("Bearer ")
@@ -128,6 +131,7 @@ class AttemptHarness:
             TargetQueues(app_settings, limits),
         )
         self.context = RequestContext("openai_chat", ConnectedCaller())
+        self.shadow: ShadowRecord | None = None
 
     @property
     def recorded_attempts(self) -> list[Attempt]:
@@ -148,7 +152,7 @@ class AttemptHarness:
         )
         admitted = Admitted(Authenticated(Caller("key", "team", "team", "full")), translator.request, Episode("e", "minted"), {})
         planned = self.context.stage = Planned(
-            admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None)
+            admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None), shadow=self.shadow
         )
         response, _ = await self.attempts.serve(
             ProviderTranslators(translator), planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context
@@ -230,6 +234,54 @@ async def test_at_most_eight_credentials_are_tried():
     with pytest.raises(Overloaded):
         await harness.send()
     assert host.credentials_used == names[:8] and len(harness.recorded_attempts) == 8 and harness.endpoint.load.in_flight == 0
+
+
+SHADOW = ShadowRecord("m", "team", True)
+
+
+@pytest.mark.parametrize("status", [401, 402, 429, 500])
+async def test_failing_shadow_leaves_breaker_and_credentials_as_callers_have_left_them(status: int):
+    error = {"error": {"message": "no"}}
+    for shadow, is_noted in ((None, True), (SHADOW, False)):
+        harness = AttemptHarness(FakeHost(first=(status, error)), "first", breaker_failures=1, retries=0)
+        harness.shadow = shadow
+        with pytest.raises(UpstreamError):
+            await harness.send()
+        (client,), now = harness.credentials, time.monotonic()
+        is_open = harness.endpoint.breaker.open_until > 0
+        assert (is_open or client.cooldown.in_cooldown(now, "engine-model")) is is_noted
+        assert client.cooldown.refused is (is_noted and status == 401)
+        assert harness.endpoint.load.in_flight == 0 and [each.status for each in harness.recorded_attempts] == [status]
+
+
+async def test_shadow_neither_closes_a_breaker_nor_takes_the_request_that_a_half_open_one_lets_through():
+    host = FakeHost(first=(500, {"error": {"message": "no"}}))
+    harness = AttemptHarness(host, "first", breaker_failures=1, breaker_open_s=0.01, retries=0)
+    with pytest.raises(UpstreamError):
+        await harness.send()
+    breaker, (client,) = harness.endpoint.breaker, harness.credentials
+    opened_until = breaker.open_until
+    while breaker.is_open(time.monotonic()):
+        await asyncio.sleep(0.001)
+    host.respond("first", 200, RESPONSE_BODY)
+    client.cooldown.record_model_overload("engine-model", 60)
+    harness.shadow = SHADOW
+    await harness.send()
+    assert (breaker.open_until, breaker.consecutive_failures) == (opened_until, 1)
+    assert client.cooldown.in_cooldown(time.monotonic(), "engine-model")
+    harness.shadow = None
+    await harness.send()
+    assert (breaker.open_until, breaker.consecutive_failures) == (0, 0)
+    assert not client.cooldown.in_cooldown(time.monotonic(), "engine-model")
+
+
+async def test_rate_limits_in_responses_to_shadows_divert_no_request_of_a_caller():
+    for shadow, is_noted in ((None, True), (SHADOW, False)):
+        harness = AttemptHarness(FakeHost(first=(200, RESPONSE_BODY)), "first")
+        cast(Any, harness.endpoint.provider).reports_rate_limits = True
+        harness.shadow = shadow
+        await harness.send()
+        assert bool(harness.credentials[0].cooldown.models) is is_noted
 
 
 async def test_session_token_stays_masked_after_many_signed_requests():
