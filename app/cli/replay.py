@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -24,7 +24,18 @@ from app.store.callers import find_key_holder
 from app.store.database import create_database_engine
 from app.store.key_validation import parse_prefix
 from app.store.paging import MAX_PAGE_ROWS
-from app.store.replays import MAX_CONCURRENCY, MAX_ITEMS, Judge, NewReplay, NothingToReplay, Replay, ReplayDefinition, TooManyReplays
+from app.store.replays import (
+    MAX_CONCURRENCY,
+    MAX_ITEMS,
+    ItemStatus,
+    Judge,
+    NewReplay,
+    NothingToReplay,
+    Replay,
+    ReplayDefinition,
+    ReplayItem,
+    TooManyReplays,
+)
 from app.store.snapshots import read_snapshot
 from app.supervisor.errors import OperatorError
 from providers.canonical.errors import InvalidRequest
@@ -178,12 +189,54 @@ def show(id: str, as_json: bool) -> None:
     click.echo(f"status: {found.status}" + (f" ({printable(found.reason)})" if found.reason else ""))
     click.echo(f"items: {_progress(found)}" + (f", {found.items['refused']:,} refused" if found.items["refused"] else ""))
     if found.items["refused"]:
-        click.echo(f"why: GET /admin/v1/replays/{found.id}/items has the reason of each; docs/replay.md lists them")
+        click.echo(f"why: `narthex replay items {found.id} --status refused` has the reason of each; docs/replay.md lists them")
     if found.retried:
         click.echo(f"tried again: {found.retried:,}, as the process that ran them had ended")
     cap = "" if definition.max_usd is None else f" of {definition.max_usd:g}"
     click.echo(f"spent: {found.spent_usd:.6f}{cap} USD, {found.reserved_usd:.6f} reserved")
     _print_refused(found)
+
+
+@replay.command("items")
+@click.argument("id")
+@click.option("--status", type=click.Choice(get_args(ItemStatus)), help="Only those that are so.")
+@click.option("--descending", is_flag=True, help="The last first.")
+@click.option("--limit", type=click.IntRange(1, MAX_ITEMS), default=100, show_default=True, help="Most requests to list.")
+@json_option
+def items(id: str, status: ItemStatus | None, descending: bool, limit: int, as_json: bool) -> None:
+    """List a replay's requests, and what came of each.
+
+    REASON: why a request was refused, or why its pair has no judgement; docs/replay.md lists them.
+
+    \b
+    Examples:
+      narthex replay items 019aa3f4-7492-7b70-8347-955764f97b3d
+      narthex replay items 019aa3f4-7492-7b70-8347-955764f97b3d --status refused
+
+    With --json: {"items": [...]}; the fields are those of GET /admin/v1/replays/{id}/items.
+    """
+
+    async def read(connection: AsyncConnection) -> list[ReplayItem]:
+        replay = await _find(connection, id)
+        found: list[ReplayItem] = []
+        after: str | None = None
+        while len(found) < limit:
+            query = _ListQuery(min(MAX_PAGE_ROWS, limit - len(found)), after, "-number" if descending else "number")
+            page = await store.page_items(connection, replay.id, query, status)
+            found += page.data
+            after = page.next
+            if after is None:
+                break
+        return found
+
+    listed = query_in_transaction(read)
+    if as_json:
+        print_json({"items": listed})
+    elif not listed:
+        click.echo("The replay has no such request.")
+    else:
+        titles = ("NUMBER", "ORIGINAL", "REPLAYED", "STATUS", "REASON", "TRIES", "SAME", "JUDGE", "COST USD")
+        print_table(titles, [_item_cells(each) for each in listed])
 
 
 @replay.command("results")
@@ -310,6 +363,15 @@ def _cells(each: Replay) -> tuple[str, ...]:
     return (
         *(each.id, _through(each.definition), each.team or "", format_time(each.created_at)),
         *(each.status, _progress(each), f"{each.spent_usd:.4f}"),
+    )
+
+
+def _item_cells(each: ReplayItem) -> tuple[str, ...]:
+    same = "" if each.same is None else "yes" if each.same else "no"
+    score = "" if each.judgement is None else f"{each.judgement['score']:.3g}"
+    return (
+        *(str(each.number), each.original_id, each.inference_id or "", each.status, each.reason or ""),
+        *(str(each.tries), same, score, f"{each.cost_usd:.6f}"),
     )
 
 

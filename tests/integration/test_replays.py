@@ -200,6 +200,11 @@ async def test_results_are_paired_and_readable_by_command(world: World):
         await world.end_of(admin, again["id"])
     printed = world.service.run("replay", "results", started["id"])
     assert printed.returncode == 0 and "8 pairs of 8 episodes, complete" in printed.stdout, printed
+    listed = world.service.run("replay", "items", started["id"], "--json", "--descending", "--limit", "7")
+    async with world.service.admin_client() as admin:
+        assert json.loads(listed.stdout)["items"] == (await world.items(admin, started["id"]))[:0:-1]
+    assert world.service.run("replay", "items", started["id"]).stdout.count(" done ") == 8
+    assert "no such request" in world.service.run("replay", "items", started["id"], "--status", "refused").stdout
     shown = world.service.run("replay", "show", started["id"], "--json")
     assert json.loads(shown.stdout)["items"]["done"] == 8
     assert started["id"] in world.service.run("replay", "list").stdout
@@ -418,7 +423,9 @@ async def test_a_function_is_replayed_with_the_input_of_its_templates(world: Wor
     printed = world.service.run("replay", "results", started["id"]).stdout
     assert "There is no pair to compare: see the status and reason of each item" in printed
     shown = world.service.run("replay", "show", started["id"]).stdout
-    assert f"GET /admin/v1/replays/{started['id']}/items has the reason of each" in shown
+    assert f"`narthex replay items {started['id']} --status refused` has the reason of each" in shown
+    listed = world.service.run("replay", "items", started["id"], "--status", "refused").stdout.splitlines()
+    assert len(listed) == 2 and listed[1].split()[:5] == ["1", item["original_id"], "-", "refused", "function"], listed
 
 
 async def test_a_judge_reads_both_orders_and_a_disagreement_is_a_tie(world: World):

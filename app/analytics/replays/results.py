@@ -170,7 +170,8 @@ def _summarise(status: str, sums: ReplaySums, metrics: Sequence[MetricResult], j
     if not sums.pairs:
         if status == "running":
             return "No pair is complete yet."
-        return "There is no pair to compare: see the status and reason of each item (GET /admin/v1/replays/{id}/items)."
+        of_each = "GET /admin/v1/replays/{id}/items, or `narthex replay items`"
+        return f"There is no pair to compare: see the status and reason of each item ({of_each})."
     of_verdict = {verdict: [each.metric for each in metrics if each.verdict == verdict] for verdict in ("better", "worse")}
     shown = [f"{verdict} in {_listed(names)}" for verdict, names in of_verdict.items() if names]
     sentences = [f"The replayed responses are {', and '.join(shown)}"] if shown else []
