@@ -114,7 +114,9 @@ async def count_left_sums(connection: Connection, order: Order, sql_hash: SqlHas
 
 
 async def _count_later(connection: Connection, order: Order, sql_hash: SqlHash, time: datetime.datetime, level: Level) -> int:
-    """Inferences of the subject in a period, received after the order."""
+    """Inferences of the subject in a period, received after the order, of those that are in its sums: a shadow or a replay is not, as its
+    record has the team that pays, and the tags and user of whose request it repeats.
+    """
     value = "end_user" if order.kind == "end_user" else "(tags ->> $6::text)"
     values: list[Any] = [*([] if order.tag is None else [order.tag]), *([] if order.team_id is None else [order.team_id])]
     of_team = "" if order.team_id is None else f"AND team_id = ${5 + len(values)}::uuid"
@@ -122,7 +124,7 @@ async def _count_later(connection: Connection, order: Order, sql_hash: SqlHash, 
     return await connection.fetchval(
         f"""
         SELECT count(*) FROM inferences
-        WHERE id >= $1::uuid AND received_at < $2 AND {SqlHash.expression(value, "$4", "$5")} = $3 {of_team}
+        WHERE id >= $1::uuid AND received_at < $2 AND origin IS NULL AND {SqlHash.expression(value, "$4", "$5")} = $3 {of_team}
         """,  # noqa: S608
         *(order.before, end, order.hash, sql_hash.inner, sql_hash.outer),
         *values,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app import uuid7
-from app.domain import Attempt
+from app.domain import Attempt, ShadowRecord
 from app.episode_names import named_episode_id
 from app.recording import erasure_runner
 from app.recording.erasure_check import Checked, check_erasure
@@ -199,6 +199,59 @@ async def test_what_was_made_of_a_record_that_comes_late_is_erased_with_it(setti
     await record(settings, original, made_of(original["id"]))
     stored = await everything_stored(settings.database_url)
     assert SECRET not in stored and (await inference(settings, replay))["policy"] == "erased"
+
+
+LATER = -0.0001  # in days: after an order that is given now
+
+
+def shadow_of_ann(original: str, days_ago: float = 0, **fields: Any) -> dict[str, Any]:
+    """Paid by TEAMS[1], which made it; the request was of TEAMS[0], and so is what was written."""
+    link = ShadowRecord("fast", TEAMS[0], is_first_turn=True)
+    made = {"team_id": TEAMS[1], "origin": "shadow", "original_id": original, "shadow": link}
+    return received(days_ago, **{"end_user": "ann", "tags": {"tenant": "acme"}, **made, **fields})
+
+
+async def test_shadow_is_erased_by_orders_of_the_team_whose_request_it_repeats_and_not_of_the_one_that_pays(settings: Settings):
+    for id, name in zip(TEAMS, ("sales", "lab"), strict=False):
+        await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, $2)", id, name)
+    (original,) = await record(settings, of_ann(1))
+    # One is of an original that nothing is recorded of any more: only its own fields say whose it is.
+    shadows = await record(settings, shadow_of_ann(original, 1), shadow_of_ann(uuid7.mint(), 1))
+    before = [await inference(settings, id) for id in shadows]
+    await carry_out(settings, ANN, team="lab")
+    assert [await inference(settings, id) for id in shadows] == before, "the team that pays has no such user"
+    done = await carry_out(settings, ANN, team="sales")
+    for id in shadows:
+        row = await inference(settings, id)
+        assert (row["policy"], row["request"], row["end_user"], row["erased_at"] is None) == ("erased", None, ERASED, False)
+        assert (str(row["team_id"]), str(row["content_team_id"]), row["shadow"]) == (TEAMS[1], TEAMS[0], "fast")
+    stored = await everything_stored(settings.database_url)
+    assert SECRET not in stored and not re.search(r"\bann\b", stored)
+    left = (await check(settings, done.id)).left
+    assert set(left.values()) == {0}, left
+    # One that was in progress meanwhile is recorded late, and its original with it or not.
+    late = await record(settings, shadow_of_ann(original), shadow_of_ann(uuid7.mint(), 1))
+    assert [(await inference(settings, id))["policy"] for id in late] == ["erased", "erased"]
+    # What Ann writes after the order is not of it.
+    (later,) = await record(settings, of_ann(LATER))
+    (shadow,) = await record(settings, shadow_of_ann(later, LATER))
+    assert (await inference(settings, shadow))["policy"] == "full"
+
+
+@pytest.mark.parametrize("team", [None, "sales"])
+@pytest.mark.parametrize("origin", ["shadow", "replay"])
+async def test_sums_that_were_left_are_found_whatever_is_answered_again_later(settings: Settings, origin: str, team: str | None):
+    await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, 'sales')", TEAMS[0])
+    await record(settings, of_ann())
+    order = (await carry_out(settings, ANN, team=team)).id
+    # What TEAMS[0] answers again of another team's Ann is in no sum of its own Ann.
+    made = {"origin": origin, "original_id": uuid7.mint(), "end_user": "ann"}
+    await record(settings, *(received(LATER, **made) for _ in range(3)))
+    assert (await check(settings, order)).left["sums"] == 0
+    await fetch(
+        settings.database_url, "UPDATE subject_rollups_by_hour SET value = 'ann' WHERE dimension = 'end_user' AND value = $1", ERASED
+    )
+    assert (await check(settings, order)).left["sums"] == 1
 
 
 async def test_sums_equal_a_scan_and_totals_are_unchanged(settings: Settings):
