@@ -41,6 +41,9 @@ def compare_pairs(differences: UnitSums, plan: Plan) -> PairedComparison:
     if units < needed:
         difference = mean(differences) if units else None
         return PairedComparison("too early", difference, units=units, reason=f"{units} units are complete, and {needed} are needed")
+    if units == differences.zeros:
+        reason = f"none of {units} units differs; those that would may be too rare to have come"
+        return PairedComparison("too early", mean(differences), units=units, reason=reason)
     if units - differences.zeros < OF_EACH_OUTCOME:
         return PairedComparison("too early", mean(differences), units=units, reason="almost all pairs are the same in both")
     of_unit = variance(differences)
@@ -55,16 +58,19 @@ def compare_pairs(differences: UnitSums, plan: Plan) -> PairedComparison:
 def compare_outcomes(only_a: int, only_b: int, units: int, plan: Plan) -> PairedComparison:
     """Of a yes or no, exact: in `only_a` pairs a alone had it, in `only_b` b alone, of `units` pairs. One pair a unit.
 
-    The interval is that of b's part among pairs that differ, turned into a difference; how many pairs differ is taken as it is.
+    The difference is the rate of pairs that differ, times how much of them is b's rather than a's. Its interval follows from one of each,
+    with half of alpha: so where no pair differs it says how often they still may, and 0 is left out by the coins alone.
     """
     differ = only_a + only_b
     if not units:
         return PairedComparison("too early", reason="no pair is complete yet")
     log_e_value = sample_ratio.log_e_value({"a": only_a, "b": only_b}, {"a": 0.5, "b": 0.5}, COINS)
-    part = rate_interval(only_b, only_a, plan.alpha, prior=COINS / 2)
-    interval = Interval((2 * part.low - 1) * differ / units, (2 * part.high - 1) * differ / units)
-    verdict = verdict_on(interval, plan) if differ else "no difference yet"
-    return PairedComparison(verdict, (only_b - only_a) / units, interval, log_e_value, always_valid_p(log_e_value), units)
+    rate = rate_interval(differ, units - differ, plan.alpha / 2)
+    part = rate_interval(only_b, only_a, plan.alpha / 2, prior=COINS / 2)
+    low, high = 2 * part.low - 1, 2 * part.high - 1
+    interval = Interval(min(low * rate.low, low * rate.high), max(high * rate.low, high * rate.high))
+    difference, p = (only_b - only_a) / units, always_valid_p(log_e_value)
+    return PairedComparison(verdict_on(interval, plan), difference, interval, log_e_value, p, units)
 
 
 def judge_score(of_a_first: float, of_b_first: float) -> float:

@@ -1,6 +1,7 @@
 """Power, splits of alpha, rules that adapt weights, and pairs."""
 
 from math import inf, log
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -172,8 +173,50 @@ def test_outcomes_of_pairs_are_compared_by_those_that_differ() -> None:
     assert compare_outcomes(60, 10, 1000, FLOAT).verdict == "worse"
     even = compare_outcomes(30, 36, 1000, FLOAT)
     assert even.verdict == "no difference yet" and even.interval is not None and even.interval.contains(0.006)
-    assert compare_outcomes(0, 0, 1000, FLOAT).difference == 0
     assert compare_outcomes(0, 0, 0, FLOAT).verdict == "too early"
+
+
+@bounded
+@given(st.integers(1, 100_000))
+def test_pairs_without_a_difference_may_differ_as_often_as_their_number_allows(pairs: int) -> None:
+    none, more = (compare_outcomes(0, 0, each, FLOAT).interval for each in (pairs, 2 * pairs))
+    assert none is not None and more is not None and none.low == -none.high and 0 < more.high < none.high
+    # A rate that pairs alike exclude at this one look is excluded by no narrower interval at all looks.
+    assert (1 - none.high) ** pairs <= FLOAT.alpha / 2
+    assert none.high < log(pairs + 2) / pairs + 10 / pairs
+    assert compare_outcomes(0, 0, pairs, FLOAT).difference == 0
+
+
+@bounded
+@given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 2000))
+def test_outcomes_swapped_are_the_same_difference_the_other_way(only_a: int, only_b: int, same: int) -> None:
+    units = only_a + only_b + same
+    one, other = compare_outcomes(only_a, only_b, units, FLOAT), compare_outcomes(only_b, only_a, units, FLOAT)
+    assert one.interval is not None and other.interval is not None and one.difference is not None
+    assert (one.interval.low, one.interval.high) == pytest.approx((-other.interval.high, -other.interval.low), abs=1e-6)
+    assert one.interval.contains(one.difference)
+
+
+@pytest.mark.parametrize(("of_a", "of_b"), [(0.0, 0.0), (0.0, 0.01), (0.02, 0.02), (0.1, 0.3), (0.5, 0.5)])
+def test_interval_of_outcomes_holds_at_every_look(of_a: float, of_b: float) -> None:
+    chance, missed = Random(7), 0
+    for _ in range(200):
+        only_a = only_b = 0
+        has_missed = False
+        for count in range(1, 801):
+            drawn = chance.random()
+            only_a, only_b = only_a + (drawn < of_a), only_b + (of_a <= drawn < of_a + of_b)
+            if count % 20 == 0 and not has_missed:
+                interval = compare_outcomes(only_a, only_b, count, FLOAT).interval
+                has_missed = interval is None or not interval.contains(of_b - of_a)
+        missed += has_missed
+    assert missed <= 200 * FLOAT.alpha
+
+
+def test_floats_that_never_differ_have_no_interval_and_say_so() -> None:
+    found = compare_pairs(UnitSums(400, 0.0, 0.0, 400), FLOAT)
+    assert (found.verdict, found.difference, found.interval) == ("too early", 0.0, None)
+    assert found.reason is not None and found.reason.startswith("none of 400 units differs")
 
 
 def test_judge_that_prefers_a_place_says_it_is_a_tie() -> None:
