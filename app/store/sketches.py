@@ -47,5 +47,10 @@ def quantiles(counts: Mapping[int, int], fractions: Sequence[float]) -> list[int
     return found
 
 
+def total_of(counts: Mapping[int, int]) -> int:
+    """The sum of all values, in microseconds, within RELATIVE_ERROR."""
+    return sum(count * _value_of(bucket) for bucket, count in counts.items())
+
+
 def _value_of(bucket: int) -> int:
     return round(2 * _GAMMA**bucket / (_GAMMA + 1)) if bucket > 0 else 1

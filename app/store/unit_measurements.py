@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.store.outcome_conditions import failed, refused, schema_failed
 from app.store.partitions import Connection
 from app.store.rollups import REFUSED
+from app.store.sketches import COUNT_BITS, total_of
 from app.store.touched_units import COUNTS_FOR_UNIT
 
 # One unit may be a team: of more inferences in its window only the first count.
@@ -74,6 +76,7 @@ _FEEDBACK = f"""
     ) AS feedback
     GROUP BY wanted.at, feedback.metric
 """  # noqa: S608
+# Of teams day by day: the index begins with the time, and a range of it has the groups of all teams.
 _BEFORE = """
     count(DISTINCT rollup.time) AS days, coalesce(sum(requests), 0) AS requests,
     coalesce(sum(requests) FILTER (WHERE outcome IN ('failed', 'aborted')), 0) AS failed,
@@ -83,9 +86,10 @@ _BEFORE = """
 _TEAM_BEFORE = f"""
     SELECT wanted.at, found.* FROM unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS wanted (at, team_id, since, until)
     CROSS JOIN LATERAL (
-        SELECT {_BEFORE} FROM rollup_groups JOIN rollups_by_day_and_team AS rollup ON rollup.group_id = rollup_groups.id
+        SELECT {_BEFORE} FROM rollup_groups
+        CROSS JOIN generate_series(wanted.since, wanted.until - interval '24 hours', interval '24 hours') AS day
+        JOIN rollups_by_day_and_team AS rollup ON rollup.time = day AND rollup.group_id = rollup_groups.id
         WHERE rollup_groups.team_id = wanted.team_id AND outcome <> '{REFUSED}'
-            AND rollup.time >= wanted.since AND rollup.time < wanted.until
     ) AS found
 """  # noqa: S608
 _SUBJECT_BEFORE = f"""
@@ -97,6 +101,30 @@ _SUBJECT_BEFORE = f"""
         WHERE rollup.dimension = wanted.dimension AND rollup.value = wanted.value AND rollup.team_id = wanted.team_id
             AND outcome <> '{REFUSED}' AND rollup.time >= wanted.since AND rollup.time < wanted.until
     ) AS found
+"""  # noqa: S608
+
+# Of the days of a subject, whose groups are `of_group`. Only those by all columns have the error, of broad ones there are fewer.
+_DAYS_OF_TEAM = """
+    unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS wanted (at, team_id, since, until) CROSS JOIN LATERAL (
+        SELECT rollup.*, of_group.error FROM rollup_groups AS of_group
+        CROSS JOIN generate_series(wanted.since, wanted.until - interval '24 hours', interval '24 hours') AS day
+        JOIN {table} AS rollup ON rollup.time = day AND rollup.group_id = of_group.id
+        WHERE of_group.team_id = wanted.team_id AND outcome <> '{refused}'
+    ) AS found
+"""
+_DAYS_OF_SUBJECT = """
+    unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[])
+        AS wanted (at, team_id, since, until, dimension, value)
+    CROSS JOIN LATERAL (
+        SELECT rollup.*, of_group.error FROM subject_{table} AS rollup JOIN rollup_groups AS of_group ON of_group.id = rollup.group_id
+        WHERE rollup.dimension = wanted.dimension AND rollup.value = wanted.value AND rollup.team_id = wanted.team_id
+            AND outcome <> '{refused}' AND rollup.time >= wanted.since AND rollup.time < wanted.until
+    ) AS found
+"""
+_SCHEMA_FAILURES = "SELECT at, sum(requests) AS failed FROM {days} WHERE found.error = 'ConstraintViolation' GROUP BY at"
+_FIRST_TOKENS = f"""
+    SELECT at, (entry >> {COUNT_BITS})::int AS bucket, sum(entry & {2**COUNT_BITS - 1}) AS count
+    FROM {{days}}, unnest(found.first_token_sketch) AS entry GROUP BY at, bucket
 """  # noqa: S608
 
 _decode_tags = msgspec.json.Decoder(dict[str, str]).decode
@@ -159,17 +187,21 @@ class UnitSummary(Struct, frozen=True):
 
 
 class Subject(NamedTuple):
-    """Whose usage before an experiment is wanted. `dimension`: end_user or tag:NAME; None: all of the team's."""
+    """Whose usage before an experiment is wanted, for these metrics. `dimension`: end_user or tag:NAME; None: all of the team's."""
 
     team_id: str
     dimension: str | None
     value: str
     since: datetime
     until: datetime
+    metrics: Sequence[str]
 
 
 class UsageBefore(Struct, frozen=True):
-    """Sums over what a subject sent before an experiment. `days`: on how many days."""
+    """Sums over what a subject sent before an experiment. `days`: on how many days. `schema_failed`: whose caller got that error.
+
+    `first_token_us`: of `first_tokens` inferences that have such a time, as far as sketches know it.
+    """
 
     days: int
     requests: int
@@ -178,6 +210,9 @@ class UsageBefore(Struct, frozen=True):
     cost_microusd: int
     input_tokens: int
     output_tokens: int
+    schema_failed: int = 0
+    first_token_us: int = 0
+    first_tokens: int = 0
 
 
 async def only_by_index(connection: Connection) -> None:
@@ -234,14 +269,32 @@ async def read_usage_before(connection: Connection, subjects: Sequence[Subject])
     found: dict[int, UsageBefore] = {}
     of_teams = [at for at, each in enumerate(subjects) if each.dimension is None]
     of_others = [at for at, each in enumerate(subjects) if each.dimension is not None]
-    for positions, query in ((of_teams, _TEAM_BEFORE), (of_others, _SUBJECT_BEFORE)):
-        wanted = [subjects[at] for at in positions]
-        columns: list[list[Any]] = [positions, *([getattr(each, name) for each in wanted] for name in ("team_id", "since", "until"))]
-        if query is _SUBJECT_BEFORE:
-            columns += [[each.dimension for each in wanted], [each.value for each in wanted]]
-        if wanted:
-            found |= {row["at"]: UsageBefore(*map(int, [*row.values()][1:])) for row in await connection.fetch(query, *columns)}
+    for positions, query, days in ((of_teams, _TEAM_BEFORE, _DAYS_OF_TEAM), (of_others, _SUBJECT_BEFORE, _DAYS_OF_SUBJECT)):
+        if not positions:
+            continue
+        for row in await connection.fetch(query, *_columns_of(subjects, positions)):
+            found[row["at"]] = UsageBefore(*map(int, [*row.values()][1:]))
+        failing = [at for at in positions if "schema_failure" in subjects[at].metrics]
+        if failing:
+            of_days = days.format(table="rollups_by_day", refused=REFUSED)
+            for row in await connection.fetch(_SCHEMA_FAILURES.format(days=of_days), *_columns_of(subjects, failing)):
+                found[row["at"]] = replace(found[row["at"]], schema_failed=int(row["failed"]))
+        timed = [at for at in positions if "time_to_first_token" in subjects[at].metrics]
+        if timed:
+            of_days = days.format(table="rollups_by_day_and_team", refused=REFUSED)
+            counts: dict[int, dict[int, int]] = {}
+            for row in await connection.fetch(_FIRST_TOKENS.format(days=of_days), *_columns_of(subjects, timed)):
+                counts.setdefault(row["at"], {})[row["bucket"]] = int(row["count"])
+            for at, each in counts.items():
+                found[at] = replace(found[at], first_token_us=total_of(each), first_tokens=sum(each.values()))
     return [found[at] for at in range(len(subjects))]
+
+
+def _columns_of(subjects: Sequence[Subject], positions: Sequence[int]) -> list[Any]:
+    """Parameters, of subjects of one kind."""
+    wanted = [subjects[at] for at in positions]
+    names = ("team_id", "since", "until") if wanted[0].dimension is None else ("team_id", "since", "until", "dimension", "value")
+    return [positions, *([getattr(each, name) for each in wanted] for name in names)]
 
 
 def rounded_mean(total: int, count: int) -> int:

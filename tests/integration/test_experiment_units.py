@@ -7,6 +7,8 @@ import multiprocessing
 import random
 import uuid
 from collections.abc import Iterator
+from fractions import Fraction
+from math import ceil, floor, log
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -296,7 +298,7 @@ async def test_users_have_their_mean_from_before_the_experiment_as_covariate(set
         spool_exchange(spool, b"", b"", **{**fields, "id": uuid7.mint(at_us), "end_user": "bob", "outcome": "failed"})
     spool.close()
     await drain(settings)
-    await start_experiment(database, "users", "user", metrics=["latency", "cost", "error", "time_to_first_token"])
+    await start_experiment(database, "users", "user", metrics=["latency", "cost", "error", "time_to_first_token", "refusal"])
     spool = Spool(settings.home / "spool", settings)
     for user in ("ann", "new"):
         at_us = NOW_US - 2 * HOUR_US
@@ -307,11 +309,65 @@ async def test_users_have_their_mean_from_before_the_experiment_as_covariate(set
     await count(database)
     units = await fetch(database, "SELECT unit, covariates FROM experiment_units ORDER BY unit")
     assert [(row["unit"], row["covariates"]) for row in units] == [
-        ("hash of ann", [3_000_000, 300, 0, None]),  # of a request; of a day
-        ("hash of new", [0, 0, 0, None]),
+        ("hash of ann", [3_000_000, 300, 0, 0, None]),  # of a request; of a day
+        ("hash of new", [0, 0, 0, 0, None]),
     ]
     (sums,) = await fetch(database, "SELECT x, xx FROM experiment_sums WHERE metric = 'latency'")
     assert (sums["x"], sums["xx"]) == (3_000_000, 9_000_000_000_000)
+
+
+@pytest.mark.parametrize("unit", ["user", "team", "tag:tenant"])
+async def test_what_is_known_from_before_equals_a_scan(settings: Settings, unit: str) -> None:
+    """Times to the first token as sketches have them: within 2 %, and to the last digit what their buckets stand for."""
+    database, chance, gamma = settings.database_url, random.Random(8), 1.02 / 0.98
+    subjects = {"user": ["ann", "bob", "cem"], "team": [TEAM, str(uuid.UUID(int=9))], "tag:tenant": ["x", "y"]}[unit]
+    before: dict[str, list[dict[str, Any]]] = {each: [] for each in subjects}
+
+    def fields_of(subject: str, at_us: int) -> dict[str, Any]:
+        fields: dict[str, Any] = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": subject if unit == "team" else TEAM}
+        return {**fields, "end_user": subject if unit == "user" else "u", "tags": {"tenant": subject} if unit.startswith("tag") else {}}
+
+    spool = Spool(settings.home / "spool", settings)
+    for _ in range(300):
+        subject = chance.choice(subjects[:-1])
+        days = 1 + chance.random() * 34
+        failed = chance.random() < 0.3
+        fields = fields_of(subject, NOW_US - int(days * 24 * HOUR_US))
+        fields["first_token_us"] = chance.choice((None, 0, 1, int(chance.lognormvariate(11, 2))))
+        fields |= {"outcome": "failed", "error": chance.choice(("ConstraintViolation", "UpstreamFailed"))} if failed else {}
+        fields["model"] = chance.choice("mn")
+        spool_exchange(spool, b"", b"", **fields)
+        midnight_us = NOW_US - NOW_US % (24 * HOUR_US)
+        if midnight_us - 28 * 24 * HOUR_US <= fields["received_us"] < midnight_us:
+            before[subject].append(fields)
+    spool.close()
+    await drain(settings)
+    await start_experiment(database, "e", unit, metrics=["schema_failure", "time_to_first_token", "error"])
+    spool = Spool(settings.home / "spool", settings)
+    for subject in subjects:
+        fields = fields_of(subject, NOW_US - 2 * HOUR_US)
+        spool_exchange(spool, b"", b"", **fields, variant="a", assignment=Assignment("e", 1, "a", 0.5, None, subject, "minted"))
+    spool.close()
+    await drain(settings)
+    await count(database)
+    units = {row["unit"]: row["covariates"] for row in await fetch(database, "SELECT unit, covariates FROM experiment_units")}
+
+    def mean(numbers: list[int]) -> int:
+        return floor(Fraction(sum(numbers), len(numbers)) + Fraction(1, 2)) if numbers else 0
+
+    def of_bucket(us: int) -> int:
+        return round(2 * gamma ** ceil(log(us) / log(gamma)) / (gamma + 1)) if us > 1 else 1
+
+    for subject, records in before.items():
+        times = [each["first_token_us"] for each in records if each["first_token_us"] is not None]
+        expected = [
+            mean([1_000_000 * (each.get("error") == "ConstraintViolation") for each in records]),
+            mean([of_bucket(us) for us in times]),
+            mean([1_000_000 * ("error" in each) for each in records]),
+        ]
+        assert units[subject] == expected
+        assert abs(expected[1] - mean(times)) <= 0.02 * mean(times) + 1
+    assert units[subjects[-1]] == [0, 0, 0] and units[subjects[0]] != [0, 0, 0]
 
 
 async def test_sums_follow_costs_that_are_computed_again(settings: Settings) -> None:

@@ -239,11 +239,11 @@ def _subject(experiment: CountedExperiment, first: FirstInference) -> Subject:
     since = until - _BEFORE
     match experiment.unit:
         case "team":
-            return Subject(first.team_id, None, "", since, until)
+            return Subject(first.team_id, None, "", since, until, experiment.metrics)
         case "user":
-            return Subject(first.team_id, "end_user", first.end_user or "", since, until)
+            return Subject(first.team_id, "end_user", first.end_user or "", since, until, experiment.metrics)
         case unit:
-            return Subject(first.team_id, unit, first.tags.get(unit.removeprefix("tag:"), ""), since, until)
+            return Subject(first.team_id, unit, first.tags.get(unit.removeprefix("tag:"), ""), since, until, experiment.metrics)
 
 
 def _slices(experiment: CountedExperiment, first: FirstInference, known: dict[str, set[str]]) -> Sequence[str] | None:

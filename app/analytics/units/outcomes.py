@@ -63,8 +63,12 @@ def _mean_before(metric: str, before: UsageBefore) -> int | None:
     match metric:
         case "error":
             return _mean(_MICRO * before.failed, before.requests)
+        case "schema_failure":
+            return _mean(_MICRO * before.schema_failed, before.requests)
         case "latency":
             return _mean(before.duration_us, before.requests)
+        case "time_to_first_token":
+            return _mean(before.first_token_us, before.first_tokens)
         case "cost":
             return _mean(before.cost_microusd, before.days)
         case "input_tokens":
