@@ -122,6 +122,8 @@ def inferences(limit: int, is_follow: bool, is_export: bool, parquet_file: str |
         print_json({"inferences": rows, "more": page.next is not None})
     elif not rows:
         click.echo("No request matches.")
+        if filters.request_id is not None:
+            click.echo("One that was refused before it reached a model is in `narthex refusals --request-id`, if it was sampled.", err=True)
     else:
         cells = [_cells(row) for row in rows]
         # Most gateways have no variants: two empty columns would be in the way.

@@ -32,6 +32,7 @@ _COUNTED_BY = ("team", "key", "model", "route", "status", "error", "rule")
 @click.option("--error", help="Only with this error, such as LimitExceeded.")
 @click.option("--model", help="Only of requests for this model.")
 @click.option("--route", help="Only of this route, such as openai_chat.")
+@click.option("--request-id", metavar="ID", help="Only the sample with this x-request-id, as the response had it.")
 @click.option("--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or a time. Default: 1d.")
 @click.option("--until", type=PastMomentParam(), help="Until before then.")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE_ROWS), default=20, show_default=True, help="Most groups, and most samples.")
@@ -46,9 +47,10 @@ def refusals(limit: int, as_json: bool, since: datetime | None, until: datetime 
     Examples:
       narthex refusals
       narthex refusals --team search --status 429 --since 7d
+      narthex refusals --request-id order-17
 
-    With --json: {"counts": what GET /admin/v1/analytics returns, "sample": [...]}; the fields of the sample are those of
-    GET /admin/v1/refusals.
+    With --json: {"counts": what GET /admin/v1/analytics returns (null with --request-id), "sample": [...]}; the fields of the sample
+    are those of GET /admin/v1/refusals.
     """
     prefix = None if key is None else parse_prefix(key)
     if key is not None and prefix is None:
@@ -59,11 +61,12 @@ def refusals(limit: int, as_json: bool, since: datetime | None, until: datetime 
     query = _counts_query(now, since, until, {name: str(counted[name]) for name in _COUNTED_BY if counted[name] is not None}, limit)
     wanted = RefusalFilter(key=prefix, since=since, until=until, **filters)
 
-    async def read(url: str) -> tuple[Analytics, list[Refusal]]:
+    async def read(url: str) -> tuple[Analytics | None, list[Refusal]]:
         engine = create_database_engine(url)
         try:
             async with admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True) as connection:
-                return await read_analytics(connection, query), await list_refusals(connection, wanted, before=None, limit=limit)
+                counted = None if wanted.request_id else await read_analytics(connection, query)  # sums know no request
+                return counted, await list_refusals(connection, wanted, before=None, limit=limit)
         finally:
             await engine.dispose()
 
@@ -71,14 +74,15 @@ def refusals(limit: int, as_json: bool, since: datetime | None, until: datetime 
     if as_json:
         print_json({"counts": counts, "sample": sample})
         return
-    if counts.data:
+    has_counts = counts is not None and bool(counts.data)
+    if counts is not None and counts.data:
         print_table(("TEAM", "KEY", "ERROR", "RULE", "REFUSED"), [_count_cells(row) for row in counts.data])
-    if counts.has_more:
+    if counts is not None and counts.has_more:
         click.echo("There are more groups: --limit shows more.", err=True)
     if not sample:
-        click.echo("No refused request matches." if not counts.data else "No sample of them is kept any more.")
+        click.echo("No refused request matches." if not has_counts else "No sample of them is kept any more.")
     else:
-        click.echo("\nThe newest of a sample:" if counts.data else "A sample of those that match:")
+        click.echo("\nThe newest of a sample:" if has_counts else "A sample of those that match:")
         print_table(("RECEIVED", "ID", "TEAM", "KEY", "MODEL", "STATUS", "WHY"), [_sample_cells(each) for each in sample])
 
 

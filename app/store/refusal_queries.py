@@ -56,6 +56,7 @@ class RefusalFilter(Struct, frozen=True):
     status_class: int | None = None
     error: str | None = None
     rule: str | None = None
+    request_id: str | None = None
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None
     only_teams: Collection[str] | None = None
@@ -95,6 +96,10 @@ def _conditions(filters: RefusalFilter) -> Iterator[ColumnElement[bool]]:
     if filters.key is not None:
         known = select(_keys.id).where(_keys.prefix == filters.key).scalar_subquery()
         yield or_(_refusals.key_id == known, _refusals.unknown_key == filters.key)
+    if filters.request_id is not None:
+        # Without one of its own, a request answered with its id.
+        has_it = _refusals.request_id == filters.request_id
+        yield or_(has_it, _refusals.id == filters.request_id.lower()) if uuid7.is_uuid7(filters.request_id) else has_it
     if filters.since is not None:
         yield _refusals.id >= _lowest_id(filters.since)
     if filters.until is not None:

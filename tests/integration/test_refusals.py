@@ -291,6 +291,7 @@ async def test_the_sample_is_filtered_and_paged(world: World):
     assert {each["unknown_key"] for each in await world.sample(key=world.keys["revoked"])} == {public(world.keys["revoked"])}
     assert {each["team"] for each in await world.sample(team="(unknown)")} == {None}
     middle = everything[len(everything) // 2]
+    assert await world.sample(request_id=middle["id"]) == [middle] and await world.sample(request_id="of-nobody") == []
     before, after = await world.sample(until=middle["received_at"]), await world.sample(since=middle["received_at"])
     assert [*after, *before] == everything
     async with world.service.admin_client() as admin:
@@ -317,6 +318,10 @@ async def test_the_command_shows_counts_and_a_sample(world: World):
     revoked = world.service.run("refusals", "--key", public(world.keys["revoked"])).stdout
     assert "revoked" in revoked and "LimitExceeded" not in revoked
     assert "No refused request matches" in world.service.run("refusals", "--rule", "of nobody").stdout
+    one, [*_, other] = (await world.sample(team="green", status="429"))[0], await world.sample()
+    alone = world.service.run("refusals", "--request-id", one["id"]).stdout
+    assert one["id"] in alone and other["id"] not in alone and "REFUSED" not in alone
+    assert "narthex refusals --request-id" in world.service.run("inferences", "--request-id", one["id"]).stderr
     assert "public part" in world.service.run("refusals", "--key", "x").stderr
 
 

@@ -238,7 +238,10 @@ async def _show(call: Call[NoQuery, NoBody]) -> Answer:
     id = parse_id(call.path["id"], "id")
     row = await inference_queries.find_inference(call.connection, id)
     if row is None or not is_visible(call, row):
-        raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
+        raise UnknownRecord(
+            f"There is no inference {id}. A new one appears here a moment after its response; one that was refused before it reached a"
+            " model is none, but may be among /admin/v1/refusals."
+        )
     hidden = not is_visible(call, row, "records:content")
     read = None if hidden else await inference_queries.read_content(call.connection, id)
     fields: dict[str, Any] = {**shown_fields(call, row), "content": read and Content(**read), "content_hidden": hidden}

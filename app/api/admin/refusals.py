@@ -25,6 +25,7 @@ class RefusalQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     error: Annotated[Text, Meta(description="Only with this error, such as LimitExceeded.")] | None = None
     route: Annotated[Text, Meta(description="Only of this route, such as openai_chat.")] | None = None
     model: Annotated[Text, Meta(description="Only of requests for this model, which may be none that is configured.")] | None = None
+    request_id: Annotated[Text, Meta(description="Only with this `x-request-id`, as the response had it.")] | None = None
     since: TimeText | None = None
     until: TimeText | None = None
     limit: Limit = 50
@@ -57,6 +58,7 @@ def _filter(call: Call[RefusalQuery, NoBody]) -> RefusalFilter:
         status_class=int(query.status[0]) if query.status is not None and is_class else None,
         error=query.error,
         rule=query.rule,
+        request_id=query.request_id,
         since=None if query.since is None else parse_time(query.since, "since"),
         until=None if query.until is None else parse_time(query.until, "until"),
         only_teams=call.visible_teams(),
