@@ -66,7 +66,8 @@ def list_budgets(as_json: bool) -> None:
         cells: list[tuple[str, ...]] = []
         for each in stored:
             used = usage.get(each.limit.name)
-            cells.append((each.limit.name, _scope(each.limit.scope), each.limit.per or "", *_usage_cells(used[0] if used else None)))
+            name = f"{each.limit.name} (report only)" if each.limit.dry_run else each.limit.name
+            cells.append((name, _scope(each.limit.scope), each.limit.per or "", *_usage_cells(used[0] if used else None)))
         print_table(("BUDGET", "SCOPE", "PER", "SPENT MOST", "AMOUNT", "SPENT", "RESERVED", "LEFT", "%", "FORECAST"), cells)
 
 

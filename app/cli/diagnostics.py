@@ -93,10 +93,15 @@ def _print_findings(findings: list[Finding]) -> None:
     click.echo(f"\n{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}." if errors or warnings else "\nEverything is fine.")
 
 
+def _runs_gateway(machine_status: Status) -> bool:
+    return any(each.name.startswith("gateway-") and each.running for each in machine_status.processes)
+
+
 def _print_status(machine_status: Status) -> None:
     gateway = {
         "ready": f"The gateway on {machine_status.gateway.url} is ready.",
-        "silent": f"Nothing answers on {machine_status.gateway.url}.",
+        "silent": f"Nothing answers on {machine_status.gateway.url}."
+        + (" This home's gateway runs: set NARTHEX_PORT, as it was started." if _runs_gateway(machine_status) else ""),
         "other home": f"The gateway of another home answers on {machine_status.gateway.url}: set NARTHEX_PORT or NARTHEX_HOME.",
         "unknown": f"What answers on {machine_status.gateway.url} is not Narthex.",
     }.get(machine_status.gateway.state, f"The gateway on {machine_status.gateway.url} is {machine_status.gateway.state}.")

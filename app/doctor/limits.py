@@ -14,7 +14,8 @@ def diagnose(snapshot: Snapshot, known: KnownNames | None, settings: Settings) -
     if known is None:
         return []
     for each in find_warnings(snapshot, msgspec.structs.replace(known, output_tokens=settings.limits_output_tokens)):
-        findings.add_warning(each, "Change the rule in a file and `narthex apply` it; `--prune` also removes rules.")
+        mends = "`narthex prices suggest` writes missing prices, for `narthex apply`; or change" if each.endswith(" a price.") else "Change"
+        findings.add_warning(each, f"{mends} the rule in a file and `narthex apply` it; `--prune` also removes rules.")
     rules, number = snapshot.limits, len(snapshot.limits)
     if rules and not settings.redis_url:
         findings.add_error(f"There are {number} limits, and no Redis to count them in.", "Set REDIS_URL.")

@@ -162,7 +162,8 @@ def _limit_mistakes(path: str, limit: Limit, demand: Demand, known_names: KnownN
     is_about_functions = "function" in limit.scope
     if limit.resource == "cost_usd" and (unpriced := demand.without_price(limit)):
         where = "where a variant's model has a target without a price" if is_about_functions else "as not every target has a price"
-        text = f"{path}: requests for {_join_names(unpriced)} will be refused{'' if is_about_functions else ','} {where}."
+        becomes = "would be refused without its dry_run" if limit.dry_run else "will be refused"
+        text = f"{path}: requests for {_join_names(unpriced)} {becomes}{'' if is_about_functions else ','} {where}."
         yield Mistake(f"{path} without a price", text, unpriced)
     if exceeding := demand.above(limit):
         whose = "its variants' models'" if is_about_functions else "its" if len(exceeding) == 1 else "their"

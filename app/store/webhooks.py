@@ -179,7 +179,7 @@ def _check_url(url: str, *, allows_http: bool) -> str:
     if len(url) > _MAX_URL_CHARACTERS or not url.isascii() or not url.isprintable() or " " in url or not port_is_valid:
         raise InvalidKeyField("url", f"`url` must be a URL of at most {_MAX_URL_CHARACTERS} plain characters.")
     if parts.scheme == "http" and not allows_http:
-        raise InvalidKeyField("url", "`url` must be https; http is only for hosts in NARTHEX_WEBHOOK_NETWORKS, and there are none.")
+        raise InvalidKeyField("url", "`url` must be https; http is only for hosts in NARTHEX_WEBHOOK_NETWORKS, which is not set here.")
     if parts.scheme not in ("https", "http") or not _HOST.fullmatch(host):
         raise InvalidKeyField("url", "`url` must be such as https://example.com/hooks/narthex.")
     if "@" in parts.netloc or parts.fragment:

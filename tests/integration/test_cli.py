@@ -15,6 +15,7 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def test_status_reports_processes_stores_and_configuration(service: Service) -> 
     for text in ("gateway-1", "Configuration  version", "PostgreSQL     1", "Valkey ", "Spool ", "Writer         connected"):
         assert text in shown.stdout
     assert "\x1b" not in shown.stdout
+    elsewhere = run_command(replace(service, environment={**service.environment, "NARTHEX_PORT": "9"}), "status")
+    assert "Nothing answers on http://127.0.0.1:9. This home's gateway runs: set NARTHEX_PORT" in elsewhere.stdout, elsewhere.stdout
 
 
 def writer_status(service: Service) -> Any:

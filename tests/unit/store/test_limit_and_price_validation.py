@@ -236,6 +236,8 @@ def test_cost_limit_without_a_price_is_warned_of():
     (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5), a=None, b=None, c=None, d=None)
     assert "a, b, c and 1 more will be refused, as not every target has a price" in warning
     assert warnings_for(changed_limit(resource="cost_usd", amount=5), prices=(PRICE,), a=None) == []
+    (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5, dry_run=True), a=None)
+    assert "requests for a would be refused without its dry_run, as not every target has a price" in warning
     begins_later = msgspec.structs.replace(PRICE, since="2999-01-01")
     (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5), prices=(begins_later,), a=None)
     assert "not every target has a price" in warning
