@@ -2,18 +2,19 @@
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
-from sqlalchemy import ARRAY, ColumnElement, FromClause, Select, Text, any_, cast, func, select
+from sqlalchemy import ARRAY, ColumnElement, FromClause, Select, Text, any_, case, cast, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
 from app.store import tables
 from app.store.configuration_rows import one_of
 from app.store.counted_models import NAME_PREFIX_PATTERN
+from app.store.counted_spending import COUNTED, counts
 from app.store.rollups import OTHER
-from app.store.usage import first_full_hour, named_model
+from app.store.usage import first_full_hour
 
 # The values of a scope's dimensions, in their order: of a key its twelve digits.
 Subject = tuple[str, ...]
@@ -23,7 +24,7 @@ _SETTLED = datetime.timedelta(hours=3)
 _MAX_KEPT, _MAX_KEPT_SUBJECTS = 1000, 1000
 
 _keys, _teams, _usage, _inferences = tables.keys, tables.teams, tables.usage, tables.inferences
-_groups, _subjects = tables.rollup_groups, tables.subject_rollup_tables["hour"]
+_groups, _rollups, _subjects = tables.rollup_groups, tables.rollup_tables["hour"], tables.subject_rollup_tables["hour"]
 
 
 class _Wanted(Struct, frozen=True):
@@ -31,6 +32,23 @@ class _Wanted(Struct, frozen=True):
     values: Mapping[str, Collection[str]]
     teams: Collection[str] | None
     least: int | None  # of all that the query sums up
+
+
+class _Served(NamedTuple):
+    """Where a source has the name that was sent, bare, the variant or arm, and what served it; "": it has no such thing."""
+
+    name: ColumnElement[str]
+    variant: ColumnElement[str] = literal("")
+    provider: ColumnElement[str] = literal("")
+    model: ColumnElement[str] = literal("")
+
+
+_of_groups = _Served(
+    case((_groups.c.function != "", _groups.c.function), else_=_groups.c.model),
+    _groups.c.variant,
+    _groups.c.provider,
+    _groups.c.served_model,
+)
 
 
 class PartialHours:
@@ -99,15 +117,20 @@ async def _read(connection: AsyncConnection, query: Select[Any]) -> dict[Subject
 
 
 def _from_usage(wanted: _Wanted, since: datetime.datetime) -> Select[Any]:
+    """Of a model, from rollups: usage has the names that were sent, and not what served them."""
+    if "model" in wanted.dimensions:
+        joined = _rollups.join(_groups, _groups.c.id == _rollups.c.group_id)
+        query = _sum_by(wanted, joined, _groups.c.key_id, _groups.c.team_id, _of_groups, _rollups.c.cost_microusd, {})
+        return query.where(_rollups.c.time >= since)
     columns = _usage.c
-    query = _sum_by(wanted, _usage, columns.key_id, columns.team_id, named_model(columns.model), columns.cost_microusd, {})
+    query = _sum_by(wanted, _usage, columns.key_id, columns.team_id, _Served(_bare_name(columns.model)), columns.cost_microusd, {})
     return query.where(columns.hour >= since)
 
 
 def _from_rollups(wanted: _Wanted, tag: str, since: datetime.datetime) -> Select[Any]:
     """`(other)` is no value: it stands for all those beyond the number that is told apart."""
     joined = _subjects.join(_groups, _groups.c.id == _subjects.c.group_id)
-    columns = (_groups.c.key_id, _subjects.c.team_id, _groups.c.model, _subjects.c.cost_microusd)
+    columns = (_groups.c.key_id, _subjects.c.team_id, _of_groups, _subjects.c.cost_microusd)
     query = _sum_by(wanted, joined, *columns, {tag: _subjects.c.value})
     return query.where(_subjects.c.dimension == tag, _subjects.c.value != OTHER, _subjects.c.time >= since)
 
@@ -115,7 +138,8 @@ def _from_rollups(wanted: _Wanted, tag: str, since: datetime.datetime) -> Select
 def _from_inferences(wanted: _Wanted, since: datetime.datetime, until: datetime.datetime | None) -> Select[Any]:
     columns = _inferences.c
     tags = {each: columns.tags[each.removeprefix("tag:")].astext for each in wanted.dimensions if each.startswith("tag:")}
-    query = _sum_by(wanted, _inferences, columns.key_id, columns.team_id, named_model(columns.model), columns.cost_microusd, tags)
+    served = _Served(_bare_name(columns.model), columns.variant, columns.served_provider, columns.served_model)
+    query = _sum_by(wanted, _inferences, columns.key_id, columns.team_id, served, columns.cost_microusd, tags)
     query = query.where(columns.id >= _lowest_id(since), columns.received_at >= since, *(each.is_not(None) for each in tags.values()))
     if tags:  # a shadow counts for none of the tags of the request that it repeats
         query = query.where(columns.shadow.is_(None))
@@ -127,7 +151,7 @@ def _sum_by(
     table: FromClause,
     key_id: ColumnElement[str],
     team_id: ColumnElement[str],
-    model: ColumnElement[str],
+    served: _Served,
     cost: ColumnElement[int],
     tags: Mapping[str, ColumnElement[str]],
 ) -> Select[Any]:
@@ -149,11 +173,12 @@ def _sum_by(
                 if values is not None:
                     conditions.append(team_id.in_(select(_teams.c.id).where(one_of(_teams.c.name, values))))
             case "model":
-                column = model
+                table = table.join(COUNTED, counts(*served))
+                column = COUNTED.c.counts_as
                 if values is not None:
-                    conditions.append(model == any_(cast(list(values), ARRAY(Text))))
+                    conditions.append(column == any_(cast(list(values), ARRAY(Text))))
             case "function":
-                column = func.regexp_replace(model, f"^{NAME_PREFIX_PATTERN}", "")
+                column = served.name
                 conditions.append(column.in_(select(tables.functions.c.name)))
                 if values is not None:
                     conditions.append(column == any_(cast(list(values), ARRAY(Text))))
@@ -166,6 +191,11 @@ def _sum_by(
     total = func.sum(cost)
     query = select(*columns, total).select_from(table).where(*conditions).group_by(*names).order_by(total.desc().nulls_last(), *names)
     return query if wanted.least is None else query.having(total >= wanted.least)
+
+
+def _bare_name(sent: ColumnElement[str]) -> ColumnElement[str]:
+    """Of a model or function."""
+    return func.regexp_replace(sent, f"^{NAME_PREFIX_PATTERN}", "")
 
 
 def _most(spent: Mapping[Subject, int], most: int | None, least: int | None) -> dict[Subject, int]:

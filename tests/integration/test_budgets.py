@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
+import tomli_w
 
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, completion
 from tests.support.service import Service
@@ -145,6 +146,74 @@ async def test_budgets_of_a_team_a_key_and_a_tag_show_what_is_spent(service: Ser
     for name in (of_team, of_key, of_tag, f"{shared} budgeted", f"{shared} sandbox"):
         removed = service.run("budgets", "remove", name, "--yes")
         assert removed.returncode == 0, removed.stderr
+
+
+async def test_budget_of_a_model_counts_whatever_it_served_under_whichever_name(
+    service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine
+):
+    service.apply(f"""
+        [providers.budgeted-copy]
+        adapter = "openai"
+        base_url = "http://127.0.0.1:{budgeted.port}"
+        [providers.budgeted-nowhere]
+        adapter = "openai"
+        base_url = "http://127.0.0.1:9"
+        [models.budgeted-served]
+        targets = [{{ provider = "budgeted-copy", model = "m" }}]
+        [models.budgeted-falling]
+        targets = [{{ provider = "budgeted-nowhere", model = "m" }}]
+        fallbacks = ["budgeted-served"]
+        retries = 0
+        [models.budgeted-split.experiment]
+        arms = {{ budgeted-served = 1 }}
+        control = "budgeted-served"
+        [functions.budgeted-task.variants]
+        only = {{ model = "budgeted-served" }}
+        [[prices]]
+        provider = "budgeted-copy"
+        model = "m"
+        input = 2.0
+        output = 10.0
+        [[prices]]
+        provider = "budgeted-nowhere"
+        model = "m"
+        input = 2.0
+        output = 10.0
+    """)
+    team, tag = await make_team(admin), f"served-{uuid.uuid4().hex[:10]}"
+    scopes: dict[str, dict[str, str]] = {
+        "served": {"model": "budgeted-served", "team": team.name},
+        "split": {"model": "budgeted-split", "team": team.name},
+        "falling": {"model": "budgeted-falling", "team": team.name},
+        "task": {"function": "budgeted-task", "team": team.name},
+        "both": {"function": "budgeted-task", "model": "budgeted-served", "team": team.name},
+        "tagged": {"model": "budgeted-served", f"tag:{tag}": "x"},
+        "each": {"model": "each", "team": team.name},
+        "zoned": {"model": "budgeted-served", "team": team.name},
+    }
+    zones = {"zoned": "Asia/Kolkata"}
+    # A month that begins within an hour of UTC is read from inferences, too. By a file, which waits until every process has them.
+    rules = [
+        {"name": f"{name} {team.name}", "scope": scope, "resource": "cost_usd", "amount": 1, "per": "month"}
+        | {"time_zone": zones.get(name, "UTC")}
+        for name, scope in scopes.items()
+    ]
+    service.apply(tomli_w.dumps({"limits": rules}))
+    sent = ("budgeted-served", "narthex::function_name::budgeted-task", "budgeted-task", "budgeted-split", "budgeted-falling")
+    async with service.keyless_client() as client:
+        for model in sent:
+            answered = await client.post(CHAT, json={**BODY, "model": model}, headers=as_caller(team, {tag: "x"}))
+            assert answered.status_code == 200, answered.text
+    for name, count in {"served": 5, "split": 1, "falling": 1, "task": 2, "both": 2, "tagged": 5, "zoned": 5}.items():
+        usage = await wait_for_usage(admin, f"{name} {team.name}", count * COST_USD)
+        # The limit, which admits requests, has counted the same.
+        assert usage["remaining_usd"] == pytest.approx(1 - count * COST_USD), name
+    subjects = (await ok(await admin.get(f"/admin/v1/budgets/each {team.name}/subjects")))["data"]
+    spent = {each["subject"]["model"]: each["spent_usd"] for each in subjects}
+    expected = {"budgeted-served": 5 * COST_USD, "budgeted-split": COST_USD, "budgeted-falling": COST_USD}
+    assert spent == pytest.approx(expected), "a function is no model"
+    for name in scopes:
+        assert service.run("budgets", "remove", f"{name} {team.name}", "--yes").returncode == 0
 
 
 async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
