@@ -16,8 +16,21 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
-from app.domain import Caller, ExperimentConfig, FunctionConfig, Limit, ModelConfig, Snapshot, Target, VariantConfig
+from app.domain import (
+    NO_KEY,
+    Caller,
+    ExperimentConfig,
+    FunctionConfig,
+    Limit,
+    ModelConfig,
+    ShadowConfig,
+    ShadowRecord,
+    Snapshot,
+    Target,
+    VariantConfig,
+)
 from app.gateway.limits.limits import Limits
+from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from app.recording.ledger import SpoolAwareLedger
 from app.recording.spool import Spool
@@ -25,6 +38,7 @@ from app.settings import Settings
 from app.store import keys
 from app.store.counters.counters import RedisCounters
 from app.store.database import connect, create_database_engine
+from app.store.shadows import shadow_limits
 from app.store.usage_by_slot import SlotUsage, open_usage_by_slot
 from app.telemetry import Telemetry
 from providers.canonical.chat import Usage
@@ -367,6 +381,52 @@ async def test_loss_is_noticed_while_nobody_sends_requests(installation: Install
         await installation.lose_memory(valkey)
         await wait_until(lambda: bool(valkey.client.keys("nx:rebuilt:*")))
         assert await worker.is_admitted(blue) and await worker.remaining("team", blue) == 49
+
+
+async def test_bounds_of_a_shadow_are_rebuilt_and_count_for_no_caller(installation: Installation, valkey: Valkey):
+    """Its cost of the day, its requests of the minute and those in progress; its records name the team that pays, and no key."""
+    blue, green = installation.callers
+    config = ShadowConfig("m", green.team, 1.0, max_concurrent=2, per_minute=6, usd_per_day=1.0)
+    bounds = shadow_limits(Snapshot(1, "", {}, {"fast": ModelConfig((Target("p", "x"),), shadow=config)}))
+    worker = await installation.make_worker(*bounds, Limit("team", {"team": "each"}, "requests", 50, "day"))
+    shadow = Caller(NO_KEY, green.team_id, green.team, "full", shadow="fast")
+
+    async def reserve(microusd: int) -> tuple[str, Reservation]:
+        id = uuid7.mint()
+        reservation = await worker.limits.reserve(id, shadow, "m", {}, UsageEstimate(1, 1, microusd))
+        assert reservation is not None
+        return id, reservation
+
+    async def answer_again(microusd: int) -> None:
+        id, reservation = await reserve(microusd)
+        link = {"origin": "shadow", "original_id": uuid7.mint(), "shadow": ShadowRecord("fast", blue.team_id, is_first_turn=True)}
+        used = {"charged_input": 1, "charged_output": 0, "cost_microusd": microusd}
+        spool_exchange(worker.spool, b"", b"", id=id, key_id=NO_KEY, team_id=green.team_id, model="m", duration_us=1000, **link, **used)
+        worker.limits.settle(reservation, ActualUsage(1, 0, microusd))
+
+    began_s = time.monotonic()
+    async with running_writer(installation.settings):
+        for _ in range(4):
+            await answer_again(200_000)
+        _, running = await reserve(100_000)
+        await installation.lose_memory(valkey)
+        with pytest.raises(LimitExceeded) as refused:  # until it is known what was used
+            await reserve(1)
+        assert refused.value.details is not None and refused.value.details["cause"] == "counters_lost"
+
+        async def is_rebuilt() -> bool:  # full until then
+            return await worker.remaining("shadow/fast/max_concurrent", shadow) > 0
+
+        await wait_until(is_rebuilt)
+        assert await worker.remaining("shadow/fast/usd_per_day", shadow) == pytest.approx(0.1)
+        assert await worker.remaining("shadow/fast/max_concurrent", shadow) == 1
+        per_minute = await worker.remaining("shadow/fast/per_minute", shadow)
+        assert per_minute == 1 or (time.monotonic() - began_s > 50 and per_minute > 1)
+        assert (await worker.remaining("team", blue), await worker.remaining("team", green)) == (50, 45)
+        with pytest.raises(LimitExceeded) as refused:
+            await reserve(100_001)
+        assert refused.value.details is not None and refused.value.details["rule"] == "shadow/fast/usd_per_day"
+        worker.limits.settle(running, ActualUsage(1, 0, 100_000))
 
 
 # --- what is read of the records
