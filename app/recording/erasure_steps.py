@@ -105,7 +105,8 @@ async def erase_records(connection: Connection, _context: Context, order: Order,
         now = datetime.datetime.now(datetime.UTC)
         erased = [erase_row(row, order.keep_tags, now, erase_episode=order.kind == "episode") for row in rows]
         contents = await store_erased(connection, erased)
-        await forget_units(connection, [(row[_EXPERIMENT], row[_UNIT]) for row in rows if row[_UNIT] is not None])
+        units = [(row[_EXPERIMENT], row[_UNIT]) for row in rows if row[_UNIT] is not None]
+        await forget_units(connection, units, inferences=[row[0] for row in rows], keep_tags=order.keep_tags)
         texts = await delete_texts(connection, [row[0] for row in rows])
         lost = lost_episodes(rows, erased)
         await note_erased_episodes(connection, lost)

@@ -1,6 +1,6 @@
 """Units of experiments in Postgres: which there are, when they are to be counted, and what of them is in the sums."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -125,11 +125,19 @@ _EXPERIMENTS = f"""
 _EXPERIMENTS_BY_ID = """
     SELECT name, id::text, started_at, definition FROM experiments WHERE id = any($1::uuid[]) AND started_at IS NOT NULL
 """
-# The random one says nothing of whose it was: the hash could be made again from a name and the salt.
+# The random one says nothing of whose it was: the hash could be made again from a name and the salt. What is nobody's own, such as a team,
+# keeps its hash, or it would be counted again as another unit; it has lost its first inference, perhaps.
 _FORGET = """
-    UPDATE experiment_units SET unit = gen_random_uuid()::text, due_at = now()
+    UPDATE experiment_units SET due_at = now(),
+        unit = CASE WHEN experiments.definition ->> 'unit' = any($3::text[]) THEN experiment_units.unit ELSE gen_random_uuid()::text END
     FROM experiments, unnest($1::text[], $2::text[]) AS lost (name, unit)
     WHERE experiments.name = lost.name AND experiment_units.experiment_id = experiments.id AND experiment_units.unit = lost.unit
+        AND (experiments.definition ->> 'unit' <> all($3::text[]) OR experiment_units.first_id = any($4::uuid[]))
+"""
+_FORGET_TOUCHES = """
+    DELETE FROM touched_units WHERE unit = any($1::text[]) AND NOT EXISTS (
+        SELECT FROM experiments WHERE experiments.name = touched_units.experiment AND experiments.definition ->> 'unit' = any($2::text[])
+    )
 """
 _DELETE_OLD = f"""
     DELETE FROM experiment_units WHERE ctid = ANY(ARRAY(
@@ -199,15 +207,20 @@ async def move_units(connection: Connection, units: Sequence[tuple[UnitKey, str,
         await connection.execute(_MOVE, *places, [first for _, first, _ in units], [due_at for _, _, due_at in units])
 
 
-async def forget_units(connection: Connection, units: Iterable[tuple[str, str]]) -> None:
-    """Units, by the name of the experiment and their hash, that were erased: what is in the sums stays, and names nobody.
+async def forget_units(
+    connection: Connection, units: Iterable[tuple[str, str]], *, inferences: Sequence[str], keep_tags: Collection[str]
+) -> None:
+    """Units, by the name of the experiment and their hash, of these inferences that were erased: what is in the sums stays, and names
+    nobody.
 
-    They are due, so that sums by values of their tags become those of nobody.
+    They are due, so that sums by values of their tags become those of nobody. Teams, and values of tags that are kept, are not forgotten.
     """
     lost = sorted(set(units))
     if lost:
-        await connection.execute(_FORGET, [name for name, _ in lost], [unit for _, unit in lost])
-        await connection.execute("DELETE FROM touched_units WHERE unit = any($1::text[])", [unit for _, unit in lost])
+        kept = ["team", *(f"tag:{name}" for name in keep_tags)]
+        hashes = [unit for _, unit in lost]
+        await connection.execute(_FORGET, [name for name, _ in lost], hashes, kept, inferences)
+        await connection.execute(_FORGET_TOUCHES, hashes, kept)
 
 
 async def delete_old_units(connection: Connection) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from app.domain import Assignment
 from app.settings import Settings
 from tests.integration.test_erasures import ANN, carry_out, everything_stored, of_ann, received, record, settings, valkey, valkey_server
@@ -45,3 +47,21 @@ async def test_unit_that_is_erased_while_it_is_open_is_excluded(settings: Settin
     counts = await fetch(settings.database_url, "SELECT sum(units)::int AS units, sum(excluded)::int AS excluded FROM experiment_counts")
     assert [tuple(row.values()) for row in counts] == [(0, 1)]
     assert HASH not in await everything_stored(settings.database_url)
+
+
+@pytest.mark.parametrize("first", ["ann", "bob"])
+async def test_team_is_no_second_unit_after_the_erasure_of_one_of_its_users(settings: Settings, first: str):
+    await start_experiment(settings.database_url, "e", "team", slices=["mail"])
+    by_day = [2.0, 1.99] if first == "ann" else [1.99, 2.0]
+    bob = {"end_user": "bob", "tags": {"mail": "bob@example.com"}, **enrolled(HASH)}
+    await record(settings, of_ann(by_day[0], **enrolled(HASH)), received(by_day[1], **bob))
+    await count(settings.database_url)
+    before = await fetch(settings.database_url, TOTALS)
+    await carry_out(settings, ANN)
+    await count(settings.database_url)
+    await record(settings, received(0.5, **bob))
+    await count(settings.database_url)
+    units = await fetch(settings.database_url, "SELECT unit, state FROM experiment_units")
+    assert [tuple(row) for row in units] == [(HASH, "complete")]
+    assert await fetch(settings.database_url, TOTALS) == before and before
+    assert "ann@example.com" not in await everything_stored(settings.database_url)

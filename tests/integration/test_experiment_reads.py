@@ -56,6 +56,7 @@ async def test_an_erasure_finds_touched_units_without_a_scan(connection: Connect
     await connection.execute(_TOUCHES)
     await connection.execute("ANALYZE touched_units")
     async with connection.transaction():
-        await forget_units(connection, [("e", "unit 7"), ("e", "unit 9000"), ("e", "unit of nobody")])
+        units = [("e", "unit 7"), ("e", "unit 9000"), ("e", "unit of nobody")]
+        await forget_units(connection, units, inferences=[uuid7.mint()], keep_tags=())
         assert await rows_scanned(connection, "touched_units") == 0
     assert await connection.fetchval("SELECT count(*) FROM touched_units") == 19_998
