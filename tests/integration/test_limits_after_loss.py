@@ -415,7 +415,7 @@ async def test_bounds_of_a_shadow_are_rebuilt_and_count_for_no_caller(installati
         assert refused.value.details is not None and refused.value.details["cause"] == "counters_lost"
 
         async def is_rebuilt() -> bool:  # full until then
-            return await worker.remaining("shadow/fast/max_concurrent", shadow) > 0
+            return all(each.remaining > 0 for each in await worker.limits.rule_states(shadow, "m", {}))
 
         await wait_until(is_rebuilt)
         assert await worker.remaining("shadow/fast/usd_per_day", shadow) == pytest.approx(0.1)
