@@ -68,7 +68,7 @@ def test_sending_again_what_was_sent_again_changes_nothing(body: dict[str, Any])
         ("tensorzero_inference", FUNCTION, {"function_name": "assistant", "variant_name": "short"}),
     ],
 )
-def test_each_api_names_what_answers_instead_and_nothing_of_who_asked(route: str, target: ReplayTarget, expected: dict[str, Any]):
+def test_each_api_names_what_answers_instead_and_nothing_of_its_caller(route: str, target: ReplayTarget, expected: dict[str, Any]):
     of_caller = {
         **{"model": "old", "model_name": "old", "function_name": "f", "variant_name": "v", "narthex::variant_name": "v"},
         **{"tensorzero::variant_name": "v", "episode_id": "e", "tensorzero::episode_id": "e", "tensorzero::tags": {"a": "b"}},
