@@ -1,5 +1,6 @@
 """Guardrails and promotion through the whole service: the writer stops an arm, people read why, put it back, and promote another."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from app.store.database import connect
 from tests.support.experiment_sums import add_units, put_in_force
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
 from tests.support.service_inspection import database_url
 from tests.support.wait_until import GENEROUS_S, wait_until
@@ -45,6 +48,64 @@ async def count_units(service: Service, name: str, arm: str, units: int, helped:
 
 async def post(admin: httpx.AsyncClient, path: str, body: Any, **params: str) -> httpx.Response:
     return await admin.post(f"/admin/v1/experiments/{path}", json=body, headers={"if-match": "*"}, params=params)
+
+
+FAILING = """
+[providers]
+guard-busy = {{ adapter = "openai", base_url = "http://127.0.0.1:{port}" }}
+[models]
+guard-fine = {{ targets = [{{ provider = "sandbox", model = "sandbox" }}] }}
+guard-failing = {{ targets = [{{ provider = "guard-busy", model = "m" }}], retries = 0 }}
+[models.guardpath.experiment]
+arms = {{ guard-fine = 1, guard-failing = 1 }}
+control = "guard-fine"
+[models.guardpath.experiment.analysis]
+metrics = ["error"]
+guardrails = {{ error = 0.05 }}
+window_minutes = 1
+"""
+
+
+async def end_windows(service: Service, experiment: str) -> None:
+    """As if the windows of its units were over."""
+    connection = await connect(database_url(service))
+    try:
+        of_experiment = "experiment_id IN (SELECT id FROM experiments WHERE name = $1)"
+        await connection.execute(f"UPDATE experiment_units SET due_at = now() WHERE state = 'open' AND {of_experiment}", experiment)
+    finally:
+        await connection.close()
+
+
+async def test_arm_whose_engine_fails_is_stopped_by_what_its_requests_recorded(
+    service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient, engine: ScriptedEngine
+) -> None:
+    """The other arm answers, so callers notice nothing. tests/long waits for the windows, too."""
+
+    async def be_busy(request: ReceivedRequest) -> None:
+        await request.respond(503, b'{"error": {"message": "busy"}}')  # which opens no breaker
+
+    engine.script = be_busy
+    service.apply(FAILING.format(port=engine.port))
+    body = {"model": "guardpath", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+
+    async def is_enrolled() -> bool:
+        answer = await client.post("/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        return "x-narthex-not-enrolled" not in answer.headers
+
+    await wait_until(is_enrolled, GENEROUS_S, interval_s=0.5)
+    for _ in range(12):
+        assert all(await asyncio.gather(*(is_enrolled() for _ in range(10))))
+
+    async def is_stopped() -> bool:
+        await end_windows(service, "guardpath")
+        return (await admin.get("/admin/v1/experiments/guardpath")).json()["settings"]["stopped"] == ["guard-failing"]
+
+    await wait_until(is_stopped, GENEROUS_S, interval_s=0.5)
+    acts = (await admin.get("/admin/v1/experiments/guardpath/log")).json()["data"]
+    assert {(act["kind"], act["arm"]) for act in acts} == {("stopped", "guard-failing")}
+    [test] = acts[0]["evidence"]["tests"]
+    assert test["metric"] == "error" and test["fails_outright"] and test["e_value"] >= test["needed"]
 
 
 async def kinds(admin: httpx.AsyncClient, name: str) -> list[str]:
