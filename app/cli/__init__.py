@@ -6,7 +6,7 @@ from app.cli.errors import RootGroup
 
 # By section, as help lists them: command -> the module that defines it.
 _SECTIONS = {
-    "Run it": {"up": "run", "serve": "run", "writer": "run", "sandbox": "run", "migrate": "run"},
+    "Run it": {"up": "run", "serve": "serve", "writer": "run", "sandbox": "run", "migrate": "run"},
     "Configuration": {
         "apply": "configuration",
         "export": "configuration",

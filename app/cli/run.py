@@ -1,6 +1,5 @@
-"""Commands that run Narthex: up, serve, writer, sandbox, migrate."""
+"""Commands that run Narthex: up, writer, sandbox, migrate."""
 
-import contextlib
 import os
 import socket
 import sys
@@ -8,7 +7,7 @@ import sys
 import click
 
 from app.cli.output import json_option, print_json, progress
-from app.doctor.check_servers import check_servers
+from app.cli.report_line import print_line
 from app.settings import Settings
 from app.store.migrate import migrate as migrate_database
 from app.store.postgres_status import revisions
@@ -31,22 +30,7 @@ def up() -> None:
       narthex up
       NARTHEX_PORT=9000 NARTHEX_WORKERS=4 narthex up
     """
-    machine.up(Settings.read(), _print_line)
-
-
-@click.command()
-def serve() -> None:
-    """Start the gateway alone, on servers that run elsewhere.
-
-    Runs NARTHEX_WORKERS processes on one port and restarts those that end. Each machine that serves also needs a `narthex writer`.
-
-    \b
-    Example:
-      DATABASE_URL=postgresql://narthex@db/narthex REDIS_URL=redis://cache narthex serve
-    """
-    settings = server_addresses.resolve(Settings.read())
-    check_servers(settings, _print_line)
-    machine.serve(settings, _print_line)
+    machine.up(Settings.read(), print_line)
 
 
 @click.command()
@@ -115,10 +99,3 @@ def migrate(as_json: bool) -> None:
         click.echo(f"The database was up to date already ({newest}).")
     else:
         click.echo(f"The database is up to date: migrated from {before or 'empty'} to {newest}.")
-
-
-def _print_line(text: str) -> None:
-    # The reader may be gone (a closed terminal, a broken pipe); the gateway keeps running.
-    with contextlib.suppress(OSError):
-        click.echo(text)
-        sys.stdout.flush()  # for readers of a pipe
