@@ -122,10 +122,10 @@ async def test_other_feedback_with_the_same_id_is_refused_and_says_what_differs(
     id = (await send(client, **body))["id"]
     await events(service, id)  # from here on every process of the gateway can know it
     changes: list[tuple[dict[str, Any], str, str]] = [
-        ({"value": False}, "another value", "value"),
-        ({"inference_id": other}, "another inference or episode", "inference_id"),
-        ({"metric": "comment", "value": "Good"}, "another metric and value", "metric"),
-        ({"tags": {"app": "x"}}, "another tags", "tags"),
+        ({"value": False}, "in its value", "value"),
+        ({"inference_id": other}, "in its inference or episode", "inference_id"),
+        ({"metric": "comment", "value": "Good"}, "in its metric and value", "metric"),
+        ({"tags": {"app": "x"}}, "in its tags", "tags"),
     ]
     for changed, says, param in changes:
         for _ in range(3):
@@ -143,7 +143,7 @@ async def test_other_feedback_with_the_same_id_is_refused_and_says_what_differs(
     ]
     in_tensorzeros_shape = {"metric_name": HELPFUL, "inference_id": target, "value": False}
     again = await client.post("/feedback", json=in_tensorzeros_shape, headers={"Idempotency-Key": key})
-    assert again.status_code == 409 and "another value" in again.text
+    assert again.status_code == 409 and "in its value" in again.text
     await events(service, batch.json()["data"][2]["id"])
     [row] = await events(service, id)
     assert (row["value"], row["is_current"]) == ("true", False)  # the third line of the batch counts

@@ -213,7 +213,7 @@ _TENSORZERO = [
         body=[FeedbackBody],
         example={"metric_name": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
         response=_object(feedback_id=_TEXT),
-        errors=(413, 429),
+        errors=(409, 413, 429),
         error_schema="TensorZeroError",
     ),
     *(
@@ -387,7 +387,7 @@ _CALLERS = [
         example={"metric": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
         response=_FEEDBACK,
         status=201,
-        errors=(413, 429),
+        errors=(409, 413, 429),
     ),
     CallerRoute(
         method="POST",

@@ -36,7 +36,7 @@ class FeedbackConflict(Conflict):
         differs = " and ".join(_SENT[each] for each in first.differs)
         super().__init__(
             f"The `id` (or Idempotency-Key) of this feedback stands for feedback that was sent before, {first.metric} on {first.level}"
-            f" {first.target_id}, and this has another {differs}. What was sent first stays: correct it by PUT"
+            f" {first.target_id}. This differs in its {differs}. What was sent first stays: correct it by PUT"
             f" /v1/feedback/{feedback.feedback_id}, or send this with an id of its own.",
             param=f"{feedback.level}_id" if first.differs[0] == "target" else first.differs[0],
         )

@@ -1,6 +1,8 @@
 """Requests to functions: in each caller's API, the variant's prompt, parameters, tools and format go in, and the rest stays as it is."""
 
+import itertools
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -334,6 +336,21 @@ def test_templates_of_one_request_are_bounded_together():
     function = function_of(VariantConfig("m", user_template="{{ user_text * 100 }}"))
     with pytest.raises(InvalidRequest, match="all together"):
         chat(function, [{"role": "user", "content": "x" * 2_000}] * 20)
+
+
+def test_time_of_all_templates_of_one_request_is_bounded():
+    function = function_of(VariantConfig("m", user_template="{% for at in range(3000) %}{{ '' }}{% endfor %}{{ user_text }}"))
+    chat(function, [{"role": "user", "content": "x"}] * 3)
+    with pytest.raises(InvalidRequest, match="all together"):
+        chat(function, [{"role": "user", "content": "x"}] * 1_000)
+
+
+def test_pause_of_the_process_refuses_no_request(monkeypatch: pytest.MonkeyPatch):
+    now = itertools.count(step=1.0)
+    monkeypatch.setattr(time, "thread_time", lambda: next(now))
+    function = function_of(VariantConfig("m", user_template="Hello {{ user_text }}!"))
+    written = chat(function, [{"role": "user", "content": "x"}] * 9)
+    assert written["messages"] == [{"role": "user", "content": "Hello x!"}] * 9
 
 
 def test_input_that_is_nested_too_deeply_is_refused():
