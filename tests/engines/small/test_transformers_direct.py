@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat
-from tests.engines.running_small_engines import CONTEXT, becomes_idle
+from tests.engines.running_small_engines import CONTEXT, becomes_idle, cpu_time_s
 from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import HI
 
@@ -63,7 +63,11 @@ def test_disconnecting_stops_a_stream_but_not_an_unstreamed_request(transformers
     with open_stream(transformers, **long) as answer:
         next(answer.iter_raw())
     assert becomes_idle(transformers, within_cpu_s=3)
+    before_s = cpu_time_s(transformers)
+    post_chat(transformers, **long)
+    whole_s = cpu_time_s(transformers) - before_s
+    before_s = cpu_time_s(transformers)
     with pytest.raises(httpx.ReadTimeout):
-        post_chat(transformers, timeout_s=0.5, **long)
-    assert not becomes_idle(transformers, within_cpu_s=0.5)
+        post_chat(transformers, timeout_s=0.2, **long)
     assert becomes_idle(transformers, within_cpu_s=60)
+    assert cpu_time_s(transformers) - before_s > whole_s / 2
