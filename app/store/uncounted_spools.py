@@ -1,8 +1,7 @@
 """What an earlier version's writer stored about experiments after `migrate`: it did not touch the units, so the next one does.
 
 `migrate` lists the spools that there are. The new writer of each looks at all that was stored since, once, slice by slice in the order in
-which it was stored, and then forgets the spool. A unit that is touched twice is measured twice, and in
-the sums once.
+which it was stored, and then forgets the spool. A unit that is touched twice is measured twice, and in the sums once.
 """
 
 from app.store.partitions import Connection

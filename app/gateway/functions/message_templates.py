@@ -26,8 +26,9 @@ MAX_INPUT_BYTES = 256 * 1024
 MAX_RENDERED_CHARACTERS = 1024 * 1024
 # Of this thread, all templates of a request together: a usual one takes a hundredth of a millisecond.
 _MAX_RENDER_S = 0.02
-# Of one template no more counts: its fuel is bounded, and what took longer was something else, as a collection of garbage.
-_MAX_COUNTED_S = 0.002
+# Of one template no more counts, and so much for each byte that is checked by its schema: its fuel is bounded, and what took longer was
+# something else, as a collection of garbage.
+_MAX_COUNTED_S, _MAX_COUNTED_S_PER_BYTE = 0.002, 1e-7
 
 _TEMPLATE_TYPES = frozenset({"narthex::template", "tensorzero::template"})
 _RAW_TEXT_TYPES = frozenset({"narthex::raw_text", "tensorzero::raw_text"})
@@ -153,7 +154,8 @@ class MessageTemplates:
             name = (block.name if block.type in _TEMPLATE_TYPES else None) or role
             if name not in self._templates:
                 self._refuse(f"The variant {self._variant_name!r} has no template {name!r:.100}", path)
-            return self._render(name, block.arguments or {} if arguments is None else arguments, self._join(path, arguments_path))
+            inputs = block.arguments or {} if arguments is None else arguments
+            return self._render(name, inputs, self._join(path, arguments_path), len(raw))
         if block.type in _TEXT_TYPES and block.text is not None and self._has_template(role):
             return self._render_text(role, block.text, path)
         return None
@@ -168,14 +170,14 @@ class MessageTemplates:
             self._refuse(f"The variant {self._variant_name!r} has a template for {role} messages that takes no text: {how}", path)
         return self._render(role, {TEXT_VARIABLES[role]: text}, path)
 
-    def _render(self, name: str, inputs: Mapping[str, Any], path: str) -> str:
+    def _render(self, name: str, inputs: Mapping[str, Any], path: str, size_bytes: int = 0) -> str:
         began_s = time.thread_time()
         try:
             text = self._templates.render(name, inputs)
         except RenderFault as fault:
             where = f"{path}{fault.path}"
             raise InvalidRequest(f"{fault.message[:1].upper()}{fault.message[1:]} (at `{where}`).", param=where) from None
-        self._render_s += min(time.thread_time() - began_s, _MAX_COUNTED_S)
+        self._render_s += min(time.thread_time() - began_s, _MAX_COUNTED_S + size_bytes * _MAX_COUNTED_S_PER_BYTE)
         self._rendered_characters += len(text)
         if self._rendered_characters > MAX_RENDERED_CHARACTERS or self._render_s > _MAX_RENDER_S:
             self._refuse("The templates of this request, all together, take too long or write too much", path)

@@ -353,6 +353,19 @@ def test_pause_of_the_process_refuses_no_request(monkeypatch: pytest.MonkeyPatch
     assert written["messages"] == [{"role": "user", "content": "Hello x!"}] * 9
 
 
+def test_slow_check_of_a_large_input_counts(monkeypatch: pytest.MonkeyPatch):
+    function = function_of(
+        VariantConfig("m", user_template="Hello {{ name }}!"), schemas={"user": {"properties": {"name": {}, "other": {}}}}
+    )
+    small, large = ([{"type": "narthex::template", "arguments": {"name": "x", "other": "y" * size}}] for size in (10, 200_000))
+    chat(function, [{"role": "user", "content": large}])
+    now = itertools.count(step=1.0)
+    monkeypatch.setattr(time, "thread_time", lambda: next(now))
+    chat(function, [{"role": "user", "content": small}])
+    with pytest.raises(InvalidRequest, match="all together"):
+        chat(function, [{"role": "user", "content": large}])
+
+
 def test_input_that_is_nested_too_deeply_is_refused():
     spoken = CALLER_DIALECTS["openai_chat"]
     sent = spoken.parse_request(json.dumps({"model": "f", "messages": HI}).encode())
