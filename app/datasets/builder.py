@@ -138,7 +138,7 @@ class DatasetBuilder:
         demonstrations = await store.newest_demonstrations(connection, taken)
         if selection.output == "demonstration":
             taken = [row for row in taken if row["id"] in demonstrations]
-        contents = await store.find_contents(connection, [row["id"] for row in taken])
+        contents = await store.find_contents(connection, taken)
         piece = _Piece(version)
         for row in taken:
             if version.rows + len(piece.rows) >= selection.max_rows or piece.is_full:
@@ -248,11 +248,13 @@ class _Piece:
 
 
 def _check_content(content: FoundContent | None) -> FoundContent:
-    """Raises Skipped unless it is kept in full, or masked."""
+    """Raises Skipped unless it is kept in full, or masked, and its team still keeps that: a copy of it would stay for longer."""
     if content is None:
         raise Skipped("expired")
     if content.policy in _POLICIES:
         raise Skipped(_POLICIES[content.policy])
+    if content.team_policy not in ("full", content.policy):
+        raise Skipped("team_policy")
     if content.is_deleted:
         raise Skipped("deleted")
     if content.size_bytes > MAX_ROW_BYTES:

@@ -6,6 +6,7 @@ from typing import Literal
 SkipReason = Literal[
     "not_kept",
     "redacted",
+    "team_policy",
     "lost",
     "erased",
     "expired",
@@ -24,6 +25,7 @@ SkipReason = Literal[
 DESCRIPTIONS: Mapping[str, str] = {
     "not_kept": "the team's content policy was `none`",
     "redacted": "the team's content policy was `redacted`",
+    "team_policy": "the team does not keep such content any more",
     "lost": "the content was lost, as there was no disk space",
     "erased": "it was erased",
     "expired": "its content is kept no longer",

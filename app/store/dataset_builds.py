@@ -46,9 +46,12 @@ class DueVersion(Struct, frozen=True):
 
 
 class FoundContent(Struct, frozen=True):
-    """What is kept of an inference. `size_bytes`: of request and response, packed. `is_deleted`: by its caller."""
+    """What is kept of an inference. `policy`: by which it was recorded, `team_policy`: its team's today. `size_bytes`: of request and
+    response, packed. `is_deleted`: by its caller.
+    """
 
     policy: str
+    team_policy: str
     size_bytes: int
     is_deleted: bool
 
@@ -138,16 +141,22 @@ async def keep_out_erasures(connection: AsyncConnection) -> None:
     await connection.execute(text("SELECT pg_advisory_xact_lock_shared(:lock)"), {"lock": DATASETS_LOCK})
 
 
-async def find_contents(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, FoundContent]:
+async def find_contents(connection: AsyncConnection, inferences: Sequence[Mapping[str, Any]]) -> dict[str, FoundContent]:
     """What is kept of inferences, without reading it; without those of which nothing is any more."""
     content, deleted = tables.inference_content.c, tables.deleted_responses.c
     length = func.coalesce(func.length(content.request), 0) + func.coalesce(func.length(content.response), 0)
     query = (
         select(content.id, content.policy, length, deleted.id.isnot(None))
         .select_from(tables.inference_content.outerjoin(tables.deleted_responses, deleted.id == content.id))
-        .where(content.id.in_(ids))
+        .where(content.id.in_([row["id"] for row in inferences]))
     )
-    return {id: FoundContent(policy, size, is_deleted) for id, policy, size, is_deleted in await connection.execute(query)}
+    team, team_of = tables.teams.c, {row["id"]: row["team_id"] for row in inferences}
+    teams = select(team.id, team.content).where(team.id.in_(sorted(set(team_of.values()))))
+    policies = {id: policy for id, policy in await connection.execute(teams)}
+    return {
+        id: FoundContent(policy, policies.get(team_of[id], policy), size, is_deleted)
+        for id, policy, size, is_deleted in await connection.execute(query)
+    }
 
 
 async def read_content(connection: AsyncConnection, id: str) -> tuple[bytes | None, bytes | None]:

@@ -14,6 +14,7 @@ from app import uuid7
 from app.store import tables
 from app.store.audit_queries import OpenTransaction
 from app.store.dataset_counts import LineFormat
+from app.store.datasets import NotPossible
 from app.store.paging import Page, read_cursor, write_cursor
 
 Split = Literal["train", "validation"]
@@ -122,9 +123,11 @@ async def walk_rows(
 ) -> AsyncGenerator[list[StoredRow]]:
     """All rows in order, some at a time, each time in a transaction of its own: nothing is held while a caller reads slowly.
 
-    `without_faults_of`: only what can be written in this format.
+    `without_faults_of`: only what can be written in this format. Raises NotPossible if the version is deleted meanwhile: what has come
+    until then is not all.
     """
     after = 0
+    status = select(tables.dataset_versions.c.status).where(tables.dataset_versions.c.id == version_id)
     conditions = [_rows.version_id == version_id]
     if without_faults_of is not None:
         conditions.append(func.coalesce(~_rows.faults.has_key(without_faults_of), True))
@@ -145,6 +148,8 @@ async def walk_rows(
             query: Select[Any] = select(*_FACTS, _rows.request, _rows.response, _rows.demonstration)
             query = query.where(_rows.version_id == version_id, _rows.number.in_(numbers)).order_by(_rows.number)
             rows = [_to_stored(row) for row in await connection.execute(query)] if numbers else []
+            if await connection.scalar(status) != "complete":  # last: rows that were there were read before they are deleted
+                raise NotPossible("The version was deleted while it was being exported: what has been written is a part of it.")
         yield rows
         if not numbers:
             return

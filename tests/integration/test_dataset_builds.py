@@ -12,16 +12,18 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app import uuid7
 from app.datasets import builder as builder_module
 from app.datasets.builder import DatasetBuilder
+from app.datasets.export import export_rows
 from app.domain import Assignment
 from app.recording.spool import Spool
 from app.settings import Settings
-from app.store import dataset_builds, inference_queries
+from app.store import dataset_builds, dataset_rows, inference_queries
 from app.store import datasets as store
+from app.store.admin_transactions import admin_transaction
 from app.store.audit_log import SYSTEM
 from app.store.content_packing import unpack
 from app.store.database import create_database_engine, transaction
 from app.store.dataset_selection import FeedbackCondition, Selection
-from app.store.datasets import DatasetVersion
+from app.store.datasets import DatasetVersion, NotPossible
 from app.store.erasure_hashes import Selector
 from app.store.errors import InvalidKeyField
 from tests.integration.test_erasures import (
@@ -234,6 +236,39 @@ async def test_what_a_team_does_not_keep_is_skipped_with_the_reason(settings: Se
     assert {row["id"]: row["reason"] for row in listed} == dict(
         zip(ids[1:], ("not_kept", "redacted", "not_a_chat", "expired"), strict=True)
     )
+
+
+async def test_what_a_team_does_not_keep_any_more_is_skipped(settings: Settings, engine: AsyncEngine):
+    """The records stay as they are, but no copy of them is made that would stay for longer."""
+    add = "INSERT INTO teams (id, name, content) VALUES ($1::uuid, $2, $3)"
+    for team, policy in zip(TEAMS, ("none", "masked", "full"), strict=True):
+        await fetch(settings.database_url, add, team, f"t-{policy}", policy)
+    recorded = [{"team_id": team, "content": content} for team in TEAMS for content in ("full", "masked")]
+    ids = await record(settings, *recorded)
+    version = await build(settings, engine, Selection(model="qwen3-4b"))
+    assert version.counts.skipped == {"team_policy": 3}, version
+    assert {str(row["inference_id"]) for row in await rows(settings)} == {ids[3], ids[4], ids[5]}
+
+
+async def test_export_of_a_version_that_is_deleted_meanwhile_breaks_off(
+    settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+):
+    """It would end as if it were whole, with the rows that were left."""
+    monkeypatch.setattr(dataset_rows, "_EXPORT_ROWS", 2)
+    await record(settings, *(NOTHING for _ in range(6)))
+    await build(settings, engine, Selection(model="qwen3-4b"))
+    async with transaction(settings.database_url) as connection:
+        dataset = await store.find_dataset(connection, "d", lock=True)
+        assert dataset is not None
+        version = await store.find_version(connection, dataset, 1)
+    assert version is not None
+    pieces = export_rows(lambda: admin_transaction(engine, 30, read_only=True), version.id, "chat", None)
+    assert (await anext(pieces)).count(b"\n") == 2
+    async with transaction(settings.database_url) as connection:
+        await store.end_version(connection, SYSTEM, dataset, version, "deleted")
+    await work(settings, engine)
+    with pytest.raises(NotPossible, match="deleted while"):
+        await anext(pieces)
 
 
 async def test_selection_of_nothing_is_refused_with_the_reason(settings: Settings, engine: AsyncEngine):
