@@ -1,15 +1,19 @@
 """narthex datasets: recorded requests and demonstrations as examples to train with."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import IO, Any, get_args
 
 import click
+import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.api.rest.request_parsing import convert_admin_body
 from app.cli.errors import CommandError, OrderedGroup
+from app.cli.finite_range import FiniteRange
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_in_transaction, query_store
 from app.cli.times import PastMomentParam, format_time
@@ -28,11 +32,13 @@ from app.store.datasets import Dataset, DatasetExists, DatasetVersion, FoundVers
 from app.store.paging import Page
 from app.store.parquet_lines import MISSING, can_write
 from app.supervisor.errors import OperatorError
+from providers.canonical.errors import InvalidRequest
 
 _STATEMENT_TIMEOUT_S = 30.0
 _MAX_SHOWN = 1000
 _POLL_S = 0.5
 _MAX_SEED = 2**31 - 1
+_NUMBER = click.IntRange(1, 2**31 - 1)
 
 _FILTERS = (
     click.option("--since", type=PastMomentParam(), help="Received from then on: 7d (ago), 2026-11-01 or a time."),
@@ -55,14 +61,12 @@ _FILTERS = (
         help="helpful=true, score>=0.8, score<=0.2, or comment: there is one. Can be repeated: all must hold.",
     ),
     click.option("--output", type=click.Choice(get_args(Chosen)), default="response", show_default=True, help="What is to be learned."),
-    click.option("--sample", type=click.FloatRange(0, 1, min_open=True), metavar="SHARE", help="Take this share, by a hash of the id."),
+    click.option("--sample", type=FiniteRange(0, 1, min_open=True), metavar="SHARE", help="Take this share, by a hash of the id."),
     click.option("--seed", type=click.IntRange(0, _MAX_SEED), default=0, show_default=True, help="Of the sample."),
     click.option(
         "--max-rows", type=click.IntRange(1, MAX_ROWS), default=DEFAULT_ROWS, show_default=True, help="Most rows, the newest first."
     ),
-    click.option(
-        "--validation", type=click.FloatRange(0, 1, max_open=True), default=0.0, help="Share of episodes for the split `validation`."
-    ),
+    click.option("--validation", type=FiniteRange(0, 1, max_open=True), default=0.0, help="Share of episodes for the split `validation`."),
     click.option("--wait/--no-wait", "is_wait", default=True, help="Wait until it is built (the default)."),
 )
 
@@ -191,7 +195,7 @@ def list_versions(name: str, as_json: bool) -> None:
 
 @datasets.command("show")
 @click.argument("name")
-@click.option("--version", "number", type=int, help="Without it, the newest one.")
+@click.option("--version", "number", type=_NUMBER, help="Without it, the newest one.")
 @json_option
 def show(name: str, number: int | None, as_json: bool) -> None:
     """Show a version of dataset NAME: its selection, and what became of it.
@@ -217,7 +221,7 @@ def show(name: str, number: int | None, as_json: bool) -> None:
 
 @datasets.command("export")
 @click.argument("name")
-@click.option("--version", "number", type=int, help="Without it, the newest that is complete.")
+@click.option("--version", "number", type=_NUMBER, help="Without it, the newest that is complete.")
 @click.option(
     "--format",
     "format",
@@ -272,7 +276,7 @@ def export(name: str, number: int | None, format: ExportFormat, split: Split | N
 
 @datasets.command("cancel")
 @click.argument("name")
-@click.argument("number", type=int)
+@click.argument("number", type=_NUMBER)
 def cancel(name: str, number: int) -> None:
     """Cancel version NUMBER of dataset NAME, which is being built.
 
@@ -292,7 +296,7 @@ def cancel(name: str, number: int) -> None:
 
 @datasets.command("delete")
 @click.argument("name")
-@click.option("--version", "number", type=int, help="Only the rows of this version; its number stays.")
+@click.option("--version", "number", type=_NUMBER, help="Only the rows of this version; its number stays.")
 @click.option("--yes", is_flag=True, help="Do not prompt.")
 def delete(name: str, number: int | None, yes: bool) -> None:
     """Delete dataset NAME with all its versions, or one version.
@@ -338,7 +342,7 @@ def _selection(
     named = [each.partition("=") for each in tags]
     if wrong := [tag for tag, (name, _, value) in zip(tags, named, strict=True) if not (name and value)]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE", param_hint="--tag")
-    return Selection(
+    selection = Selection(
         since=None if since is None else since.isoformat(),
         until=None if until is None else until.isoformat(),
         team=of_team,
@@ -347,6 +351,10 @@ def _selection(
         outcome=None if outcome == "any" else outcome,  # pyright: ignore[reportArgumentType]
         **same,
     )
+    try:
+        return convert_admin_body(msgspec.to_builtins(selection), Selection)  # by the rules of the admin API
+    except InvalidRequest as fault:
+        raise click.UsageError(fault.message) from None
 
 
 def _condition(text: str) -> FeedbackCondition:
@@ -354,8 +362,11 @@ def _condition(text: str) -> FeedbackCondition:
         for operator in (">=", "<="):
             metric, found, value = text.partition(operator)
             if found:
-                bounds = {"min": float(value), "max": None} if operator == ">=" else {"min": None, "max": float(value)}
-                return FeedbackCondition(metric=metric.strip(), min=bounds["min"], max=bounds["max"])
+                bound = float(value)
+                if not math.isfinite(bound):
+                    raise ValueError(value)
+                lowest, highest = (bound, None) if operator == ">=" else (None, bound)
+                return FeedbackCondition(metric=metric.strip(), min=lowest, max=highest)
         metric, found, value = text.partition("=")
         if not found:
             return FeedbackCondition(metric=metric.strip())
@@ -449,6 +460,8 @@ async def _write(url: str, version: FoundVersion, format: ExportFormat, split: S
         async for piece in pieces:
             file.write(piece)
         file.flush()
+    except NotPossible as fault:
+        raise CommandError(str(fault)) from None
     except BrokenPipeError:
         raise CommandError("The export was cut off: whoever read it has ended.") from None
     finally:

@@ -122,6 +122,8 @@ async def create_dataset(connection: AsyncConnection, author: Author, name: str,
     """Raises InvalidKeyField and DatasetExists."""
     if not is_name(name) or len(name) > MAX_NAME_CHARACTERS:
         raise InvalidKeyField("name", f"`name` must be 1 to {MAX_NAME_CHARACTERS} printable characters, without spaces at its ends.")
+    if description is not None and len(description) > MAX_DESCRIPTION_CHARACTERS:
+        raise InvalidKeyField("description", f"`description` may have {MAX_DESCRIPTION_CHARACTERS:,} characters.")
     team_id = None
     if team is not None:
         team_id = await connection.scalar(select(_teams.id).where(_teams.name == team.replace("\0", "")))
