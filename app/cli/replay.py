@@ -12,10 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.analytics.replays.results import MetricResult, ReplayResults, ShownInterval, read_results
 from app.api.admin.inferences import InferenceFilters, to_filter
+from app.api.admin.replays import ReplayOrder
+from app.api.rest.request_parsing import convert_admin_body
 from app.cli.errors import CommandError, OrderedGroup
+from app.cli.finite_range import FiniteRange
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_in_transaction, query_store
 from app.cli.times import PastMomentParam, format_time
+from app.decoding_errors import in_plain_words
 from app.gateway.replay.order import REFUSALS, check_order, describe_nothing
 from app.store import replays as store
 from app.store.admin_transactions import admin_transaction
@@ -64,10 +68,10 @@ def replay() -> None:
 @click.option("--where", "where", multiple=True, metavar="NAME=VALUE", help="A filter of recorded requests, as team=search; repeatable.")
 @click.option("--since", type=PastMomentParam(), help="From then on: 7d (ago), 2026-11-01 or a time.")
 @click.option("--until", type=PastMomentParam(), help="Until before then.")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, help="The share of them; all if not given.")
+@click.option("--sample", type=FiniteRange(0, 1, min_open=True), default=1.0, help="The share of them; all if not given.")
 @click.option("--seed", help="Of the sample: the same seed takes the same requests.")
 @click.option("--max-items", type=click.IntRange(1, MAX_ITEMS), default=1000, show_default=True, help="At most so many requests.")
-@click.option("--max-usd", type=click.FloatRange(0, min_open=True), metavar="USD", help="At most so many US dollars.")
+@click.option("--max-usd", type=FiniteRange(0, min_open=True), metavar="USD", help="At most so many US dollars.")
 @click.option("--concurrency", type=click.IntRange(1, MAX_CONCURRENCY), default=4, show_default=True, help="At most so many at once.")
 @click.option("--per-minute", type=click.IntRange(1, 100_000), help="At most so many in a minute.")
 @click.option("--judge", metavar="FUNCTION", help="A function of type json that compares both responses.")
@@ -103,6 +107,11 @@ def start(
         raise click.UsageError("--judge-variant is of --judge: give that, too.")
     given, judged = _parse_where(where, since, until), None if judge is None else Judge(judge, judge_variant)
     definition = ReplayDefinition(filter=given, model=model, key=key, seed=seed or secrets.token_hex(8), judge=judged, **bounds)
+    try:
+        order = {name: value for name, value in msgspec.to_builtins(definition).items() if value is not None}
+        convert_admin_body(order, ReplayOrder)  # by the rules of the admin API
+    except InvalidRequest as fault:
+        raise click.UsageError(fault.message) from None
     started = query_store(lambda url: _start(url, definition, dry_run=dry_run))
     if as_json:
         print_json(started)
@@ -345,7 +354,8 @@ def _parse_where(where: tuple[str, ...], since: datetime | None, until: datetime
     try:
         parsed = msgspec.convert(values, InferenceFilters, strict=False)
     except msgspec.ValidationError as fault:
-        raise click.BadParameter(f"{fault}; docs/replay.md names the filters", param_hint="--where") from None
+        names = ", ".join(name for name in InferenceFilters.__struct_fields__ if name != "text")
+        raise click.BadParameter(f"{in_plain_words(str(fault))}. The filters are: {names}.", param_hint="--where") from None
     if parsed.text is not None:
         raise click.BadParameter("requests cannot be chosen by `text`", param_hint="--where")
     return {name: value for name, value in msgspec.to_builtins(parsed).items() if value is not None}

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from app.domain import FUNCTION_PREFIXES, MODEL_PREFIXES, Caller, FunctionConfig, ModelConfig, Plan, Snapshot, Target
 from app.gateway.episodes.episode_id import Episode
 from app.gateway.experiments.chosen_arm import ChosenArm, choose_serving_arm
@@ -51,6 +53,20 @@ def plan(
         return Plan(name, model, config.targets, (model,), snapshot)
     candidates = _targets_of(snapshot, model, f"{caller.team_id}/{episode.id}".encode())
     return Plan(name, model, tuple([target for target, _ in candidates]), tuple([each for _, each in candidates]), snapshot)
+
+
+def without_fallbacks(plan: Plan) -> Plan:
+    """With the targets of the chosen model, arm or variant alone: what others answer says nothing of it.
+
+    A model whose targets are all of weight 0 has none, and stands for its fallbacks.
+    """
+    variants = plan.variants or (None,) * len(plan.targets)
+    chosen = plan.variant if plan.variants else None
+    own = [at for at, name in enumerate(plan.names) if name == plan.name and variants[at] == chosen]
+    if not own or len(own) == len(plan.targets):
+        return plan
+    targets, names = tuple(plan.targets[at] for at in own), tuple(plan.names[at] for at in own)
+    return replace(plan, targets=targets, names=names, variants=tuple(plan.variants[at] for at in own) if plan.variants else ())
 
 
 def _plan_model_experiment(

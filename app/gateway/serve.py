@@ -51,7 +51,7 @@ from app.gateway.limits.usage_amounts import UsageEstimate
 from app.gateway.load_shedding import LoadShedder
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
-from app.gateway.plan import plan
+from app.gateway.plan import plan, without_fallbacks
 from app.gateway.reasoning_state import ProviderTranslators, find_marked_state, marker_for
 from app.gateway.refusals import RefusalRecorder
 from app.gateway.request_headers import (
@@ -392,6 +392,8 @@ async def _plan(
         current_ms=snapshot_cache.current_ms,
         pinned_variant=pinned,
     )
+    if context.origin is not None:
+        targets = without_fallbacks(targets)
     upstream_raw, function_request = raw, None
     if targets.function is not None and targets.variant is not None:
         function_request = FunctionRequest(function_table.compiled(targets), dialect, request, function_input)

@@ -85,10 +85,10 @@ def _refusal() -> ColumnElement[Any]:
     inference, content, team = tables.inferences.c, tables.inference_content.c, tables.teams.c
     return case(
         (inference.route.notin_(ROUTES), "route"),
-        (func.coalesce(team.content, "none") != "full", "team_policy"),
         (tables.deleted_responses.c.id.isnot(None), "deleted"),
         (content.id.is_(None), "expired"),
         (content.policy != "full", content.policy),
+        (func.coalesce(team.content, "none") != "full", "team_policy"),
         (content.request.is_(None), "lost"),
         else_=None,
     )

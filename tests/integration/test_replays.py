@@ -29,6 +29,7 @@ base_url = "{url}"
 [models]
 replay-old = {{ targets = [{{ provider = "replay-engine", model = "old" }}] }}
 replay-new = {{ targets = [{{ provider = "replay-engine", model = "new" }}], output_tokens = 10 }}
+replay-fallback = {{ targets = [{{ provider = "replay-engine", model = "new" }}], fallbacks = ["replay-old"] }}
 replay-unpriced = {{ targets = [{{ provider = "replay-engine", model = "unpriced" }}] }}
 replay-judging = {{ targets = [{{ provider = "replay-engine", model = "judging" }}], output_tokens = 10 }}
 [[prices]]
@@ -61,6 +62,20 @@ output_schema = {{ type = "object", properties = {{ score = {{ type = "number" }
 [functions.replay-judge.variants.only]
 model = "replay-judging"
 system_template = "Which response is better?"
+[functions.replay-free-judge]
+type = "json"
+output_schema = {{ type = "object" }}
+[functions.replay-free-judge.variants.only]
+model = "replay-unpriced"
+[functions.replay-tested-judge]
+type = "json"
+output_schema = {{ type = "object" }}
+[functions.replay-tested-judge.variants]
+one = {{ model = "replay-judging" }}
+two = {{ model = "replay-judging" }}
+[functions.replay-tested-judge.experiment]
+arms = {{ one = 0.5, two = 0.5 }}
+control = "one"
 [teams.replay-private]
 content = "none"
 [teams.replay-payers]
@@ -178,6 +193,16 @@ async def test_each_request_is_answered_again_and_compared(world: World):
         assert (await client.get(f"/v1/inferences/{originals[0]}")).status_code == 200
 
 
+async def test_a_fallback_does_not_answer_for_the_model(world: World):
+    key, public = world.key("replay-callers")
+    await world.send(key, ["please fail"])
+    async with world.service.admin_client() as admin:
+        started = await world.start(admin, model="replay-fallback", key=public, filter={"key": public})
+        await world.end_of(admin, started["id"])
+        [item] = await world.items(admin, started["id"])
+        assert item["replayed"]["error"] is True and item["same"] is None, item
+
+
 async def test_results_are_paired_and_readable_by_command(world: World):
     key, public = world.key("replay-callers")
     await world.send(key, [f"same {n}" for n in range(4)] + [f"other {n}" for n in range(4)])
@@ -216,6 +241,15 @@ async def test_commands_start_cancel_and_resume(world: World):
     order = ("replay", "start", "replay-new", "--key", public, "--where", f"key={public}", "--since", "1d", "--max-usd", "1")
     dry = world.service.run(*order, "--dry-run")
     assert dry.returncode == 0 and "3 requests would be replayed" in dry.stdout, dry
+    for wrong, text in (
+        (("--sample", "nan"), "'nan' is not a finite number"),
+        (("--max-usd", "inf"), "'inf' is not a finite number"),
+        (("--max-usd", "1e300"), "a number <= 1000000.0 at `max_usd`"),
+        (("--seed", "x" * 101), "text of length <= 100 at `seed`"),
+        (("--where", "user=ann"), "unknown field `user`. The filters are: model, team,"),
+    ):
+        refused = world.service.run(*order, *wrong)
+        assert refused.returncode == 2 and text in refused.stderr, refused.stderr
     world.gate.clear()
     try:
         started = world.service.run(*order, "--concurrency", "1", "--json")
@@ -380,7 +414,7 @@ async def test_what_is_not_kept_cannot_be_replayed(world: World):
     async with world.service.admin_client() as admin:
         refused = await admin.post(REPLAYS, json={"model": "replay-new", "key": public, "filter": {"key": of_private}})
         assert refused.status_code == 400 and refused.json()["error"]["param"] == "filter"
-        assert "2 of teams that no longer keep what is written" in refused.json()["error"]["message"]
+        assert "2 recorded without content" in refused.json()["error"]["message"]
         none = await admin.post(REPLAYS, json={"model": "replay-new", "key": public, "filter": {"end_user": "nobody at all"}})
         assert none.status_code == 400 and "no inference matches" in none.json()["error"]["message"]
         for order, param in (
@@ -390,6 +424,8 @@ async def test_what_is_not_kept_cannot_be_replayed(world: World):
             ({"model": "replay-new", "variant": "any"}, "variant"),
             ({"model": "replay-new", "judge": {"function": "replay-task"}}, "judge.function"),
             ({"model": "replay-new", "judge": {"function": "nowhere"}}, "judge.function"),
+            ({"model": "replay-new", "judge": {"function": "replay-free-judge"}, "max_usd": 1}, "max_usd"),
+            ({"model": "replay-new", "judge": {"function": "replay-tested-judge"}}, "judge.variant"),
             ({"model": "replay-new", "filter": {"text": "words"}}, "filter.text"),
             ({"model": "replay-new", "sample": 0}, "sample"),
             ({"model": "replay-new", "max_items": 0}, "max_items"),

@@ -13,7 +13,7 @@ from providers.canonical.errors import InvalidRequest
 # Why requests cannot be replayed, as messages have it.
 REFUSALS: Mapping[str, str] = {
     "route": "of another API than chat completions, Responses, Messages, completions and /inference",
-    "team_policy": "of teams that no longer keep what is written",
+    "team_policy": "of teams that no longer keep all that is written",
     "deleted": "deleted by their callers",
     "expired": "whose content is kept no longer",
     "none": "recorded without content",
@@ -30,7 +30,7 @@ def check_order(snapshot: Snapshot, caller: Caller, definition: ReplayDefinition
         raise InvalidRequest("The key may only be used from some networks, in which no replay is: give another one.", param="key")
     _check_target(snapshot, caller, definition)
     if definition.judge is not None:
-        _check_judge(snapshot, caller, definition.judge)
+        _check_judge(snapshot, caller, definition.judge, definition.max_usd)
 
 
 def describe_nothing(refused: Mapping[str, int]) -> str:
@@ -75,7 +75,7 @@ def _check_prices(snapshot: Snapshot, names: list[str]) -> None:
                 )
 
 
-def _check_judge(snapshot: Snapshot, caller: Caller, judge: Judge) -> None:
+def _check_judge(snapshot: Snapshot, caller: Caller, judge: Judge, max_usd: float | None) -> None:
     function = snapshot.functions.get(judge.function)
     if function is None or not may_use(caller, judge.function):
         raise InvalidRequest(f"There is no function {judge.function!r:.100} that this key may use.", param="judge.function")
@@ -85,6 +85,14 @@ def _check_judge(snapshot: Snapshot, caller: Caller, judge: Judge) -> None:
             param="judge.function",
         )
     _check_variant(judge.function, function, judge.variant, "judge.variant")
+    if judge.variant is None and function.experiment is not None:
+        raise InvalidRequest(
+            f"The function {judge.function!r:.100} has an experiment, and another judge is another measure: say which variant in"
+            f" `judge.variant`. {_listed(function.variants)}",
+            param="judge.variant",
+        )
+    if max_usd is not None:
+        _check_prices(snapshot, [function.variants[judge.variant or function.default or next(iter(function.variants))].model])
 
 
 def _check_variant(name: str, function: FunctionConfig, variant: str | None, param: str = "variant") -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Caller, FunctionConfig, ModelConfig, Snapshot, Target, VariantConfig
+from app.domain import Caller, ExperimentConfig, FunctionConfig, ModelConfig, Snapshot, Target, VariantConfig
 from app.gateway.episodes.episode_id import EpisodeIds
-from app.gateway.plan import order_targets, plan
+from app.gateway.plan import order_targets, plan, without_fallbacks
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 from tests.support.chat_strategies import bounded
 
@@ -158,6 +158,24 @@ def test_chosen_variant_comes_first_then_its_models_fallbacks_then_other_variant
     assert (pinned.variant, pinned.name, pinned.variants) == ("odd", "small", ("odd",) * 3 + ("terse",) * 3 + ("wordy",))
     with pytest.raises(InvalidRequest, match=r"has no variant 'none'\. It has: odd, terse, unused, wordy\."):
         plan(snapshot, UNRESTRICTED_CALLER, "f", EPISODE, pinned_variant="none")
+
+
+def test_nothing_but_the_chosen_one_is_tried_without_fallbacks() -> None:
+    models = {
+        **{name: ModelConfig((Target("p", f"{name}1"), Target("p", f"{name}2")), fallbacks=("c",)) for name in "ab"},
+        "c": ModelConfig((Target("p", "c1"),)),
+        "alias": ModelConfig((Target("p", "a1", 0.0),), fallbacks=("c",)),
+        "tested": ModelConfig((Target("p", "t1"),), experiment=ExperimentConfig({"a": 0.5, "b": 0.0, "tested": 0.5})),
+    }
+    variants = {"one": VariantConfig("a"), "two": VariantConfig("a")}
+    snapshot = Snapshot(1, "h", {}, models, functions={"f": FunctionConfig(variants, default="one", fallbacks=("two",))})
+
+    def tried(name: str, variant: str | None = None) -> list[str]:
+        return [each.model for each in without_fallbacks(plan(snapshot, UNRESTRICTED_CALLER, name, EPISODE, pinned_variant=variant)).targets]
+
+    assert tried("a") == ["a1", "a2"] and tried("c") == ["c1"] and tried("alias") == ["c1"]
+    assert tried("f") == ["a1", "a2"] and tried("f", "two") == ["a1", "a2"]
+    assert tried("tested", "b") == ["b1", "b2"] and tried("tested", "tested") == ["t1"]
 
 
 def test_restricted_key_may_use_a_function_without_its_models() -> None:
