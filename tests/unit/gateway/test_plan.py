@@ -171,7 +171,8 @@ def test_nothing_but_the_chosen_one_is_tried_without_fallbacks() -> None:
     snapshot = Snapshot(1, "h", {}, models, functions={"f": FunctionConfig(variants, default="one", fallbacks=("two",))})
 
     def tried(name: str, variant: str | None = None) -> list[str]:
-        return [each.model for each in without_fallbacks(plan(snapshot, UNRESTRICTED_CALLER, name, EPISODE, pinned_variant=variant)).targets]
+        planned = plan(snapshot, UNRESTRICTED_CALLER, name, EPISODE, pinned_variant=variant)
+        return [each.model for each in without_fallbacks(planned).targets]
 
     assert tried("a") == ["a1", "a2"] and tried("c") == ["c1"] and tried("alias") == ["c1"]
     assert tried("f") == ["a1", "a2"] and tried("f", "two") == ["a1", "a2"]
