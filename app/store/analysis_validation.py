@@ -38,7 +38,7 @@ def check_analysis(path: str, experiment: ExperimentConfig, declared: Mapping[st
         raise BadConfiguration(f"{path}.minimum_days: 0 to {_MAX_DAYS}, not {analysis.minimum_days:g}. Usual is a full week, 7.")
     for name, cap in analysis.caps.items():
         _check_listed(f"{path}.caps", name, metrics)
-        if name in BOOLEAN_OUTCOMES or (name in declared and declared[name].kind == "boolean"):
+        if _is_share(name, declared):
             raise BadConfiguration(f"{path}.caps.{name}: a unit's value of this metric is at most 1, so it needs no cap.")
         if not 0 < cap < float("inf"):
             raise BadConfiguration(f"{path}.caps.{name}: a number above 0, such as last month's 99th percentile, not {cap:g}.")
@@ -55,6 +55,11 @@ def check_analysis(path: str, experiment: ExperimentConfig, declared: Mapping[st
         _check_direction(f"{path}.guardrails.{name}", name, declared, "a guardrail must know what is worse")
         if not (margin >= 0 and isfinite(margin)):
             raise BadConfiguration(f"{path}.guardrails.{name}: how much worse an arm may be, 0 or more, not {margin:g}.")
+        if margin >= 1 and _is_share(name, declared):
+            raise BadConfiguration(
+                f"{path}.guardrails.{name}: a share of units cannot be worse by {margin:g}, so no arm would ever be stopped."
+                " Give a share below 1, such as 0.01 for one point."
+            )
 
 
 def check_adaptive(path: str, experiment: ExperimentConfig) -> None:
@@ -89,6 +94,10 @@ def _check_metric(path: str, name: str, declared: Mapping[str, MetricConfig]) ->
         raise BadConfiguration(f"{path}: {name!r} is built in, and [metrics.{name}] has the same name. Rename that one.")
     elif metric.kind not in ("boolean", "float"):
         raise BadConfiguration(f"{path}: {name!r} is of kind {metric.kind}; only metrics of kind boolean or float can be compared.")
+
+
+def _is_share(name: str, declared: Mapping[str, MetricConfig]) -> bool:
+    return name in BOOLEAN_OUTCOMES or (name in declared and declared[name].kind == "boolean")
 
 
 def _check_listed(path: str, name: str, metrics: tuple[str, ...]) -> None:

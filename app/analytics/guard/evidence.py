@@ -14,7 +14,7 @@ from app.analytics.statistics.sums import Stratum, UnitSums
 
 # Strata of the newest versions that an act keeps, of each metric; of older ones how many units there were.
 MAX_STRATA = 200
-_SUMS = ("n", "y", "yy", "zeros", "ones")
+_SUMS = UnitSums.__struct_fields__
 
 
 def of_stop(facts: ExperimentFacts, stop: Stop, results: Results, baseline: ArmBaseline | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Guardrails: which arms are stopped, by which evidence, and how rarely a harmless one."""
 
+import json
 import random
 from collections.abc import Mapping
 
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.analytics.guard.guardrails import ArmBaseline, Stop, find_stops, stop_alpha
+from app.analytics.guard import evidence
+from app.analytics.guard.guardrails import ArmBaseline, Stop, find_stops, results_since, stop_alpha
 from app.analytics.statistics.sums import Stratum, UnitSums
 from app.domain import AnalysisConfig
 from tests.support.simulated_experiment import SimulatedExperiment, errors, facts_of
@@ -75,6 +77,28 @@ def test_arm_that_a_person_put_back_is_judged_by_what_came_since():
     assert len(stops({"unit": "user"}, twice, within_version)) == 1
     # After an erasure less may be left than was known then.
     assert stops({"unit": "user"}, {"error": of_errors(booleans(10, 10), booleans(10, 0))}, within_version) == []
+
+
+def test_covariates_of_units_from_before_an_arm_was_put_back_are_taken_off_too():
+    """Those of the arm were of heavy users: what is known of them says nothing of the units that came since."""
+
+    def of_latency(units: int, mean: float, x: float) -> UnitSums:
+        """Half of them at each side of the mean, by as much as their covariate."""
+        return UnitSums(units, units * mean, units * (mean**2 + 1), 0, 0, units * x, units * (x**2 + 1), units * (x * mean + 0.5))
+
+    facts = facts_of(unit="user", analysis=AnalysisConfig(metrics=("latency",), guardrails={"latency": 0.5}))
+    before = {"latency": of_errors(of_latency(1_000, 9, 20), of_latency(1_000, 5, 5))}
+    since = {"latency": of_errors(of_latency(1_000, 5, 5), of_latency(1_000, 5, 5))}
+    stored = json.loads(json.dumps(evidence.of_put_back(facts, "a", before)))
+    baseline = {"a": evidence.read_baseline(stored)}
+    together = {
+        "latency": [
+            Stratum(1, "minted", earlier.probabilities, {arm: earlier.arms[arm] + later.arms[arm] for arm in "ab"})
+            for earlier, later in zip(before["latency"], since["latency"], strict=True)
+        ]
+    }
+    assert find_stops(facts, together, baseline) == []
+    assert results_since(together, baseline["a"]) == since
 
 
 def test_all_guardrails_of_all_arms_share_one_alpha():

@@ -178,6 +178,7 @@ def test_analysis_without_metrics_is_of_the_built_in_ones():
         ("error = 0.01", "latency = 0.01", "analysis.guardrails: 'latency' is not one of its metrics"),
         ("error = 0.01", "stars = 0.01", "[metrics.stars] has no `optimize`, and a guardrail must know what is worse"),
         ("error = 0.01", "error = -0.01", "analysis.guardrails.error: how much worse"),
+        ("error = 0.01", "error = 1", "analysis.guardrails.error: a share of units cannot be worse by 1"),
         ("every_minutes = 30", "every_minutes = 1", "adaptive.every_minutes: 10 to"),
         ("minimum_share = 0.1", "minimum_share = 0.6", "adaptive.minimum_share: no arm goes below it, so it is 0.001 to 0.5 with 2 arms"),
         ("minimum_share = 0.1", "minimum_share = 0", "adaptive.minimum_share"),
