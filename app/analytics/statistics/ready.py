@@ -32,7 +32,9 @@ def ready_contrast(found: Sequence[Pair], plan: Plan) -> Ready:
     if not contrasts:
         return Ready(None, reason)
     combined = combine_by_overlap(contrasts)
-    return Ready(combined) if combined.variance > 0 else Ready(None, "all units of an arm have the same value")
+    # A covariate may vary where the values do not: then only it would be left of the variance.
+    varies = min(combined.variance, combined.unadjusted_variance) > 0
+    return Ready(combined) if varies else Ready(None, "all units of an arm have the same value")
 
 
 def together(found: Sequence[Pair]) -> Pair:

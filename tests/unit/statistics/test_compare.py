@@ -127,6 +127,15 @@ def test_covariate_that_is_the_same_for_all_changes_nothing() -> None:
     assert (found.difference, found.variance_reduction) == (pytest.approx(0.5), 0.0)
 
 
+def test_arms_that_each_have_one_value_are_too_early_whatever_their_covariates_are() -> None:
+    """Such as 16 tokens of the one and 32 of the other, each time."""
+    control = UnitSums(600, 600 * 16.0, 600 * 16.0**2, 0, 0, 3000, 18_000, 3000 * 16)
+    arm = UnitSums(600, 600 * 32.0, 600 * 32.0**2, 0, 0, 3100, 19_000, 3100 * 32)
+    found = compared([stratum(control, arm)], COST)
+    assert (found.verdict, found.reason) == ("too early", "all units of an arm have the same value")
+    assert harm([stratum(control, arm)], "control", "arm", COST, 1.0).reason == found.reason
+
+
 def test_feedback_that_one_arm_gets_more_often_is_no_difference() -> None:
     """Users of the arm answer half as often again, as pleased as those of the control: the counts alone would tell the arms apart."""
     answered = [stratum(booleans(1000, 600), booleans(1500, 901))]
