@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from app.analytics.statistics.burn_in import burn_in_units
 from app.analytics.statistics.multiplicity import split_alpha
 from app.analytics.statistics.plan import Plan
 from app.analytics.statistics.power import chance_to_conclude, duration
@@ -39,7 +41,7 @@ class PowerAnswer(Struct, frozen=True, kw_only=True):
     """Units of the control and one arm together. `alpha`: of the primary metric's comparison of one arm. `fixed_units`: what a test needs
     that may be looked at once, at the end.
 
-    `days`: in full weeks; null without `units_per_day`.
+    `days`: in full weeks; null without `units_per_day`. `units` are never fewer than the burn-in of a number needs (docs/statistics.md).
     """
 
     units: int
@@ -51,7 +53,8 @@ class PowerAnswer(Struct, frozen=True, kw_only=True):
 
 
 _LEAST_DEVIATION = 1e-9
-_LEAST_UNITS_PER_DAY = 0.001
+_LEAST_UNITS_PER_DAY, _MOST_UNITS_PER_DAY = 0.001, 1e12
+_LARGEST_EFFECT = 1e12
 _LEAST_EFFECT = 1e-6  # in standard deviations: 10 ** 13 units would be needed
 
 
@@ -59,12 +62,14 @@ def answer_power(question: PowerQuestion) -> PowerAnswer:
     """Raises ValueError, with what would be right, for a question without an answer."""
     if question.effect == 0:
         raise ValueError("`effect` is the smallest difference worth finding, so it is not 0.")
+    if not abs(question.effect) <= _LARGEST_EFFECT:
+        raise ValueError(f"`effect` is a number of at most {_LARGEST_EFFECT:g}, in either direction, not {question.effect:g}.")
     if (question.rate is None) == (question.deviation is None):
         raise ValueError("Give `rate` for a metric that is 0 or 1, or `deviation` for any other.")
     if question.deviation is not None and question.deviation < _LEAST_DEVIATION:
         raise ValueError(f"`deviation` is how much units differ, at least {_LEAST_DEVIATION:g}; if they do not, a few are enough.")
-    if question.units_per_day is not None and question.units_per_day < _LEAST_UNITS_PER_DAY:
-        raise ValueError(f"`units_per_day` is at least {_LEAST_UNITS_PER_DAY:g}.")
+    if question.units_per_day is not None and not _LEAST_UNITS_PER_DAY <= question.units_per_day <= _MOST_UNITS_PER_DAY:
+        raise ValueError(f"`units_per_day` is {_LEAST_UNITS_PER_DAY:g} to {_MOST_UNITS_PER_DAY:g}.")
     rate = question.rate
     if rate is not None and not 0 <= rate + question.effect <= 1:
         raise ValueError(f"A rate of {rate:g} that changes by {question.effect:g} is no rate: it would be {rate + question.effect:g}.")
@@ -77,16 +82,17 @@ def answer_power(question: PowerQuestion) -> PowerAnswer:
     if abs(question.effect) < max(1e-12, math.sqrt(variance) * _LEAST_EFFECT):
         raise ValueError(f"An effect of {question.effect:g} is too small beside how much units differ: no experiment could find it.")
     kind = "float" if rate is None else "boolean"
-    # Of feedback, whose units are fewer than those of the experiment, a little less is needed.
-    plan = Plan(kind, "max", alpha, expected_rate=rate, complete=rate is not None)
+    # As results compare it: nobody has told them which rate to expect. Of feedback, whose units are fewer, a little less is needed.
+    plan = Plan(kind, "max", alpha, complete=rate is not None)
     needed = duration(question.effect, variance, plan, question.units_per_day or 0.0, question.share, question.power)
     # Intervals are narrowest where the experiment is expected to end.
-    tuned = Plan(kind, "max", alpha, max(100, needed.units), expected_rate=rate, complete=rate is not None)
+    tuned = replace(plan, planned_units=needed.units)
+    too_early = 0 if plan.complete else burn_in_units(kind, question.share)
     chances = [
         ChanceByUnits(
             units,
             None if not question.units_per_day else units / question.units_per_day,
-            chance_to_conclude(question.effect, variance, tuned, units, question.share),
+            0.0 if units < too_early else chance_to_conclude(question.effect, variance, tuned, units, question.share),
         )
         for units in (max(1, round(needed.units * part)) for part in (0.25, 0.5, 0.75, 1, 1.5, 2))
     ]

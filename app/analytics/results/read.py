@@ -19,7 +19,7 @@ from app.analytics.results.results import (
 )
 from app.analytics.results.sentences import conclusion_of, lost_values_warning, mismatch_warning
 from app.analytics.results.strata import build_strata, probabilities_of
-from app.analytics.statistics.burn_in import units_needed
+from app.analytics.statistics.burn_in import burn_in_units
 from app.analytics.statistics.compare import Comparison, compare
 from app.analytics.statistics.confidence_sequence import Interval
 from app.analytics.statistics.estimate import arm_estimate
@@ -27,7 +27,7 @@ from app.analytics.statistics.power import needed_units
 from app.analytics.statistics.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of
 from app.analytics.statistics.sums import Stratum
 from app.analytics.units.outcomes import scale_of
-from app.domain import MetricConfig
+from app.domain import BUILT_IN_OUTCOMES, MetricConfig
 from app.store.experiment_queries import ExperimentRow, read_weights
 from app.store.experiment_sums import CountKey, SumKey, read_counts, read_sums
 from app.store.metric_queries import read_metrics
@@ -178,8 +178,8 @@ class Reading:
         return [self._comparison(facts, arm, compare(strata, self._experiment.control, arm, facts.plan)) for arm in in_steps(self._others)]
 
     def _comparison(self, facts: MetricFacts, arm: str, found: Comparison) -> ArmComparison:
-        more_units = self._more_units(facts, found)
-        more_days = self._days(arm, more_units)
+        more_units = self._more_units(facts, arm, found)
+        more_days = self._days(facts, arm, found, more_units)
         return ArmComparison(
             arm=arm,
             verdict=found.verdict,
@@ -198,22 +198,43 @@ class Reading:
             conclusion=conclusion_of(facts, self._experiment.control, arm, found, more_days),
         )
 
-    def _more_units(self, facts: MetricFacts, found: Comparison) -> int | None:
-        """Of both arms together: until there is an interval, else until the difference seen now would be certain."""
+    def _more_units(self, facts: MetricFacts, arm: str, found: Comparison) -> int | None:
+        """Of both arms together: until there is an interval, else until the difference seen now would be certain. None: nobody knows."""
+        of_control, of_arm = self._shares(arm)
+        if not (of_control and of_arm):
+            return None
+        share = of_arm / (of_control + of_arm)
         if found.verdict == "too early":
-            return max(0, 2 * units_needed(facts.kind, equal_split=True) - found.units - found.units_left_out)
+            missing = burn_in_units(facts.kind, share) - found.units - found.units_left_out
+            return missing if missing > 0 else None
         if found.verdict != "no difference yet" or not found.difference or not found.unit_variance:
             return None
-        return max(0, needed_units(found.difference, found.unit_variance, facts.plan) - found.units)
+        return max(0, needed_units(found.difference, found.unit_variance, facts.plan, share) - found.units)
 
-    def _days(self, arm: str, more_units: int | None) -> float | None:
-        """At the present rate; None: never, or nobody knows."""
+    def _days(self, facts: MetricFacts, arm: str, found: Comparison, more_units: int | None) -> float | None:
+        """At the present rate of units, and of those that get a value; None: never, or nobody knows."""
         if more_units is None or self._experiment.status != "running" or not self._units_per_day:
             return None
-        weights = self._weights[max(self._weights)]
-        share = (weights.get(arm, 0) + weights.get(self._experiment.control, 0)) / sum(weights.values())
-        days = more_units / (self._units_per_day * share) if share else _LONGEST_WAIT_DAYS
+        counted = "measured" if facts.name in BUILT_IN_OUTCOMES else "complete"
+        of_both = sum(self._by_arm.get(each, {}).get(counted, 0) for each in (arm, self._experiment.control))
+        with_value = found.units + found.units_left_out
+        part = min(1.0, with_value / of_both) if of_both and with_value else 1.0
+        days = self._days_to_first(facts) + more_units / (self._units_per_day * sum(self._shares(arm)) * part)
         return days if days < _LONGEST_WAIT_DAYS else None
+
+    def _days_to_first(self, facts: MetricFacts) -> float:
+        """Until the first units are complete, in the window of the first ones after the start."""
+        if self._experiment.started_at is None:
+            return 0.0
+        analysis = self._experiment.analysis
+        lasts_s = analysis.window_minutes * 60 if facts.name in BUILT_IN_OUTCOMES else analysis.feedback_hours * 3600
+        started = datetime.fromisoformat(self._experiment.started_at)
+        return max(0.0, lasts_s - (self._now - started).total_seconds()) / 86_400
+
+    def _shares(self, arm: str) -> tuple[float, float]:
+        """Of all new units, those of the control and of this arm."""
+        shares = probabilities_of(self._experiment, self._weights, max(self._weights), "")
+        return shares.get(self._experiment.control, 0.0), shares.get(arm, 0.0)
 
     def _assigned(self) -> SampleRatio:
         """Of all units when they are assigned, by version and kind of episode."""
@@ -259,6 +280,8 @@ class Reading:
         primary = next((each for each in found if each.primary), None)
         if primary is None or not primary.comparisons:
             return "The primary metric is not among those that were chosen." if primary is None else "There is no arm beside the control."
+        if primary.sample_ratio.mismatch:
+            return lost_values_warning(primary.metric, primary.sample_ratio.p)
         return " ".join(each.conclusion for each in primary.comparisons)
 
     def _warnings(self, found: Sequence[MetricResult], split: SampleRatio) -> list[str]:

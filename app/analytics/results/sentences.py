@@ -40,7 +40,7 @@ def mismatch_warning(p: float, of: str) -> str:
 def lost_values_warning(metric: str, p: float) -> str:
     return (
         f"Units with a value of {metric} are split otherwise than units (p = {p:.2g}): an arm loses values, such as of feedback that nobody"
-        f" gives after a failure. Differences of {metric} are of the survivors."
+        f" gives after a failure. Differences of {metric} are of the survivors, so nothing may be concluded of all units."
     )
 
 

@@ -4,6 +4,7 @@ Bibaut, Kallus, Lindon 2022, https://arxiv.org/abs/2212.14411: the guarantee hol
 (docs/statistics.md). Equal arms forgive, because their skewness cancels in a difference; unequal ones do not.
 """
 
+from math import ceil
 from typing import Literal
 
 from app.analytics.statistics.pairs import Pair
@@ -20,7 +21,7 @@ EQUAL_WITHIN = 0.05
 
 def what_lacks(pair: Pair, kind: MetricKind, capped: bool) -> str | None:
     """Why there is no interval for these units yet; None: there is one."""
-    equal_split = abs(pair.probability - 0.5) <= EQUAL_WITHIN
+    equal_split = is_equal(pair.probability)
     if kind != "boolean" and not equal_split and not capped:
         return NO_CAP
     needed = units_needed(kind, equal_split)
@@ -35,6 +36,15 @@ def what_lacks(pair: Pair, kind: MetricKind, capped: bool) -> str | None:
 def units_needed(kind: MetricKind, equal_split: bool) -> int:
     """Of a float nobody knows how heavy its tails are, so with an unequal split it is treated as if they were."""
     return UNITS_OF_HEAVY_TAILS if kind == "heavy_tailed" or (kind == "float" and not equal_split) else UNITS
+
+
+def burn_in_units(kind: MetricKind, share: float) -> int:
+    """Of both arms together, with this share of the arm, until each has as many as it needs."""
+    return ceil(units_needed(kind, equal_split=is_equal(share)) / min(share, 1 - share))
+
+
+def is_equal(share: float) -> bool:
+    return abs(share - 0.5) <= EQUAL_WITHIN
 
 
 def fewest_of_an_outcome(sums: UnitSums) -> int:

@@ -14,6 +14,7 @@ from statistics import NormalDist
 from msgspec import Struct
 
 from app.analytics.statistics.boolean_difference import CENTRES, EXPECTED_SHARE
+from app.analytics.statistics.burn_in import burn_in_units
 from app.analytics.statistics.confidence_sequence import boundary
 from app.analytics.statistics.plan import Plan
 from app.analytics.statistics.tuning import optimal_kappa
@@ -43,14 +44,15 @@ def fixed_units(effect: float, unit_variance: float, share: float, alpha: float,
 def needed_units(effect: float, unit_variance: float, plan: Plan, share: float = 0.5, power: float = 0.8) -> int:
     """Of both arms together: by so many the sequence finds this effect with the probability `power`, tuned as well as can be.
 
-    Set `planned_units` to about this. What a gateway observes rarely has the effect that was planned for: `chance_to_conclude` has others.
+    Never fewer than the burn-in needs. Set `planned_units` to about this. What a gateway observes rarely has the effect that was planned
+    for: `chance_to_conclude` has others.
     """
     alone = fixed_units(effect, unit_variance, share, plan.alpha, power)
     latest = LONGEST * optimal_kappa(plan.alpha)
     curve = first_passage(drift_of(effect, unit_variance, share, plan, alone), latest, spent_alpha(plan, unit_variance))
     before, after = next((pair for pair in pairwise(curve) if pair[1][1] >= power), (curve[-1], curve[-1]))
     part = (power - before[1]) / (after[1] - before[1]) if after[1] > before[1] else 1.0
-    return ceil(alone * (before[0] + part * (after[0] - before[0])) / optimal_kappa(plan.alpha))
+    return max(burn_in_units(plan.kind, share), ceil(alone * (before[0] + part * (after[0] - before[0])) / optimal_kappa(plan.alpha)))
 
 
 def chance_to_conclude(effect: float, unit_variance: float, plan: Plan, units: float, share: float = 0.5) -> float:

@@ -1,6 +1,7 @@
 """Results from sums: units and probabilities of strata, what is concluded, and how long it still takes. Pure, but for the thread."""
 
 import datetime
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -62,6 +63,36 @@ def test_clear_difference_is_a_conclusion_and_an_unclear_one_says_that_it_is_non
     assert "more days" in comparison.conclusion
 
 
+def test_wait_is_of_the_split_that_new_units_have() -> None:
+    """A tenth in the arm: 2.8 times the units of an equal split, and of 100 units that are needed 90 go to the control."""
+    uneven = {1: {"a": 9, "b": 1}}
+    equal = read([boolean("a", 1000, 1000), boolean("b", 1030, 970)], [counted("a", 2000), counted("b", 2000)])
+    unequal = read([boolean("a", 1800, 1800), boolean("b", 206, 194)], [counted("a", 3600), counted("b", 400)], weights=uneven)
+    needed = [found.metrics[0].comparisons[0].more_units for found in (equal, unequal)]
+    assert needed[0] is not None and needed[1] is not None and needed[1] + 4000 == pytest.approx((needed[0] + 4000) / 0.36, rel=0.01)
+    early = read([boolean("a", 90, 90), boolean("b", 10, 10)], [counted("a", 180), counted("b", 20)], weights=uneven)
+    assert early.metrics[0].comparisons[0].more_units == 800
+    stopped = read([boolean("a", 1000, 1000), boolean("b", 1020, 980)], [], weights={1: {"a": 1, "b": 1}, 2: {"a": 1, "b": 0}})
+    assert (stopped.metrics[0].comparisons[0].more_units, stopped.metrics[0].comparisons[0].more_days) == (None, None)
+    same = read([boolean("a", 500, 0), boolean("b", 500, 0)], [counted("a", 500), counted("b", 500)])
+    assert same.metrics[0].comparisons[0].verdict == "too early" and "takes" not in same.conclusion, "nobody knows how long"
+
+
+def test_wait_for_feedback_is_as_long_as_few_units_get_any() -> None:
+    sums = [boolean("a", 1000, 1000), boolean("b", 1020, 980)]
+    all_of_them, a_tenth = (read(sums, [counted(arm, units) for arm in "ab"]) for units in (2000, 20_000))
+    wait = [found.metrics[0].comparisons[0].more_days for found in (all_of_them, a_tenth)]
+    assert wait[0] == pytest.approx(wait[1]), "ten times the units a day, of which one in ten has a value"
+
+
+def test_nothing_is_known_before_the_feedback_of_the_first_units_is_complete() -> None:
+    analysis = AnalysisConfig(metrics=("helpful", "latency"), feedback_hours=72)
+    young = experiment(started_at=(NOW - datetime.timedelta(hours=6)).isoformat(), analysis=analysis)
+    helpful, latency = read([], [counted(arm, 5000, measured=0, complete=0) for arm in "ab"], of=young).metrics
+    assert helpful.comparisons[0].more_days == pytest.approx(66 / 24, abs=0.1)
+    assert latency.comparisons[0].more_days == pytest.approx(0, abs=0.1)
+
+
 def test_few_units_are_too_early_and_nothing_at_all_too() -> None:
     early = read([boolean("a", 10, 10), boolean("b", 10, 10)], [counted("a", 20), counted("b", 20)])
     assert early.metrics[0].comparisons[0].verdict == "too early" and early.conclusion.startswith("Too early")
@@ -79,7 +110,7 @@ def test_mismatch_of_the_split_forbids_any_conclusion() -> None:
 def test_units_without_values_in_one_arm_are_warned_of() -> None:
     found = read([boolean("a", 1000, 1000), boolean("b", 900, 500)], [counted("a", 2000), counted("b", 2000)])
     assert not found.sample_ratio.mismatch and found.metrics[0].sample_ratio.mismatch
-    assert "are of the survivors" in found.warnings[0]
+    assert "are of the survivors" in found.warnings[0] and found.conclusion == found.warnings[0]
 
 
 def test_versions_are_compared_apart_by_their_own_weights() -> None:
@@ -133,6 +164,18 @@ def test_power_needs_more_units_for_smaller_effects_more_arms_and_unequal_shares
     impossible: list[dict[str, Any]] = [{"effect": 0.1}, {"effect": 0, "rate": 0.1}, both, {"effect": -0.2, "rate": 0.1}]
     impossible += [{"effect": 2.2e-311, "deviation": 11220210.0}, {"effect": 1e-20, "rate": 0.0}]
     impossible += [{"effect": 0.1, "deviation": 5e-324}, {"effect": 0.1, "rate": 0.1, "units_per_day": 5e-324}]
+    impossible += [{"effect": effect, "deviation": 1.0} for effect in (1e300, inf, -inf, nan)]
+    impossible += [{"effect": 0.1, "rate": 0.1, "units_per_day": inf}]
     for wrong in impossible:
         with pytest.raises(ValueError, match=r"effect|rate|deviation|units_per_day"):
             answer_power(PowerQuestion(**wrong))
+
+
+def test_power_is_of_the_comparison_that_results_make() -> None:
+    """Nobody tells them which rate to expect, and before the burn-in they say nothing."""
+    rare = answer_power(PowerQuestion(effect=0.02, rate=0.02))
+    assert rare.units == pytest.approx(2.1 * rare.fixed_units, rel=0.02)
+    for large in (PowerQuestion(effect=5.0, deviation=1.0), PowerQuestion(effect=0.9, rate=0.05)):
+        assert answer_power(large).units == 200
+    unequal = answer_power(PowerQuestion(effect=5.0, deviation=1.0, share=0.1))
+    assert (unequal.units, [each.chance for each in unequal.chances[:3]]) == (5000, [0, 0, 0])
