@@ -83,9 +83,18 @@ _TAKE = text("""
         ORDER BY (
             SELECT count(*) FROM replays AS held
             WHERE held.team_id = replays.team_id AND held.status = 'running' AND held.lease_until >= clock_timestamp()
-        ), id LIMIT 1 FOR UPDATE SKIP LOCKED
+        ), lease_until NULLS FIRST, id LIMIT 1 FOR UPDATE SKIP LOCKED
     )
     RETURNING id::text, lease, definition, key_id::text, spent_microusd
+""")
+_OTHERS_WAIT = text("""
+    WITH open AS (
+        SELECT id, team_id, coalesce(lease_until >= clock_timestamp(), false) AS is_held FROM replays WHERE status = 'running'
+    ), teams AS (SELECT team_id, count(*) FILTER (WHERE is_held) AS held, bool_and(is_held) AS are_held FROM open GROUP BY team_id)
+    SELECT EXISTS (
+        SELECT FROM teams AS waiting, teams AS own
+        WHERE NOT waiting.are_held AND waiting.held < own.held AND own.team_id = (SELECT team_id FROM open WHERE id = :id)
+    )
 """)
 _RENEW = text("""
     UPDATE replays SET lease_until = clock_timestamp() + :lease_s * interval '1 second',
@@ -97,7 +106,10 @@ _HOLDS = text("SELECT status FROM replays WHERE id = :id AND lease = :lease FOR 
 
 
 async def take_replay(connection: AsyncConnection, holder: str) -> HeldReplay | None:
-    """A replay that nobody runs: the oldest, of the teams of which the fewest are run. None: there is none."""
+    """A replay that nobody runs, of the teams of which the fewest are run: one that never was, else the one that has waited for longest.
+
+    None: there is none.
+    """
     row = (await connection.execute(_TAKE, {"holder": holder, "lease_s": LEASE_S})).first()
     if row is None:
         return None
@@ -112,9 +124,16 @@ async def renew_lease(connection: AsyncConnection, held: HeldReplay, reason: str
     return status == "running"
 
 
+async def others_wait(connection: AsyncConnection, held: HeldReplay) -> bool:
+    """Whether a team has a replay that nobody runs, and fewer that are run than the team of this one."""
+    return bool(await connection.scalar(_OTHERS_WAIT, {"id": held.id}))
+
+
 async def release_lease(connection: AsyncConnection, held: HeldReplay) -> None:
-    """Another process may go on at once."""
-    query = text("UPDATE replays SET holder = NULL, lease_until = NULL, lease = lease + 1 WHERE id = :id AND lease = :lease")
+    """Another process may go on at once; those that have waited for longer come first."""
+    query = text("""
+        UPDATE replays SET holder = NULL, lease_until = clock_timestamp(), lease = lease + 1 WHERE id = :id AND lease = :lease
+    """)
     await connection.execute(query, {"id": held.id, "lease": held.lease})
 
 

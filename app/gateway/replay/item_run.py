@@ -16,7 +16,7 @@ from app.gateway.replay.judge import JudgedPair, NoJudgement, judge_pair
 from app.gateway.replay.own_request import MAX_RESPONSE_BYTES, OwnResponse, Withdrawn, make_request
 from app.gateway.replay.spending import CapReached, Spending
 from app.gateway.replay.stored_request import HEADERS, NotRunnable, ReplayTarget, SentAgain, prepare_request
-from app.gateway.replay.written import WrittenChoice, as_text, read_written
+from app.gateway.replay.written import WrittenChoice, as_text, read_written, say_the_same
 from app.gateway.serve import Gateway
 from app.inference_paths import INFERENCE_PATHS
 from app.store.callers import find_key_holder
@@ -69,6 +69,10 @@ class ReplayFailed(Withdrawn):
     """No item can be run. The message says why."""
 
 
+class LeftForLater(Withdrawn):
+    """The item waits for room, and the replay is to be left meanwhile."""
+
+
 class _Pair(Struct, frozen=True):
     """`prompt`: what was to be answered, as JSON. What was written: None: it is not known."""
 
@@ -78,22 +82,26 @@ class _Pair(Struct, frozen=True):
 
     @property
     def same(self) -> bool | None:
-        return None if self.original is None or self.replayed is None else self.original == self.replayed
+        return say_the_same(self.original, self.replayed)
 
 
 class ItemRuns:
-    """Runs items of one replay, several at a time. `waits_for`: why the newest request has to wait; None: none does."""
+    """Runs items of one replay, several at a time. `leaves`: set, an item that waits for room is left for later.
 
-    def __init__(self, gateway: Gateway, database: AsyncEngine, held: HeldReplay, spending: Spending) -> None:
+    `waits_for`: why the newest request has to wait; None: none does.
+    """
+
+    def __init__(self, gateway: Gateway, database: AsyncEngine, held: HeldReplay, spending: Spending, leaves: asyncio.Event) -> None:
         self._gateway = gateway
         self._database = database
         self._held = held
         self._spending = spending
+        self._leaves = leaves
         self._large_slots = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.waits_for: str | None = None
 
     async def run(self, item: Item) -> None:
-        """Raises CapReached, LeaseLost, ReplayCancelled, ReplayFailed, and one of DB_UNAVAILABLE_ERRORS."""
+        """Raises CapReached, LeaseLost, LeftForLater, ReplayCancelled, ReplayFailed, and one of DB_UNAVAILABLE_ERRORS."""
         async with self._database.begin() as connection:
             await take_item(connection, self._held, item)
         try:
@@ -105,7 +113,7 @@ class ItemRuns:
         except NotRunnable as fault:
             await self._settle(item, 0, 0, status="refused", reason=fault.reason)
             return
-        except (CapReached, ReplayCancelled, ReplayFailed):
+        except (CapReached, LeftForLater, ReplayCancelled, ReplayFailed):
             await self._settle(item, 0, 0, status="pending", tries=item.tries)
             raise
         assert response.exchange is not None
@@ -174,7 +182,7 @@ class ItemRuns:
         except CapReached:
             await self._settle(item, 0, 0, status="done", reason="cap")
             raise
-        except ReplayFailed:
+        except (LeftForLater, ReplayFailed):
             await self._settle(item, 0, 0, tries=item.tries)
             raise
         await self._settle(item, 0, 0, status="done", judgement=None if judgement is None else to_builtins(judgement), reason=reason)
@@ -194,7 +202,10 @@ class ItemRuns:
         async def send(body: bytes) -> OwnResponse:
             return await self._make_request(item, original, "judge", judge.ROUTE, judge.PATH, body)
 
-        judged = JudgedPair(pair.prompt, as_text(pair.original), as_text(pair.replayed))
+        try:
+            judged = JudgedPair(pair.prompt, as_text(pair.original), as_text(pair.replayed))
+        except RecursionError:
+            raise NoJudgement("no_response_to_judge") from None
         return await judge_pair(send, configured, function, judged)
 
     async def _send(self, item: Item, original: RecordedRequest, sent: SentAgain) -> OwnResponse:
@@ -233,7 +244,11 @@ class ItemRuns:
             assert response.error is not None
             self.waits_for = response.error.message
             wait_s = min(_MAX_WAIT_S, 2 * wait_s)
-            await asyncio.sleep(min(_MAX_WAIT_S, max(wait_s, response.error.retry_after_s or 0.0)))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(_MAX_WAIT_S, max(wait_s, response.error.retry_after_s or 0.0))):
+                    await self._leaves.wait()
+            if self._leaves.is_set():
+                raise LeftForLater
             self.waits_for = None
 
     async def _find_caller(self, original: RecordedRequest) -> Caller:

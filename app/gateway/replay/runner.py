@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
+import traceback
 from collections import deque
 from collections.abc import Coroutine
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.background_tasks import BackgroundTask
-from app.gateway.replay.item_run import ItemRuns, ReplayFailed
+from app.gateway.replay.item_run import ItemRuns, LeftForLater, ReplayFailed
 from app.gateway.replay.spending import CapReached, Spending
 from app.gateway.serve import Gateway
 from app.store.database import create_database_engine
@@ -27,6 +28,7 @@ from app.store.replay_runs import (
     LeaseLost,
     ReplayCancelled,
     finish_replay,
+    others_wait,
     read_interrupted,
     read_pending,
     release_lease,
@@ -39,7 +41,9 @@ from app.store.spools import stored_until
 log = logging.getLogger(__name__)
 
 _POLL_S = 2.0
-_MAX_AT_ONCE = 4  # so that one which waits for a limit of its own holds up no other team's
+_MAX_AT_ONCE = 4
+# After which a replay makes room for one of a team that has fewer running: so none that is long, or waits for a limit, holds up others.
+_TURN_S = 60.0
 _RENEW_EVERY_S = LEASE_S / 5
 _PAGE_ITEMS = 200
 # How long the records of a process that ended may take until they are stored.
@@ -81,6 +85,10 @@ class ReplayRunner:
             await _Run(self._gateway, database, held).run()
         except (LeaseLost, *DB_UNAVAILABLE_ERRORS) as fault:
             log.info("a replay is left to another process", extra={"replay": held.id, "fault": type(fault).__name__})
+        except Exception as fault:
+            # It is tried again, and no other replay ends for it. Without the error's own text, which may quote what was written.
+            frames = "".join(traceback.format_tb(fault.__traceback__))
+            log.error("a replay broke off", extra={"replay": held.id, "error": type(fault).__name__, "traceback": frames})
         finally:
             with contextlib.suppress(TimeoutError, *DB_UNAVAILABLE_ERRORS):
                 async with asyncio.timeout(_RELEASE_TIMEOUT_S), database.begin() as connection:
@@ -97,17 +105,19 @@ class _Run:
         self._database = database
         self._held = held
         spending = Spending(None if max_usd is None else int(max_usd * 1_000_000), held.spent_microusd)
-        self._items = ItemRuns(gateway, database, held, spending)
+        self._leaves = asyncio.Event()  # it was cancelled, or it is another team's turn: no further item is begun
+        self._items = ItemRuns(gateway, database, held, spending, self._leaves)
         self._pending: deque[Item] = deque()
         self._last_number = 0
         self._page_lock = asyncio.Lock()
-        self._next_start_s = 0.0
-        self._is_cancelled = False
+        # Another process may have begun an item a moment ago.
+        pause_s = 60 / held.definition.per_minute if held.definition.per_minute and held.lease > 1 else 0.0
+        self._next_start_s = time.monotonic() + pause_s
         self._end: tuple[ReplayStatus, str | None] | None = None  # before the last item
 
     @property
     def _is_over(self) -> bool:
-        return self._is_cancelled or self._end is not None or self._gateway.draining
+        return self._leaves.is_set() or self._end is not None or self._gateway.draining
 
     async def run(self) -> None:
         """Raises LeaseLost, and one of DB_UNAVAILABLE_ERRORS."""
@@ -119,16 +129,21 @@ class _Run:
                 renewal.cancel()
         except BaseExceptionGroup as faults:
             raise _first(faults) from None
-        if self._is_cancelled or (self._gateway.draining and self._end is None):
+        if self._leaves.is_set() or (self._gateway.draining and self._end is None):
             return
         status, reason = self._end or ("complete", None)
         async with self._database.begin() as connection:
             await finish_replay(connection, self._held, status, reason)
 
     async def _keep_lease(self) -> None:
+        turn_ends_s, have_waited = time.monotonic() + _TURN_S, False
         while True:
             async with self._database.begin() as connection:
-                self._is_cancelled = not await renew_lease(connection, self._held, self._items.waits_for)
+                is_running = await renew_lease(connection, self._held, self._items.waits_for)
+                wait = is_running and time.monotonic() > turn_ends_s and await others_wait(connection, self._held)
+            if not is_running or (wait and have_waited):  # at the second look no process has had a place for the other
+                self._leaves.set()
+            have_waited = wait
             await asyncio.sleep(_RENEW_EVERY_S)
 
     async def _finish_interrupted(self) -> None:
@@ -169,7 +184,9 @@ class _Run:
         try:
             await work
         except ReplayCancelled:
-            self._is_cancelled = True
+            self._leaves.set()
+        except LeftForLater:
+            pass  # this is set
         except CapReached:
             self._end = self._end or ("complete", "cap")
         except ReplayFailed as fault:
@@ -192,7 +209,9 @@ class _Run:
             return
         start_s = max(time.monotonic(), self._next_start_s)
         self._next_start_s = start_s + 60 / per_minute
-        await asyncio.sleep(max(0.0, start_s - time.monotonic()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, start_s - time.monotonic())):
+                await self._leaves.wait()
 
 
 def _first(faults: BaseExceptionGroup[BaseException]) -> BaseException:

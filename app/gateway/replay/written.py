@@ -38,8 +38,18 @@ def read_written(route: str, response: bytes, *, streamed: bool) -> tuple[Writte
         return None
 
 
+def say_the_same(one: tuple[WrittenChoice, ...] | None, other: tuple[WrittenChoice, ...] | None) -> bool | None:
+    """None: it is not known; arguments may be nested more deeply than Python compares."""
+    if one is None or other is None:
+        return None
+    try:
+        return one == other
+    except RecursionError:
+        return None
+
+
 def as_text(choices: tuple[WrittenChoice, ...]) -> str:
-    """For a judge: the text, or as JSON what is more than text."""
+    """For a judge: the text, or as JSON what is more than text. Raises RecursionError if arguments are nested too deeply."""
     if len(choices) == 1 and not choices[0].calls:
         return choices[0].text
     return msgspec.json.encode(choices).decode()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.gateway.replay.written import WrittenCall, WrittenChoice, as_text, read_written
+from app.gateway.replay.written import WrittenCall, WrittenChoice, as_text, read_written, say_the_same
 from providers.canonical.chat import ChatResponse, Choice, Part, Text, ToolCall, Usage
 from providers.canonical.events import response_events
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
@@ -65,3 +65,18 @@ def test_a_judge_reads_the_text_or_json_of_what_is_more():
         {"text": "", "calls": [{"name": "weather", "arguments": {"city": "Bern"}}]}
     ]
     assert [each["text"] for each in json.loads(as_text((WrittenChoice("a"), WrittenChoice("b"))))] == ["a", "b"]
+
+
+def test_arguments_that_are_nested_too_deeply_to_be_compared_are_not_known_to_be_the_same():
+    """They were read in a thread, with more of the stack left than the event loop has."""
+
+    def called() -> tuple[WrittenChoice, ...]:
+        arguments: list[object] = []
+        for _ in range(5000):
+            arguments = [arguments]
+        return (WrittenChoice("", (WrittenCall("search", arguments),)),)
+
+    one, other = called(), called()
+    assert say_the_same(one, other) is None
+    assert say_the_same(None, one) is None
+    assert say_the_same((WrittenChoice("a"),), (WrittenChoice("a"),)) is True
