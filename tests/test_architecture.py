@@ -33,6 +33,7 @@ LAYERS = (
             "app.background_tasks",
             "app.domain",
             "app.episode_names",
+            "app.experiment_unit",
             "app.home_id",
             "app.inference_paths",
             "app.otel",

@@ -18,6 +18,7 @@ from app.store.erased_episodes import note_erased_episodes
 from app.store.erased_feedback import erase_feedback_on_episodes, erase_some_feedback
 from app.store.erased_inferences import find_erased, id_range, list_days, lock_made_of, lock_made_of_erased, lock_matching, store_erased
 from app.store.erased_subjects import move_subjects, sweep_subject
+from app.store.erased_units import erase_units
 from app.store.erasures import (
     FIRST_STEP,
     WRITERS_LOCK,
@@ -40,6 +41,7 @@ _HOUR_MS = 3_600_000
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"
 _WRITERS_LOCK_TIMEOUT = "3s"
 _DATASETS_LOCK_TIMEOUT = "20s"
+_COUNTING_LOCK_TIMEOUT = "20s"
 
 
 class Piece(NamedTuple):
@@ -153,6 +155,13 @@ async def erase_sums(connection: Connection, _context: Context, order: Order) ->
     return Piece(None if moved < _ROWS_PER_PIECE else "more", {"sums": moved})
 
 
+async def erase_experiment_units(connection: Connection, _context: Context, order: Order) -> Piece:
+    """Units of experiments that no inference leads to."""
+    # Units are counted for a second or so at a time.
+    await connection.execute(f"SET LOCAL lock_timeout = '{_COUNTING_LOCK_TIMEOUT}'")
+    return Piece(await erase_units(connection, order, order.position))
+
+
 async def erase_copies(connection: Connection, context: Context, order: Order) -> Piece:
     """Copies in Redis: at once, and again once every request that was in flight has ended and left its copy."""
     waits = datetime.timedelta(seconds=context.settings.total_timeout_s + context.settle_s)
@@ -190,11 +199,13 @@ STEPS: tuple[Step, ...] = (
     Step("feedback", erase_feedback),
     Step("datasets", erase_datasets),
     Step("sums", erase_sums),
+    Step("units", erase_experiment_units),
     Step("copies", erase_copies),
     Step("records again", functools.partial(erase_records, again=True)),
     Step("repetitions again", erase_repetitions),
     Step("feedback again", erase_feedback),
     Step("datasets again", erase_datasets),
+    Step("units again", erase_experiment_units),
     Step("copies again", erase_copies),
 )
 LAST_STEP = STEPS[-1].name

@@ -1,7 +1,7 @@
 """Units of experiments in Postgres: which there are, when they are to be counted, and what of them is in the sums."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -17,6 +17,8 @@ UnitState = Literal["open", "measured", "complete"]
 _COUNTING_LOCK = 0x6E617274_756E6974
 KEEP_UNITS_DAYS = 100  # after the end of an experiment: longer than feedback can count (90 days)
 _DELETED_AT_ONCE = 5_000
+_UUID_CHARACTERS = 36  # a hash has 16
+_PRE_PERIOD = timedelta(days=28)
 
 
 class UnitKey(NamedTuple):
@@ -49,11 +51,12 @@ class UnitRow(Struct, frozen=True, kw_only=True):
 
 
 class CountedExperiment(Struct, frozen=True):
-    """What units of an experiment are counted by. `unit`: as in ExperimentConfig. `started_at`: until when covariates are from."""
+    """What units of an experiment are counted by. `unit`: as in ExperimentConfig."""
 
     id: str
     name: str
     unit: str
+    salt: str
     started_at: datetime
     analysis: AnalysisConfig
 
@@ -64,6 +67,12 @@ class CountedExperiment(Struct, frozen=True):
     @property
     def has_feedback(self) -> bool:
         return any(metric not in BUILT_IN_OUTCOMES for metric in self.metrics)
+
+    @property
+    def pre_period(self) -> tuple[datetime, datetime]:
+        """The days (UTC) from which its units may be known, the last exclusive."""
+        until = self.started_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        return until - _PRE_PERIOD, until
 
     @property
     def window_ms(self) -> int:
@@ -107,23 +116,24 @@ _MOVE = """
     WHERE experiment_units.experiment_id = changed.experiment_id AND experiment_units.unit = changed.unit
 """
 # SKIP LOCKED: an erasure may hold one.
-_DUE = f"SELECT {_SELECTED} FROM experiment_units WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED"  # noqa: S608
-_PUT_OFF = """
+_IS_DUE = "due_at <= now() AND experiment_id <> all($1::uuid[])"
+_DUE = f"SELECT {_SELECTED} FROM experiment_units WHERE {_IS_DUE} ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED"  # noqa: S608
+_PUT_OFF = f"""
     UPDATE experiment_units SET due_at = now() + interval '1 hour' WHERE (experiment_id, unit) = (
-        SELECT experiment_id, unit FROM experiment_units WHERE due_at <= now() ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+        SELECT experiment_id, unit FROM experiment_units WHERE {_IS_DUE} ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
     ) RETURNING experiment_id::text
-"""
+"""  # noqa: S608
 # What comes after the units have gone would be counted as other units.
 _EXPERIMENTS = f"""
-    SELECT DISTINCT ON (of_name.name, of_name.number) of_name.name, of_name.number, experiments.id::text, experiments.started_at,
-        experiments.definition
+    SELECT DISTINCT ON (of_name.name, of_name.number) of_name.name, of_name.number, experiments.id::text, experiments.salt,
+        experiments.started_at, experiments.definition
     FROM unnest($1::text[], $2::int[]) AS of_name (name, number)
     JOIN experiments ON experiments.name = of_name.name AND experiments.started_at IS NOT NULL
         AND (experiments.ended_at IS NULL OR experiments.ended_at > now() - interval '{KEEP_UNITS_DAYS} days')
     JOIN experiment_versions ON experiment_versions.experiment_id = experiments.id AND experiment_versions.number = of_name.number
 """  # noqa: S608
 _EXPERIMENTS_BY_ID = """
-    SELECT name, id::text, started_at, definition FROM experiments WHERE id = any($1::uuid[]) AND started_at IS NOT NULL
+    SELECT name, id::text, salt, started_at, definition FROM experiments WHERE id = any($1::uuid[]) AND started_at IS NOT NULL
 """
 # The random one says nothing of whose it was: the hash could be made again from a name and the salt. What is nobody's own, such as a team,
 # keeps its hash, or it would be counted again as another unit; it has lost its first inference, perhaps.
@@ -134,6 +144,12 @@ _FORGET = """
     WHERE experiments.name = lost.name AND experiment_units.experiment_id = experiments.id AND experiment_units.unit = lost.unit
         AND (experiments.definition ->> 'unit' <> all($3::text[]) OR experiment_units.first_id = any($4::uuid[]))
 """
+# Whoever it was may have come again since then.
+_FORGET_BY_HASH = """
+    UPDATE experiment_units SET due_at = now(), unit = gen_random_uuid()::text
+    WHERE experiment_id = $1 AND unit = any($2::text[]) AND first_id < $3
+"""
+_FORGET_TOUCHES_BY_HASH = "DELETE FROM touched_units WHERE experiment = $1 AND unit = any($2::text[]) AND id < $3"
 _FORGET_TOUCHES = """
     DELETE FROM touched_units WHERE unit = any($1::text[]) AND NOT EXISTS (
         SELECT FROM experiments WHERE experiments.name = touched_units.experiment AND experiments.definition ->> 'unit' = any($2::text[])
@@ -147,6 +163,13 @@ _DELETE_OLD = f"""
         FOR UPDATE OF experiment_units SKIP LOCKED
     )) RETURNING experiment_id::text
 """  # noqa: S608
+_DELETE_OLD_PRE_PERIODS = f"""
+    DELETE FROM pre_period_feedback WHERE ctid = ANY(ARRAY(
+        SELECT pre_period_feedback.ctid
+        FROM experiments JOIN pre_period_feedback ON pre_period_feedback.experiment_id = experiments.id
+        WHERE experiments.ended_at < now() - interval '{KEEP_UNITS_DAYS} days' LIMIT $1
+    ))
+"""  # noqa: S608
 # Values of tags may name somebody, and no erasure finds them without units.
 _DELETE_SLICES = """
     DELETE FROM experiment_sums WHERE experiment_id = any($1::uuid[]) AND slice <> ''
@@ -158,6 +181,11 @@ async def lock_counting(connection: Connection) -> bool:
     """Until the end of the transaction; False: somebody else counts."""
     locked: bool = await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", _COUNTING_LOCK)
     return locked
+
+
+async def wait_for_counting(connection: Connection) -> None:
+    """As lock_counting(), however long somebody else counts. Raises LockNotAvailableError if that is longer than lock_timeout."""
+    await connection.execute("SELECT pg_advisory_xact_lock($1)", _COUNTING_LOCK)
 
 
 async def find_experiments(connection: Connection, versions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], CountedExperiment]:
@@ -179,13 +207,14 @@ async def lock_units(connection: Connection, keys: Iterable[UnitKey]) -> Mapping
     return {unit.key: unit for unit in map(_to_unit, rows)}
 
 
-async def lock_due_units(connection: Connection, limit: int) -> list[UnitRow]:
-    return [_to_unit(row) for row in await connection.fetch(_DUE, limit)]
+async def lock_due_units(connection: Connection, limit: int, *, waiting: Collection[str]) -> list[UnitRow]:
+    """`waiting`: experiments whose units are not to be counted yet."""
+    return [_to_unit(row) for row in await connection.fetch(_DUE, list(waiting), limit)]
 
 
-async def put_off_first(connection: Connection) -> str | None:
-    """Of the units that are due the first one, by an hour; returns the id of its experiment."""
-    experiment_id: str | None = await connection.fetchval(_PUT_OFF)
+async def put_off_first(connection: Connection, *, waiting: Collection[str]) -> str | None:
+    """Of the units that are due the first one, by an hour; returns the id of its experiment. `waiting`: as in lock_due_units()."""
+    experiment_id: str | None = await connection.fetchval(_PUT_OFF, list(waiting))
     return experiment_id
 
 
@@ -223,10 +252,24 @@ async def forget_units(
         await connection.execute(_FORGET_TOUCHES, hashes, kept)
 
 
+async def forget_units_by_hash(connection: Connection, experiment: CountedExperiment, units: Sequence[str], *, before: str) -> None:
+    """As forget_units(), also units whose inferences have expired. `before`: their first inference has a lower id."""
+    await connection.execute(_FORGET_BY_HASH, experiment.id, units, before)
+    await connection.execute(_FORGET_TOUCHES_BY_HASH, experiment.name, units, before)
+
+
+def is_forgotten(unit: str) -> bool:
+    """Its hash was erased: it has a random UUID instead."""
+    return len(unit) == _UUID_CHARACTERS
+
+
 async def delete_old_units(connection: Connection) -> None:
-    """Some of the units of experiments that ended more than KEEP_UNITS_DAYS ago; with the last one of each its sums by values of tags."""
+    """Some of the units of experiments that ended more than KEEP_UNITS_DAYS ago, and of what was before; with the last one of each its
+    sums by values of tags.
+    """
     async with connection.transaction():
         if await lock_counting(connection):
+            await connection.execute(_DELETE_OLD_PRE_PERIODS, _DELETED_AT_ONCE)
             deleted = await connection.fetch(_DELETE_OLD, _DELETED_AT_ONCE)
             if deleted:
                 await connection.execute(_DELETE_SLICES, sorted({row["experiment_id"] for row in deleted}))
@@ -235,7 +278,7 @@ async def delete_old_units(connection: Connection) -> None:
 def _to_experiment(row: Any) -> CountedExperiment:
     definition = msgspec.json.decode(row["definition"])
     analysis = msgspec.convert(definition.get("analysis", {}), AnalysisConfig)
-    return CountedExperiment(row["id"], row["name"], definition["unit"], row["started_at"], analysis)
+    return CountedExperiment(row["id"], row["name"], definition["unit"], row["salt"], row["started_at"], analysis)
 
 
 def _to_unit(row: Any) -> UnitRow:

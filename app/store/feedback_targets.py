@@ -9,13 +9,15 @@ from app.store.partitions import DAY_MS, Connection
 
 # Row by row, so that each id is looked for in the partition of its day alone.
 FIND_INFERENCES = """
-    SELECT wanted.id::text, found.team_id::text, found.model, found.function, found.variant, found.not_enrolled, found.erased_at
+    SELECT wanted.id::text, found.team_id::text, found.model, found.function, found.variant, found.not_enrolled, found.erased_at,
+        found.end_user, found.tags
     FROM unnest($1::uuid[]) AS wanted (id)
     CROSS JOIN LATERAL (SELECT * FROM inferences WHERE inferences.id = wanted.id{only_erased} LIMIT 1) AS found
 """
 # The first partition that has any ends the search for an episode. What the gateway requested itself says nothing of it.
 _EPISODES = """
-    SELECT wanted.id::text, wanted.team_id::text, found.model, found.function, found.variant, found.not_enrolled, found.erased_at
+    SELECT wanted.id::text, wanted.team_id::text, found.model, found.function, found.variant, found.not_enrolled, found.erased_at,
+        found.end_user, found.tags
     FROM unnest($1::uuid[], $2::uuid[], $3::uuid[]) AS wanted (id, team_id, since)
     CROSS JOIN LATERAL (
         SELECT * FROM inferences
@@ -37,7 +39,7 @@ class TargetKey(NamedTuple):
 
 
 class Target(NamedTuple):
-    """An inference, or some inference of an episode."""
+    """An inference, or some inference of an episode. `tags`: as JSON."""
 
     id: str
     team_id: str
@@ -46,6 +48,8 @@ class Target(NamedTuple):
     variant: str | None
     not_enrolled: str | None
     erased_at: datetime.datetime | None
+    end_user: str | None
+    tags: str | None
 
 
 async def find_targets(

@@ -69,6 +69,7 @@ TABLES = (
     RecordedTable("webhook_events", "keep_webhook_events_days", "rows", "created_at"),  # and their deliveries
     RecordedTable("replays", "keep_inferences_days", "rows", "created_at", batch_rows=5),  # and their items, up to 100,000 of each
     RecordedTable("experiment_units", None, "experiments", days=KEEP_UNITS_DAYS),
+    RecordedTable("pre_period_feedback", None, "experiments", days=KEEP_UNITS_DAYS),
     RecordedTable("experiment_sums", None, "never"),  # but those by values of tags, which go with the units
     RecordedTable("experiment_counts", None, "never"),
     RecordedTable("experiment_acts", None, "never", "at"),

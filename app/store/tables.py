@@ -191,6 +191,27 @@ experiment_units = Table(
     postgresql_with={"fillfactor": 85},
 )
 
+# The feedback on units that return in the days before their experiment, from which the feedback in it is expected.
+pre_period_feedback = Table(
+    "pre_period_feedback",
+    metadata,
+    Column("experiment_id", UUID(as_uuid=False), ForeignKey("experiments.id"), primary_key=True),
+    Column("unit", Text, primary_key=True),  # as inferences.experiment_unit, whether or not it takes part
+    Column("metric", Text, primary_key=True),
+    Column("events", BigInteger, nullable=False),
+    Column("total", Numeric, nullable=False),  # of their values, in millionths
+)
+
+# How far the search for these is. An experiment without a row has yet to be looked at.
+pre_period_scans = Table(
+    "pre_period_scans",
+    metadata,
+    Column("experiment_id", UUID(as_uuid=False), ForeignKey("experiments.id"), primary_key=True),
+    Column("after", UUID(as_uuid=False), nullable=False),  # the last feedback that was looked at
+    Column("finished_at", DateTime(timezone=True)),  # null: it goes on, and units of the experiment wait for it
+    Column("means", JSONB),  # by metric the mean over units, in millionths; null: it is not finished
+)
+
 # Sums over units that are measured: of a metric over all of an arm (`slice` and `value` empty), and over those with a value of a tag.
 # All are exact: integers in millionths of the metric's own unit, of tokens in tokens.
 experiment_sums = Table(

@@ -18,6 +18,7 @@ from app.store.touched_units import COUNTS_FOR_UNIT
 MAX_INFERENCES = 100_000
 _LARGEST_VALUE = 1e12  # of feedback, in either direction: beyond it a value counts as this one
 _MICRO = 1_000_000
+VALUE_IN_MILLIONTHS = f"round(least(greatest(feedback.number, -{_LARGEST_VALUE:.0f}), {_LARGEST_VALUE:.0f})::numeric * {_MICRO})"
 
 # Lateral, and below by indexes only: whatever statistics the planner has, it must never scan a table for a handful of units.
 ONLY_BY_INDEX = ("SET LOCAL enable_hashjoin = off", "SET LOCAL enable_mergejoin = off", "SET LOCAL enable_seqscan = off")
@@ -57,7 +58,7 @@ _MEASURE = f"""
 """  # noqa: S608
 _FEEDBACK = f"""
     SELECT wanted.at, feedback.metric, count(*) AS events,
-        sum(round(least(greatest(feedback.number, -{_LARGEST_VALUE:.0f}), {_LARGEST_VALUE:.0f})::numeric * {_MICRO})) AS total
+        sum({VALUE_IN_MILLIONTHS}) AS total
     FROM unnest($1::int[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::uuid[], $8::jsonb[])
         AS wanted (at, experiment, unit, first, until, feedback_since, feedback_until, metrics)
     CROSS JOIN LATERAL (
@@ -79,7 +80,6 @@ _FEEDBACK = f"""
 # Of teams day by day: the index begins with the time, and a range of it has the groups of all teams.
 _BEFORE = """
     count(DISTINCT rollup.time) AS days, coalesce(sum(requests), 0) AS requests,
-    coalesce(sum(requests) FILTER (WHERE outcome IN ('failed', 'aborted')), 0) AS failed,
     coalesce(sum(duration_us), 0) AS duration_us, coalesce(sum(cost_microusd), 0) AS cost_microusd,
     coalesce(sum(rollup.input_tokens), 0) AS input_tokens, coalesce(sum(rollup.output_tokens), 0) AS output_tokens
 """
@@ -103,28 +103,31 @@ _SUBJECT_BEFORE = f"""
     ) AS found
 """  # noqa: S608
 
-# Of the days of a subject, whose groups are `of_group`. Only those by all columns have the error, of broad ones there are fewer.
-_DAYS_OF_TEAM = """
-    unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS wanted (at, team_id, since, until) CROSS JOIN LATERAL (
-        SELECT rollup.*, of_group.error FROM rollup_groups AS of_group
-        CROSS JOIN generate_series(wanted.since, wanted.until - interval '24 hours', interval '24 hours') AS day
-        JOIN {table} AS rollup ON rollup.time = day AND rollup.group_id = of_group.id
-        WHERE of_group.team_id = wanted.team_id AND outcome <> '{refused}'
-    ) AS found
+_COUNT_FIRST_TOKENS = f"""
+    SELECT at, (entry >> {COUNT_BITS})::int AS bucket, sum(entry & {2**COUNT_BITS - 1}) AS count
 """
-_DAYS_OF_SUBJECT = """
-    unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[])
+_TEAM_FIRST_TOKENS = f"""
+    {_COUNT_FIRST_TOKENS}
+    FROM unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS wanted (at, team_id, since, until)
+    CROSS JOIN LATERAL (
+        SELECT rollup.first_token_sketch FROM rollup_groups
+        CROSS JOIN generate_series(wanted.since, wanted.until - interval '24 hours', interval '24 hours') AS day
+        JOIN rollups_by_day_and_team AS rollup ON rollup.time = day AND rollup.group_id = rollup_groups.id
+        WHERE rollup_groups.team_id = wanted.team_id AND outcome <> '{REFUSED}'
+    ) AS found, unnest(found.first_token_sketch) AS entry
+    GROUP BY at, bucket
+"""  # noqa: S608
+_SUBJECT_FIRST_TOKENS = f"""
+    {_COUNT_FIRST_TOKENS}
+    FROM unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[])
         AS wanted (at, team_id, since, until, dimension, value)
     CROSS JOIN LATERAL (
-        SELECT rollup.*, of_group.error FROM subject_{table} AS rollup JOIN rollup_groups AS of_group ON of_group.id = rollup.group_id
+        SELECT rollup.first_token_sketch
+        FROM subject_rollups_by_day_and_team AS rollup JOIN rollup_groups ON rollup_groups.id = rollup.group_id
         WHERE rollup.dimension = wanted.dimension AND rollup.value = wanted.value AND rollup.team_id = wanted.team_id
-            AND outcome <> '{refused}' AND rollup.time >= wanted.since AND rollup.time < wanted.until
-    ) AS found
-"""
-_SCHEMA_FAILURES = "SELECT at, sum(requests) AS failed FROM {days} WHERE found.error = 'ConstraintViolation' GROUP BY at"
-_FIRST_TOKENS = f"""
-    SELECT at, (entry >> {COUNT_BITS})::int AS bucket, sum(entry & {2**COUNT_BITS - 1}) AS count
-    FROM {{days}}, unnest(found.first_token_sketch) AS entry GROUP BY at, bucket
+            AND outcome <> '{REFUSED}' AND rollup.time >= wanted.since AND rollup.time < wanted.until
+    ) AS found, unnest(found.first_token_sketch) AS entry
+    GROUP BY at, bucket
 """  # noqa: S608
 
 _decode_tags = msgspec.json.Decoder(dict[str, str]).decode
@@ -198,19 +201,17 @@ class Subject(NamedTuple):
 
 
 class UsageBefore(Struct, frozen=True):
-    """Sums over what a subject sent before an experiment. `days`: on how many days. `schema_failed`: whose caller got that error.
+    """Sums over what a subject sent before an experiment. `days`: on how many days.
 
     `first_token_us`: of `first_tokens` inferences that have such a time, as far as sketches know it.
     """
 
     days: int
     requests: int
-    failed: int
     duration_us: int
     cost_microusd: int
     input_tokens: int
     output_tokens: int
-    schema_failed: int = 0
     first_token_us: int = 0
     first_tokens: int = 0
 
@@ -269,21 +270,18 @@ async def read_usage_before(connection: Connection, subjects: Sequence[Subject])
     found: dict[int, UsageBefore] = {}
     of_teams = [at for at, each in enumerate(subjects) if each.dimension is None]
     of_others = [at for at, each in enumerate(subjects) if each.dimension is not None]
-    for positions, query, days in ((of_teams, _TEAM_BEFORE, _DAYS_OF_TEAM), (of_others, _SUBJECT_BEFORE, _DAYS_OF_SUBJECT)):
+    for positions, query, first_tokens in (
+        (of_teams, _TEAM_BEFORE, _TEAM_FIRST_TOKENS),
+        (of_others, _SUBJECT_BEFORE, _SUBJECT_FIRST_TOKENS),
+    ):
         if not positions:
             continue
         for row in await connection.fetch(query, *_columns_of(subjects, positions)):
             found[row["at"]] = UsageBefore(*map(int, [*row.values()][1:]))
-        failing = [at for at in positions if "schema_failure" in subjects[at].metrics]
-        if failing:
-            of_days = days.format(table="rollups_by_day", refused=REFUSED)
-            for row in await connection.fetch(_SCHEMA_FAILURES.format(days=of_days), *_columns_of(subjects, failing)):
-                found[row["at"]] = replace(found[row["at"]], schema_failed=int(row["failed"]))
         timed = [at for at in positions if "time_to_first_token" in subjects[at].metrics]
         if timed:
-            of_days = days.format(table="rollups_by_day_and_team", refused=REFUSED)
             counts: dict[int, dict[int, int]] = {}
-            for row in await connection.fetch(_FIRST_TOKENS.format(days=of_days), *_columns_of(subjects, timed)):
+            for row in await connection.fetch(first_tokens, *_columns_of(subjects, timed)):
                 counts.setdefault(row["at"], {})[row["bucket"]] = int(row["count"])
             for at, each in counts.items():
                 found[at] = replace(found[at], first_token_us=total_of(each), first_tokens=sum(each.values()))

@@ -4,11 +4,28 @@ from typing import Any
 
 import pytest
 
+from app import uuid7
 from app.domain import Assignment
+from app.experiment_unit import draw_enrolment, episode_unit, value_unit
+from app.recording.spool import Spool
 from app.settings import Settings
-from tests.integration.test_erasures import ANN, carry_out, everything_stored, of_ann, received, record, settings, valkey, valkey_server
+from app.store.erasure_hashes import Selector
+from tests.integration.test_erasures import (
+    ANN,
+    LATER,
+    carry_out,
+    everything_stored,
+    of_ann,
+    received,
+    record,
+    settings,
+    valkey,
+    valkey_server,
+)
 from tests.integration.test_experiment_units import count, start_experiment
-from tests.support.writer_process import fetch
+from tests.integration.test_rollups import TEAMS
+from tests.support.spooled_feedback import make_feedback, spool_feedback
+from tests.support.writer_process import drain, fetch
 
 __all__ = ["settings", "valkey", "valkey_server"]
 
@@ -65,3 +82,82 @@ async def test_team_is_no_second_unit_after_the_erasure_of_one_of_its_users(sett
     assert [tuple(row) for row in units] == [(HASH, "complete")]
     assert await fetch(settings.database_url, TOTALS) == before and before
     assert "ann@example.com" not in await everything_stored(settings.database_url)
+
+
+def hash_of(unit: bytes) -> str:
+    return draw_enrolment("s", unit).hex()
+
+
+@pytest.mark.parametrize(
+    ("unit", "selector", "value"),
+    [("user", ANN, "ann"), ("tag:mail", Selector("tag", "mail", "ann@example.com"), "ann@example.com")],
+    ids=["user", "tag"],
+)
+async def test_unit_whose_inferences_have_expired_is_found_by_its_hash(settings: Settings, unit: str, selector: Selector, value: str):
+    await start_experiment(settings.database_url, "e", unit, slices=["mail"])
+    mine, others = hash_of(value_unit(TEAMS[0], value)), hash_of(value_unit(TEAMS[0], "bob"))
+    bob = received(2, end_user="bob", tags={"mail": "bob"}, **enrolled(others))
+    await record(settings, of_ann(2, **enrolled(mine)), bob)
+    await count(settings.database_url)
+    before = await fetch(settings.database_url, TOTALS)
+    await fetch(settings.database_url, "DELETE FROM inferences")
+    units = "SELECT unit, slices::text FROM experiment_units UNION SELECT '', value FROM experiment_sums"
+    assert {(mine, "{ann@example.com}"), (others, "{bob}")} < {tuple(row) for row in await fetch(settings.database_url, units)}
+    await carry_out(settings, selector)
+    await count(settings.database_url)
+    assert await fetch(settings.database_url, TOTALS) == before and before
+    left = {tuple(row) for row in await fetch(settings.database_url, units)}
+    assert (others, "{bob}") in left
+    assert not any("ann" in text or mine in text for row in left for text in row)
+
+
+async def test_order_of_a_team_leaves_units_of_others(settings: Settings):
+    await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, 'sales')", TEAMS[0])
+    await start_experiment(settings.database_url, "e", "user")
+    units = [hash_of(value_unit(team, "ann")) for team in TEAMS[:2]]
+    await record(settings, *(of_ann(2, team_id=team, **enrolled(unit)) for team, unit in zip(TEAMS, units, strict=False)))
+    await count(settings.database_url)
+    await fetch(settings.database_url, "DELETE FROM inferences")
+    await carry_out(settings, ANN, team="sales")
+    stored = await everything_stored(settings.database_url)
+    assert units[0] not in stored and units[1] in stored
+
+
+async def test_unit_of_what_came_after_the_order_stays(settings: Settings):
+    await start_experiment(settings.database_url, "e", "user")
+    unit = hash_of(value_unit(TEAMS[0], "ann"))
+    await record(settings, of_ann(2), of_ann(LATER, **enrolled(unit)))
+    await count(settings.database_url)
+    await carry_out(settings, ANN)
+    assert [row["unit"] for row in await fetch(settings.database_url, "SELECT unit FROM experiment_units")] == [unit]
+
+
+async def test_unit_that_is_an_episode_is_found_by_its_hash(settings: Settings):
+    await start_experiment(settings.database_url, "e", "episode")
+    episode = uuid7.mint()
+    unit = hash_of(episode_unit(TEAMS[0], episode))
+    await record(settings, of_ann(2, episode_id=episode, **enrolled(unit)))
+    await count(settings.database_url)
+    await fetch(settings.database_url, "DELETE FROM inferences")
+    await carry_out(settings, Selector("episode", None, episode))
+    assert unit not in await everything_stored(settings.database_url)
+
+
+async def test_feedback_from_before_an_experiment_is_nobodys(settings: Settings):
+    mine, bobs = (hash_of(value_unit(TEAMS[0], name)) for name in ("ann", "bob"))
+    ids = await record(settings, of_ann(2), received(2, end_user="bob"))
+    spool = Spool(settings.home / "spool", settings)
+    at_us = uuid7.created_ms(ids[0]) * 1000 + 2_000
+    spool_feedback(spool, *(make_feedback(id, team_id=TEAMS[0], received_us=at_us) for id in ids))
+    spool.close()
+    await drain(settings)
+    await start_experiment(settings.database_url, "e", "user", metrics=["helpful"])
+    await count(settings.database_url)
+    units = "SELECT unit FROM pre_period_feedback"
+    assert {row["unit"] for row in await fetch(settings.database_url, units)} == {mine, bobs}
+    await carry_out(settings, ANN)
+    assert {row["unit"] for row in await fetch(settings.database_url, units)} == {bobs}
+    # A scan after the order does not find her.
+    await start_experiment(settings.database_url, "later", "user", metrics=["helpful"])
+    await count(settings.database_url)
+    assert [row["unit"] for row in await fetch(settings.database_url, units)] == [bobs, bobs]

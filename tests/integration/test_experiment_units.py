@@ -18,8 +18,10 @@ import uvloop
 
 from app import uuid7
 from app.analytics.units import background
-from app.analytics.units.counting import count_due_units, take_in_touched
+from app.analytics.units.counting import count_due_units, put_off_due_unit, take_in_touched
+from app.analytics.units.pre_period import scan_pre_period
 from app.domain import Assignment, Attempt
+from app.experiment_unit import draw_enrolment, team_unit, value_unit
 from app.recording.feedback_records import Feedback
 from app.recording.spool import Spool
 from app.settings import Settings
@@ -38,6 +40,7 @@ from tests.support.writer_process import drain, fetch
 processes = multiprocessing.get_context("forkserver")
 NOW_US = int(datetime.datetime.now(datetime.UTC).timestamp() * 1_000_000)
 HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
 METRICS = ["helpful", "stars", "error", "schema_failure", "refusal", "latency", "time_to_first_token", "cost", "output_tokens"]
 
 
@@ -46,7 +49,7 @@ def settings(tmp_path: Path, database: str) -> Settings:
     return Settings(home=tmp_path, database_url=database, drain_timeout_s=GENEROUS_S, writer_batch_rows=50, writer_batch_ms=5.0)
 
 
-async def start_experiment(database: str, name: str, unit: str, **analysis: Any) -> str:
+async def start_experiment(database: str, name: str, unit: str, *, days_ago: int = 0, **analysis: Any) -> str:
     id = uuid7.mint()
     definition: dict[str, Any] = {
         "arms": ["a", "b"],
@@ -61,8 +64,8 @@ async def start_experiment(database: str, name: str, unit: str, **analysis: Any)
     try:
         await connection.execute(
             "INSERT INTO experiments (id, name, section, owner, salt, definition, started_at)"
-            " VALUES ($1, $2, 'models', $2, 's', $3, now())",
-            *(id, name, json.dumps({**definition, "analysis": analysis})),
+            " VALUES ($1, $2, 'models', $2, 's', $3, now() - make_interval(days => $4))",
+            *(id, name, json.dumps({**definition, "analysis": analysis}), days_ago),
         )
         for number in (1, 2):
             await connection.execute(
@@ -81,7 +84,7 @@ async def count(database: str) -> None:
     try:
         async with connection.transaction():
             await match_due(connection, 10_000)
-        while await take_in_touched(connection):
+        while await take_in_touched(connection) or await scan_pre_period(connection, limit=7):
             pass
         while await connection.fetchval("SELECT count(*) FROM experiment_units WHERE due_at <= now()"):
             await count_due_units(connection)
@@ -298,7 +301,7 @@ async def test_users_have_their_mean_from_before_the_experiment_as_covariate(set
         spool_exchange(spool, b"", b"", **{**fields, "id": uuid7.mint(at_us), "end_user": "bob", "outcome": "failed"})
     spool.close()
     await drain(settings)
-    await start_experiment(database, "users", "user", metrics=["latency", "cost", "error", "time_to_first_token", "refusal"])
+    await start_experiment(database, "users", "user", metrics=["latency", "cost", "error", "time_to_first_token"])
     spool = Spool(settings.home / "spool", settings)
     for user in ("ann", "new"):
         at_us = NOW_US - 2 * HOUR_US
@@ -309,11 +312,20 @@ async def test_users_have_their_mean_from_before_the_experiment_as_covariate(set
     await count(database)
     units = await fetch(database, "SELECT unit, covariates FROM experiment_units ORDER BY unit")
     assert [(row["unit"], row["covariates"]) for row in units] == [
-        ("hash of ann", [3_000_000, 300, 0, 0, None]),  # of a request; of a day
-        ("hash of new", [0, 0, 0, 0, None]),
+        ("hash of ann", [3_000_000, 300, None, 0]),  # of a request; of a day; errors are compared without
+        ("hash of new", [0, 0, None, 0]),
     ]
     (sums,) = await fetch(database, "SELECT x, xx FROM experiment_sums WHERE metric = 'latency'")
     assert (sums["x"], sums["xx"]) == (3_000_000, 9_000_000_000_000)
+
+
+STARTED_DAYS_AGO = 3
+
+
+def is_before(at_us: int) -> bool:
+    """In the 28 days before the day when an experiment started that many days ago."""
+    midnight_us = (NOW_US // DAY_US - STARTED_DAYS_AGO) * DAY_US
+    return midnight_us - 28 * DAY_US <= at_us < midnight_us
 
 
 @pytest.mark.parametrize("unit", ["user", "team", "tag:tenant"])
@@ -331,18 +343,16 @@ async def test_what_is_known_from_before_equals_a_scan(settings: Settings, unit:
     for _ in range(300):
         subject = chance.choice(subjects[:-1])
         days = 1 + chance.random() * 34
-        failed = chance.random() < 0.3
-        fields = fields_of(subject, NOW_US - int(days * 24 * HOUR_US))
+        fields = fields_of(subject, NOW_US - int(days * DAY_US))
         fields["first_token_us"] = chance.choice((None, 0, 1, int(chance.lognormvariate(11, 2))))
-        fields |= {"outcome": "failed", "error": chance.choice(("ConstraintViolation", "UpstreamFailed"))} if failed else {}
+        fields["duration_us"] = int(chance.lognormvariate(13, 1))
         fields["model"] = chance.choice("mn")
         spool_exchange(spool, b"", b"", **fields)
-        midnight_us = NOW_US - NOW_US % (24 * HOUR_US)
-        if midnight_us - 28 * 24 * HOUR_US <= fields["received_us"] < midnight_us:
+        if is_before(fields["received_us"]):
             before[subject].append(fields)
     spool.close()
     await drain(settings)
-    await start_experiment(database, "e", unit, metrics=["schema_failure", "time_to_first_token", "error"])
+    await start_experiment(database, "e", unit, days_ago=STARTED_DAYS_AGO, metrics=["time_to_first_token", "latency"])
     spool = Spool(settings.home / "spool", settings)
     for subject in subjects:
         fields = fields_of(subject, NOW_US - 2 * HOUR_US)
@@ -360,14 +370,119 @@ async def test_what_is_known_from_before_equals_a_scan(settings: Settings, unit:
 
     for subject, records in before.items():
         times = [each["first_token_us"] for each in records if each["first_token_us"] is not None]
-        expected = [
-            mean([1_000_000 * (each.get("error") == "ConstraintViolation") for each in records]),
-            mean([of_bucket(us) for us in times]),
-            mean([1_000_000 * ("error" in each) for each in records]),
-        ]
+        expected = [mean([of_bucket(us) for us in times]), mean([each["duration_us"] for each in records])]
         assert units[subject] == expected
-        assert abs(expected[1] - mean(times)) <= 0.02 * mean(times) + 1
-    assert units[subjects[-1]] == [0, 0, 0] and units[subjects[0]] != [0, 0, 0]
+        assert abs(expected[0] - mean(times)) <= 0.02 * mean(times) + 1
+    assert units[subjects[-1]] == [0, 0] and 0 not in units[subjects[0]]
+
+
+@pytest.mark.parametrize("unit", ["user", "team", "tag:tenant"])
+async def test_feedback_from_before_equals_a_scan(settings: Settings, unit: str) -> None:
+    database, chance = settings.database_url, random.Random(9)
+    teams = [TEAM, str(uuid.UUID(int=9))]
+    subjects = [(team, value) for team in teams for value in (["x"] if unit == "team" else ["x", "y", "z", "nobody"])]
+    hashes = {
+        (team, value): draw_enrolment("s", team_unit(team) if unit == "team" else value_unit(team, value)).hex() for team, value in subjects
+    }
+    ratings: dict[tuple[str, tuple[str, str]], list[Fraction]] = {
+        (metric, each): [] for metric in ("helpful", "stars") for each in subjects
+    }
+
+    def fields_of(subject: tuple[str, str], at_us: int) -> dict[str, Any]:
+        team, value = subject
+        fields: dict[str, Any] = {"id": uuid7.mint(at_us), "episode_id": uuid7.mint(at_us), "received_us": at_us, "team_id": team}
+        return {**fields, "end_user": value if unit == "user" else "u", "tags": {"tenant": value} if unit.startswith("tag") else {}}
+
+    spool = Spool(settings.home / "spool", settings)
+    for _ in range(300):
+        subject = chance.choice([each for each in subjects if each[1] != "nobody"])
+        at_us = NOW_US - int((1 + chance.random() * 34) * DAY_US)
+        fields = fields_of(subject, at_us)
+        spool_exchange(spool, b"", b"", **fields)
+        rated_us = min(NOW_US, at_us + int(chance.random() * 5 * DAY_US))
+        common = {"received_us": rated_us, "team_id": subject[0]}
+        is_withdrawn, helpful, stars = chance.random() < 0.2, chance.random() < 0.5, chance.choice((1, 3.1, -1e300))
+        feedback = [
+            make_feedback(fields["id"], helpful, **common),
+            make_feedback(fields["episode_id"], stars, metric="stars", kind="float", level="episode", **common),
+            make_feedback(fields["id"], 4, metric="other", kind="float", **common),
+        ]
+        spool_feedback(spool, *feedback)
+        if is_withdrawn:
+            spool_feedback(spool, make_withdrawal(feedback[0]))
+        if is_before(rated_us):
+            ratings["stars", subject].append(max(Fraction(str(stars)), Fraction(-(10**12))))
+            if not is_withdrawn:
+                ratings["helpful", subject].append(Fraction(helpful))
+    spool_feedback(spool, make_feedback(uuid7.mint(NOW_US - 9 * DAY_US), received_us=NOW_US - 9 * DAY_US))  # on nothing recorded
+    spool.close()
+    await drain(settings)
+    await start_experiment(database, "e", unit, days_ago=STARTED_DAYS_AGO, metrics=["helpful", "error", "stars", "never"])
+    spool = Spool(settings.home / "spool", settings)
+    for subject, hashed in hashes.items():
+        fields = fields_of(subject, NOW_US - 2 * DAY_US)
+        spool_exchange(spool, b"", b"", **fields, variant="a", assignment=Assignment("e", 1, "a", 0.5, None, hashed, "minted"))
+    spool.close()
+    await drain(settings)
+    await count(database)
+
+    def mean(values: list[Fraction]) -> Fraction:
+        return sum(values, Fraction(0)) / len(values)
+
+    def in_millionths(number: Fraction) -> int:
+        return floor(1_000_000 * number + Fraction(1, 2))
+
+    units = {row["unit"]: row["covariates"] for row in await fetch(database, "SELECT unit, covariates FROM experiment_units")}
+    means = {(metric, subject): mean(values) for (metric, subject), values in ratings.items() if values}
+    for subject, hashed in hashes.items():
+        of_metric: dict[str, int] = {}
+        for metric in ("helpful", "stars"):
+            others = mean([each for (name, _), each in means.items() if name == metric])
+            of_metric[metric] = in_millionths(means.get((metric, subject), others))
+        assert units[hashed] == [of_metric["helpful"], None, of_metric["stars"], None], subject
+    assert len(units) == len(subjects) and len(means) == 2 * sum(value != "nobody" for _, value in subjects)
+
+
+async def test_units_wait_until_feedback_from_before_is_known(settings: Settings) -> None:
+    database = settings.database_url
+    spool = Spool(settings.home / "spool", settings)
+    for days in (2, 3, 4):
+        at_us = NOW_US - days * DAY_US
+        fields: dict[str, Any] = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": TEAM, "end_user": "ann"}
+        spool_exchange(spool, b"", b"", **fields)
+        spool_feedback(spool, make_feedback(fields["id"], received_us=at_us))
+    await start_experiment(database, "e", "user", metrics=["helpful"], feedback_hours=1)
+    await start_experiment(database, "other", "episode", metrics=["latency"])
+    at_us = NOW_US - 2 * HOUR_US
+    for name, hashed in (("e", draw_enrolment("s", value_unit(TEAM, "ann")).hex()), ("other", "episode")):
+        fields = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": TEAM, "end_user": "ann", "variant": "a"}
+        spool_exchange(spool, b"", b"", **fields, assignment=Assignment(name, 1, "a", 0.5, None, hashed, "minted"))
+    spool.close()
+    await drain(settings)
+    states = "SELECT name, state, covariates FROM experiment_units JOIN experiments ON experiments.id = experiment_id ORDER BY name"
+    connection = await connect(database)
+    try:
+        while await take_in_touched(connection):
+            pass
+        await count_due_units(connection)
+        assert [tuple(row) for row in await connection.fetch(states)] == [("e", "open", None), ("other", "complete", None)]
+        assert await put_off_due_unit(connection) is None
+        assert await scan_pre_period(connection, limit=2)
+        process = processes.Process(target=_count_for_ever, args=(settings,), daemon=True)
+        process.start()  # another one goes on with the scan
+
+        async def is_counted() -> bool:
+            (of_user, _) = await connection.fetch(states)
+            return of_user["state"] == "complete"
+
+        await wait_until(is_counted)
+        _kill(process)
+        (of_user, _) = await connection.fetch(states)
+        assert of_user["covariates"] == [1_000_000]
+        (total,) = await connection.fetch("SELECT events, total FROM pre_period_feedback")
+        assert tuple(total) == (3, 3_000_000)
+    finally:
+        await connection.close()
 
 
 async def test_sums_follow_costs_that_are_computed_again(settings: Settings) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
+from app.experiment_unit import draw_enrolment, episode_unit, value_unit
 from app.store.database import create_database_engine
 from app.store.recorded_outcomes import find_recorded_outcome
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
 from tests.support.service_inspection import database_url
 from tests.support.wait_until import wait_until
+from tests.support.writer_process import fetch
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 CHAT = "/v1/chat/completions"
@@ -87,6 +89,16 @@ async def chat(client: httpx.AsyncClient, model: str, headers: Mapping[str, str]
     answer = await client.post(CHAT, json={"model": model, "messages": HI, **more}, headers=headers or {})
     assert answer.status_code == 200, answer.text
     return answer
+
+
+async def test_unit_in_the_record_is_what_an_erasure_looks_for(service: Service) -> None:
+    async with service.client() as client:
+        answers = [await chat(client, "exp-targets", user="ann"), await chat(client, "exp-split")]
+    records = [await service.wait_for_record(each.headers["x-narthex-inference-id"]) for each in answers]
+    salts = {row["name"]: row["salt"] for row in await fetch(database_url(service), "SELECT name, salt FROM experiments")}
+    found = [(each["experiment_unit"], salts[each["experiment"]]) for each in records]
+    assert found[0][0] == draw_enrolment(found[0][1], value_unit(records[0]["team_id"], "ann")).hex()
+    assert found[1][0] == draw_enrolment(found[1][1], episode_unit(records[1]["team_id"], records[1]["episode_id"])).hex()
 
 
 async def test_episode_keeps_its_arm_and_new_ones_follow_other_weights(service: Service, engine: ScriptedEngine) -> None:

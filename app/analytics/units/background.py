@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator
 
 from app.analytics.units.counting import UNITS_AT_ONCE, count_due_units, put_off_due_unit, take_in_touched
+from app.analytics.units.pre_period import give_up_scan, scan_pre_period
 from app.background_tasks import BackgroundTask
 from app.settings import Settings
 from app.store.database import connect
@@ -60,12 +61,25 @@ async def _count(connection: Connection) -> None:
         with contextlib.suppress(*BUSY_ERRORS):
             has_more = await take_in_touched(connection)
         with contextlib.suppress(*BUSY_ERRORS):
+            has_more = await _scan_pre_period(connection) or has_more
+        with contextlib.suppress(*BUSY_ERRORS):
             has_more_due, units = await _count_due(connection, units)
             has_more = has_more or has_more_due
         if rounds % _DELETE_EVERY == 0:
             await delete_old_units(connection)
         rounds += 1
         await asyncio.sleep(0 if has_more else _POLL_S)
+
+
+async def _scan_pre_period(connection: Connection) -> bool:
+    try:
+        return await scan_pre_period(connection)
+    except TOO_LONG_ERRORS:
+        given_up = await give_up_scan(connection)
+        logger.warning(
+            "Feedback from before an experiment takes too long to read; its metrics of feedback have no covariates: %s", given_up
+        )
+        return True
 
 
 async def _count_due(connection: Connection, units: int) -> tuple[bool, int]:

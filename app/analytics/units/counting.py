@@ -20,6 +20,7 @@ from app.store.experiment_units import (
     UnitRow,
     find_experiments,
     insert_units,
+    is_forgotten,
     lock_counting,
     lock_due_units,
     lock_units,
@@ -29,6 +30,7 @@ from app.store.experiment_units import (
     update_units,
 )
 from app.store.partitions import DAY_MS, Connection
+from app.store.pre_period_feedback import read_expected_feedback, unfinished_scans
 from app.store.touched_units import Touch, take_touches
 from app.store.unit_measurements import (
     FeedbackWindow,
@@ -50,7 +52,6 @@ GRACE = timedelta(seconds=5)
 OTHER_VALUE = "(other)"
 _MAX_SLICE_VALUES = 50
 _MAX_VALUE_CHARACTERS = 100
-_BEFORE = timedelta(days=28)
 # A unit is measured from all its inferences. So that a large one, such as a team with feedback all day, costs no more than a part in some
 # thousands of the time, what comes late waits for more: a minute for each 1,000 inferences.
 _SMALL_UNIT = 100
@@ -101,7 +102,9 @@ async def take_in_touched(connection: Connection) -> bool:
 async def put_off_due_unit(connection: Connection) -> str | None:
     """The one that is due first; returns its experiment. None: none is, or somebody else counts."""
     async with connection.transaction():
-        return await put_off_first(connection) if await lock_counting(connection) else None
+        if not await lock_counting(connection):
+            return None
+        return await put_off_first(connection, waiting=await _waiting(connection))
 
 
 async def count_due_units(connection: Connection, limit: int = UNITS_AT_ONCE) -> bool:
@@ -109,7 +112,7 @@ async def count_due_units(connection: Connection, limit: int = UNITS_AT_ONCE) ->
     async with connection.transaction():
         if not await lock_counting(connection):
             return False
-        due = await lock_due_units(connection, limit)
+        due = await lock_due_units(connection, limit, waiting=await _waiting(connection))
         if not due:
             return False
         await only_by_index(connection)
@@ -122,7 +125,7 @@ async def count_due_units(connection: Connection, limit: int = UNITS_AT_ONCE) ->
         for unit in due:
             first = firsts.get(unit.first_id)
             if first is None or first.unit != unit.unit:
-                counted.append(_without_records(unit, is_erased=first is not None))
+                counted.append(_without_records(unit, is_erased=first is not None or is_forgotten(unit.unit)))
                 changes.add(experiments[unit.experiment_id], unit, counted[-1])
             else:
                 left.append((unit, first))
@@ -132,6 +135,11 @@ async def count_due_units(connection: Connection, limit: int = UNITS_AT_ONCE) ->
         await update_units(connection, counted)
         await add_sums(connection, *changes.in_order())
         return len(due) == limit
+
+
+async def _waiting(connection: Connection) -> list[str]:
+    """Experiments whose units have no covariates yet."""
+    return [scan.experiment_id for scan in await unfinished_scans(connection)]
 
 
 def _new_unit(experiment: CountedExperiment, unit: str, first: Touch) -> UnitRow:
@@ -230,13 +238,16 @@ async def _covariates(
         experiment = experiments[unit.experiment_id]
         if experiment.unit != "episode" and unit.covariates is None:
             wanted[at] = _subject(experiment, first)
-    found = await read_usage_before(connection, list(wanted.values()))
-    return {at: covariates(experiments[due[at][0].experiment_id], usage) for at, usage in zip(wanted, found, strict=True)}
+    usages = await read_usage_before(connection, list(wanted.values()))
+    feedback = await read_expected_feedback(connection, [due[at][0].key for at in wanted])
+    return {
+        at: covariates(experiments[due[at][0].experiment_id], usage, expected)
+        for at, usage, expected in zip(wanted, usages, feedback, strict=True)
+    }
 
 
 def _subject(experiment: CountedExperiment, first: FirstInference) -> Subject:
-    until = experiment.started_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = until - _BEFORE
+    since, until = experiment.pre_period
     match experiment.unit:
         case "team":
             return Subject(first.team_id, None, "", since, until, experiment.metrics)

@@ -24,12 +24,16 @@ def measure(experiment: CountedExperiment, summary: UnitSummary, feedback: Mappi
     return [_bounded(_outcome(metric, summary) if metric in BUILT_IN_OUTCOMES else feedback.get(metric)) for metric in experiment.metrics]
 
 
-def covariates(experiment: CountedExperiment, before: UsageBefore) -> list[int | None]:
-    """A unit's mean of each metric before the experiment: of an inference, of what is summed up of a day. None: that is not known.
+def covariates(experiment: CountedExperiment, before: UsageBefore, feedback: Mapping[str, int]) -> list[int | None]:
+    """A unit's mean of each metric before the experiment: of an inference, of what is summed up of a day. None: that is not known, or the
+    metric is 0 or 1, which is compared without.
 
-    0 for a unit that was never seen: as good as any other constant, as it was fixed before the unit was assigned.
+    0 for a unit that was never seen, and of feedback the mean of others: as good as any other constant, as it was fixed before the unit was
+    assigned. `feedback`: see read_expected_feedback().
     """
-    return [_bounded(_mean_before(metric, before)) for metric in experiment.metrics]
+    return [
+        _bounded(_mean_before(metric, before) if metric in BUILT_IN_OUTCOMES else feedback.get(metric)) for metric in experiment.metrics
+    ]
 
 
 def capped(experiment: CountedExperiment, metric: str, value: int) -> int:
@@ -61,10 +65,6 @@ def _outcome(metric: str, summary: UnitSummary) -> int | None:
 
 def _mean_before(metric: str, before: UsageBefore) -> int | None:
     match metric:
-        case "error":
-            return _mean(_MICRO * before.failed, before.requests)
-        case "schema_failure":
-            return _mean(_MICRO * before.schema_failed, before.requests)
         case "latency":
             return _mean(before.duration_us, before.requests)
         case "time_to_first_token":

@@ -8,7 +8,6 @@ What a unit is left out for is checked in this order, and the first that applies
 before, share; then future and late, which alone leave the unit in the arm that it will have once it may take part.
 """
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Mapping
 from operator import attrgetter
@@ -21,6 +20,7 @@ from app.domain import (
     ExperimentVersion,
     NotEnrolled,
 )
+from app.experiment_unit import draw, draw_enrolment
 from app.gateway.experiments.unit import RequestFacts, Unit, unit_of
 from app.gateway.experiments.weighted_rendezvous import order_arms
 from app.store.experiment_validation import LAYER_SLOTS
@@ -32,7 +32,7 @@ _effective_ms = attrgetter("effective_ms")
 def assign(experiment: Experiment, facts: RequestFacts, pin: str | None = None) -> Assignment:
     """`pin`: the arm that the caller demands."""
     unit = unit_of(experiment.unit, facts)
-    drawn = b"" if unit is None else _hash(b"enrolment", experiment.salt, unit.id)
+    drawn = b"" if unit is None else draw_enrolment(experiment.salt, unit.id)
     version = _version_at(experiment, facts.now_ms if unit is None else unit.at_ms)
     if pin is not None:
         return _left_out(experiment, version, pin, "pinned", drawn, facts)
@@ -77,10 +77,10 @@ def _find_exclusion(
     if experiment.eligible and not _is_eligible(experiment.eligible, facts):
         return "ineligible"
     # Without a salt of the experiment: it holds the same units out of all that have the same kind of unit.
-    if experiment.holdout > 0 and _uniform(_hash(b"holdout", "", unit.id)) < experiment.holdout:
+    if experiment.holdout > 0 and _uniform(draw(b"holdout", "", unit.id)) < experiment.holdout:
         return "holdout"
     if experiment.layer is not None and experiment.slots is not None:
-        slot = int.from_bytes(_hash(b"layer", experiment.layer, unit.id)) % LAYER_SLOTS
+        slot = int.from_bytes(draw(b"layer", experiment.layer, unit.id)) % LAYER_SLOTS
         if not experiment.slots[0] <= slot < experiment.slots[1]:
             return "layer"
     if version is None:
@@ -107,12 +107,6 @@ def _left_out(
 ) -> Assignment:
     shown = experiment.versions[0] if version is None else version
     return Assignment(experiment.name, shown.number, arm, 0.0, reason, drawn.hex() or None, facts.episode.kind)
-
-
-def _hash(purpose: bytes, salt: str, unit: bytes) -> bytes:
-    salted = salt.encode()
-    fields = (purpose, len(salted).to_bytes(4, "big"), salted, len(unit).to_bytes(4, "big"), unit)
-    return hashlib.blake2b(b"\0".join(fields), digest_size=8).digest()
 
 
 def _uniform(drawn: bytes) -> float:

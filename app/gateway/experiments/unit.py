@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from app.domain import Caller
+from app.experiment_unit import episode_unit, team_unit, value_unit
 from app.gateway.episodes.episode_id import Episode
 
 
@@ -38,11 +39,10 @@ def unit_of(kind: str, facts: RequestFacts) -> Unit | None:
     team_id = facts.caller.team_id
     if kind == "episode":
         episode = facts.episode
-        id = b"%b\0%b" % (team_id.encode(), bytes.fromhex(episode.id.replace("-", "")))
+        id = episode_unit(team_id, episode.id)
         born_ms = episode.born_ms
         return Unit(id, facts.now_ms if born_ms is None else born_ms, born_ms is not None)
     if kind == "team":
-        return Unit(team_id.encode(), facts.now_ms, has_birth=False)
+        return Unit(team_unit(team_id), facts.now_ms, has_birth=False)
     value = facts.end_user if kind == "user" else facts.tags.get(kind.removeprefix("tag:"))
-    # surrogatepass: JSON may hold half a surrogate pair.
-    return None if value is None else Unit(f"{team_id}\0{value}".encode("utf-8", "surrogatepass"), facts.now_ms, has_birth=False)
+    return None if value is None else Unit(value_unit(team_id, value), facts.now_ms, has_birth=False)
