@@ -108,6 +108,9 @@ def _print_rows(found: Analytics, *, quantiles: bool) -> None:
     if quantiles:
         titles += ["P50 S", "P95 S", "FIRST TOKEN P50 S", "P95 S"]
     print_table(titles, [_cells(row, found) for row in found.data])
+    unpriced = sum(row.unpriced for row in found.data)
+    if unpriced:
+        click.echo(f"{unpriced:,} of these have no known cost: they failed, or their model has no price (`narthex prices list`).", err=True)
     if found.has_more:
         click.echo("There are more groups: --limit shows more.", err=True)
     if found.complete_until is not None and found.complete_until < found.until:
@@ -117,7 +120,8 @@ def _print_rows(found: Analytics, *, quantiles: bool) -> None:
 def _cells(row: AnalyticsRow, found: Analytics) -> list[str]:
     cells = [*([row.time or ""] if found.interval else []), *(row.group[name] or "" for name in found.group_by)]
     cells += [f"{row.requests:,}", f"{row.refused:,}", f"{row.failed:,}", f"{row.input_tokens:,}", f"{row.output_tokens:,}"]
-    cells += [f"{row.cost_microusd / 1_000_000:.6f}", _seconds(row.mean_duration_us)]
+    is_cost_unknown = 0 < row.requests == row.unpriced
+    cells += ["-" if is_cost_unknown else f"{row.cost_microusd / 1_000_000:.6f}", _seconds(row.mean_duration_us)]
     for quantity in (row.duration, row.first_token):
         if quantity is not None:
             cells += [_seconds(quantity.p50), _seconds(quantity.p95)]

@@ -219,7 +219,10 @@ async def test_rest_and_command_show_requests_moments_after_them(service: Servic
         assert (await caller.get(PATH)).status_code == 403
     shown = json.loads(service.run("analytics", "--where", f"tag:run={tag}", "--by", "model", "--json").stdout)
     assert shown["data"][0]["requests"] == 3
-    assert "sandbox" in service.run("analytics", "--where", f"tag:run={tag}", "--by", "model", "--quantiles").stdout
+    table = service.run("analytics", "--where", f"tag:run={tag}", "--by", "model", "--quantiles")
+    assert "sandbox" in table.stdout
+    assert shown["data"][0]["unpriced"] == 3
+    assert " - " in table.stdout and "3 of these have no known cost" in table.stderr
 
 
 async def test_series_say_where_they_end(records: Records):
