@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from app.domain import Experiment, ExperimentConfig, Snapshot
+from app.domain import Experiment, ExperimentConfig, MetricConfig, Snapshot
 from app.store.errors import BadConfiguration
 from app.thread_steps import in_steps
 
@@ -78,7 +78,10 @@ def find_experiment_changes(current: Snapshot, wanted: Snapshot) -> list[Experim
     after = {each.owner: each for each in owned_experiments(wanted)}
     changes: list[ExperimentChange] = []
     for owner in in_steps(dict.fromkeys((*current.experiments, *before, *after))):
-        changes += _changes_of(owner, current.experiments.get(owner), before.get(owner), after.get(owner))
+        running = current.experiments.get(owner)
+        changes += _changes_of(owner, running, before.get(owner), after.get(owner))
+        if running is not None and owner in after and after[owner].config.status == "running":
+            _check_metrics(running.name, after[owner].config, current.metrics, wanted.metrics)
     return sorted(changes, key=lambda change: not isinstance(change, Ended | DraftDropped))
 
 
@@ -144,6 +147,17 @@ def _changes_of_running(owner: str, running: Experiment, before: Owned | None, a
             " before from one arm to another. Raise `enrolment` instead, or give it another `salt`, which starts a new experiment."
         )
     yield VersionAdded(after)
+
+
+def _check_metrics(name: str, config: ExperimentConfig, current: Mapping[str, MetricConfig], wanted: Mapping[str, MetricConfig]) -> None:
+    """Raises BadConfiguration for a metric that would mean something else: better would be worse, and a guardrail stop what is good."""
+    for metric in config.analysis.metrics:
+        was, now = current.get(metric), wanted.get(metric)
+        if was is not None and now is not None and (was.kind, was.optimize) != (now.kind, now.optimize):
+            raise BadConfiguration(
+                f"metrics.{metric}: the experiment {name!r} is running and is read by it, so its `kind` and `optimize` cannot change."
+                f" Declare another metric, or end the experiment: `narthex experiments stop {name}`."
+            )
 
 
 def _check_frozen(running: Experiment, before: Owned | None, after: Owned, how: str) -> None:

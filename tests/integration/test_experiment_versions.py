@@ -142,6 +142,19 @@ async def test_what_the_start_froze_is_kept(database: str, content: str, message
     assert (await running(database)).versions == before.versions
 
 
+async def test_metric_that_a_running_experiment_is_read_by_keeps_its_meaning(database: str) -> None:
+    def with_metric(kind: str, optimize: str, status: str = "running") -> str:
+        metric = f'[metrics.helpful]\nkind = "{kind}"\nlevel = "inference"\noptimize = "{optimize}"\n'
+        return split(f'status = "{status}"\nanalysis = {{ metrics = ["helpful"] }}') + metric
+
+    await store(database, with_metric("boolean", "max"))
+    for kind, optimize in (("boolean", "min"), ("float", "max")):
+        with pytest.raises(BadConfiguration, match=r"metrics\.helpful: the experiment 'fast' is running and is read by it"):
+            await store(database, with_metric(kind, optimize))
+    await store(database, with_metric("boolean", "max") + 'description = "Whether it helped"\n')
+    await store(database, with_metric("boolean", "min", "ended"))
+
+
 async def test_models_of_a_running_experiment_cannot_be_removed(database: str) -> None:
     await store(database, split(""))
     with pytest.raises(BadConfiguration, match="'fast' is running, so it cannot be removed"):
