@@ -151,6 +151,9 @@ def _print_metric(metric: MetricResult, control: str) -> None:
     role = "primary, " if metric.primary else ""
     click.echo(f"{printable(metric.metric)} ({role}{metric.unit}{cap}; intervals {1 - metric.alpha:.2%})")
     _print_values(metric, control, metric.arms, metric.comparisons)
+    for each in () if metric.primary else metric.comparisons:  # the primary one's is in the conclusion
+        if each.reason is not None:
+            click.echo(f"{printable(each.arm)}, {each.verdict}: {printable(each.reason)}.")
     for part in metric.parts:
         name = "episode ids" if part.kind == "episode_kind" else printable(part.name)
         click.echo(f"  {name} = {printable(part.value) or '(none)'}")

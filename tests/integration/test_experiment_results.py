@@ -93,6 +93,7 @@ async def test_known_effect_is_found_through_the_whole_service(service: Service,
     printed = service.run("experiments", "results", "exres", "--slice", "tenant")
     assert printed.returncode == 0, printed.stderr
     assert "exres-b is worse than exres-a in refusal" in printed.stdout and "tenant = x" in printed.stdout
+    assert "exres-b, too early: an arm has" in printed.stdout, "why latency has no interval yet"
     as_json = json.loads(service.run("experiments", "results", "exres", "--metric", "refusal", "--json").stdout)
     assert as_json["metrics"][0]["arms"] == refusal["arms"]
 
@@ -107,6 +108,7 @@ async def test_known_effect_is_found_through_the_whole_service(service: Service,
         (f"{RESULTS}?slice=region", 400, "It has: tenant"),
         ("/admin/v1/experiment-power?effect=0.1", 400, "Give `rate`"),
         ("/admin/v1/experiment-power?effect=0&rate=0.1", 400, "not 0"),
+        ("/admin/v1/experiment-power?effect=1e300&deviation=1", 400, "at most 1e+12"),
         ("/admin/v1/experiment-power?effect=0.95&rate=0.1", 400, "is no rate"),
     ],
 )

@@ -57,5 +57,5 @@ def test_tutorial_leads_to_a_running_experiment(service: Service, tmp_path: Path
         assert time.monotonic() < until, output
         time.sleep(0.5)
     assert '"object":"chat.completion"' in run(pinned)
-    assert "Too early to say anything of error" in run(results)
+    assert "Too early to say anything of solved" in run(results)
     assert "Applied as version" in run(decided)
