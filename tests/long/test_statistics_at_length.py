@@ -30,6 +30,7 @@ from tests.support.simulated_looks import (
     mean_looks,
     normals,
     one,
+    rarely,
     rejections,
     upper_bound,
     with_covariate,
@@ -42,10 +43,10 @@ CLICKS = Plan("boolean", "max", complete=True, planned_units=UNITS)
 ERRORS = Plan("boolean", "min", complete=True, planned_units=UNITS, expected_rate=0.02)
 SCORE = Plan("float", "max", planned_units=UNITS)
 FEEDBACK = Plan("boolean", "max", planned_units=UNITS)
-CAPPED_SCORE = Plan("float", "max", planned_units=UNITS, capped=True)
+CAPPED_SCORE = Plan("float", "max", planned_units=UNITS, cap=7)  # two standard deviations above the mean
 COST = Plan("heavy_tailed", "min", planned_units=UNITS)
-CAPPED_COST = Plan("heavy_tailed", "min", planned_units=UNITS, capped=True)
-P99 = 2.3263  # standard deviations
+P99_1, P99_2 = exp(2.3263), exp(2 * 2.3263)  # of log-normal values
+CAPPED_1, CAPPED_2, CAPPED_300 = (Plan("heavy_tailed", "min", planned_units=UNITS, cap=cap) for cap in (P99_1, P99_2, 300))
 # An arm of a tenth has its 500 units after 5,000 in all, and the ramp's first versions after many more.
 LONG_UNEVEN = one(20_000, 0.1)
 LONG_RAMP = Versions((10_000, 10_000, 10_000), (0.05, 0.2, 0.5), (0.0, 0.2, 0.4))
@@ -67,10 +68,12 @@ A_A: dict[str, tuple[Values, Versions, Plan]] = {
     "float with covariate": (with_covariate(0.7), EVEN, SCORE),
     "log-normal 1, 50:50": (log_normals(1), EVEN, COST),
     "log-normal 2, 50:50": (log_normals(2), EVEN, COST),
-    "log-normal 1, 70:30, capped": (log_normals(1, exp(P99)), one(UNITS, 0.3), CAPPED_COST),
-    "log-normal 2, 70:30, capped": (log_normals(2, exp(2 * P99)), one(UNITS, 0.3), CAPPED_COST),
-    "log-normal 2, 90:10, capped, 20,000 units": (log_normals(2, exp(2 * P99)), LONG_UNEVEN, CAPPED_COST),
-    "log-normal 2, ramp, capped, 30,000 units": (log_normals(2, exp(2 * P99)), LONG_RAMP, CAPPED_COST),
+    "log-normal 1, 70:30, capped": (log_normals(1, P99_1), one(UNITS, 0.3), CAPPED_1),
+    "log-normal 2, 70:30, capped": (log_normals(2, P99_2), one(UNITS, 0.3), CAPPED_2),
+    "log-normal 2, 90:10, capped, 20,000 units": (log_normals(2, P99_2), LONG_UNEVEN, CAPPED_2),
+    "5 s, of 1 in 100 at a cap of 300, 90:10, 20,000 units": (rarely(0.01, 300), LONG_UNEVEN, CAPPED_300),
+    "5 s, of 1 in 500 at a cap of 300, 90:10, 20,000 units": (rarely(0.002, 300), LONG_UNEVEN, CAPPED_300),
+    "log-normal 2, ramp, capped, 30,000 units": (log_normals(2, P99_2), LONG_RAMP, CAPPED_2),
     "episodes of 1 to 8, float": (clustered(), EVEN, SCORE),
     "episodes of 1 to 8, boolean": (clustered(0.3), EVEN, CLICKS),
 }

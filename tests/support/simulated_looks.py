@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.analytics.statistics.boolean_difference import bets
-from app.analytics.statistics.burn_in import EQUAL_WITHIN, OF_EACH_OUTCOME, units_needed
+from app.analytics.statistics.burn_in import EQUAL_WITHIN, OF_EACH_OUTCOME, is_equal, units_needed, unseen_squares
 from app.analytics.statistics.compare import compare
 from app.analytics.statistics.confidence_sequence import one_sided_critical_z
 from app.analytics.statistics.plan import Plan
@@ -92,6 +92,16 @@ def log_normals(sigma: float, cap: float | None = None) -> Values:
     def draw(generator: np.random.Generator, versions: Versions, arm: Booleans) -> Units:
         drawn = np.exp(sigma * generator.standard_normal(arm.shape) + versions.of_unit(versions.levels))
         return Units(arm, drawn if cap is None else np.minimum(drawn, cap))
+
+    return draw
+
+
+def rarely(share: float, value: float) -> Values:
+    """Five, more or less, and rarely this: a latency with time-outs."""
+
+    def draw(generator: np.random.Generator, versions: Versions, arm: Booleans) -> Units:
+        usual = 5 + 0.5 * generator.standard_normal(arm.shape)
+        return Units(arm, np.where(generator.random(arm.shape) < share, value, usual))
 
     return draw
 
@@ -185,10 +195,12 @@ def mean_looks(units: Units, versions: Versions, plan: Plan) -> Looks:
         for number, share in enumerate(versions.shares):
             here = version == number
             control, arm = running_sums(units, here & ~units.arm), running_sums(units, here & units.arm)
-            lacks = too_few(control, arm, abs(share - 0.5) <= EQUAL_WITHIN, plan)
+            lacks = too_few(control, arm, is_equal(share), plan)
+            unseen = unseen_squares(plan.kind, is_equal(share), plan.cap)
             theta = slope(control + arm)
             difference = arm[1] / arm[0] - control[1] / control[0] - theta * (arm[3] / arm[0] - control[3] / control[0])
             variance = unit_variance(control, theta) / control[0] + unit_variance(arm, theta) / arm[0]
+            variance += unseen / control[0] ** 2 + unseen / arm[0] ** 2
             overlap = np.where(lacks, 0.0, control[0] * arm[0] / (control[0] + arm[0]))
             total += overlap
             of_difference += np.where(lacks, 0.0, overlap * difference)
@@ -218,7 +230,7 @@ def running_sums(units: Units, mine: Booleans) -> Floats:
 
 
 def too_few(control: Floats, arm: Floats, equal_split: bool, plan: Plan) -> Booleans:
-    if plan.kind != "boolean" and not equal_split and not plan.capped:
+    if plan.kind != "boolean" and not equal_split and plan.cap is None:
         return np.full(arm.shape[1:], True)
     fewest = np.minimum(control[0], arm[0])
     outcomes = [np.minimum(each[0] - each[6], each[0] - each[7]) for each in (control, arm)]
@@ -249,12 +261,14 @@ class Small:
         self._squared = np.zeros((3, *shape)), np.zeros((3, *shape))
         self._plain = np.zeros((8, *shape)), np.zeros((8, *shape))
         self._overlap, self._versions, self._uneven = (np.zeros(shape) for _ in range(3))
+        self._largest = np.zeros(shape), np.zeros(shape)
 
     def add(self, lacks: Booleans, share: float, control: Floats, arm: Floats) -> None:
         for side, sums, factor in ((0, control, share), (1, arm, 1 - share)):
             self._weighted[side][:] += factor * lacks * sums[:2]
             self._squared[side][:] += factor**2 * lacks * sums[:3]
             self._plain[side][:] += lacks * sums
+            np.maximum(self._largest[side], factor * lacks * (control[0] + arm[0] > 0), out=self._largest[side])
         self._overlap += lacks * (control[0] + arm[0]) * share * (1 - share)
         self._versions += lacks
         self._uneven = np.maximum(self._uneven, lacks * abs(share - 0.5))
@@ -265,10 +279,11 @@ class Small:
         early = np.where(self._uneven > EQUAL_WITHIN, lacks[1], lacks[0]) | (self._versions < 2)
         means: list[Floats] = []
         variances: list[Floats] = []
-        for (n, y), (nn, ny, nyy), plain in zip(self._weighted, self._squared, self._plain, strict=True):
+        unseen = np.where(self._uneven > EQUAL_WITHIN, unseen_squares(plan.kind, False, plan.cap), 0.0)
+        for (n, y), (nn, ny, nyy), plain, largest in zip(self._weighted, self._squared, self._plain, self._largest, strict=True):
             value = y / n
             means.append(value)
-            variances.append((nyy - 2 * value * ny + nn * value**2) / n**2 * plain[0] / (plain[0] - 1))
+            variances.append((nyy - 2 * value * ny + nn * value**2) / n**2 * plain[0] / (plain[0] - 1) + unseen * (largest / n) ** 2)
         return (
             np.where(early, 0.0, self._overlap),
             np.where(early, 0.0, means[1] - means[0]),

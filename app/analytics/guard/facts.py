@@ -64,7 +64,7 @@ class ExperimentFacts(Struct, frozen=True, kw_only=True):
             optimize=self.direction(metric),
             alpha=alpha,
             planned_units=self.analysis.planned_units,
-            capped=metric in self.analysis.caps,
+            cap=self.analysis.caps.get(metric),
             complete=metric in BUILT_IN_OUTCOMES,
         )
 

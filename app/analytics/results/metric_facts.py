@@ -39,7 +39,7 @@ def metric_facts(experiment: ExperimentRow, declared: Mapping[str, MetricConfig]
         optimize = "min" if name in BUILT_IN_OUTCOMES else declared[name].optimize if name in declared else None
         cap = analysis.caps.get(name)
         complete = name in BUILT_IN_OUTCOMES
-        plan = Plan(kind, optimize or "max", alphas[name], analysis.planned_units, capped=cap is not None, complete=complete)
+        plan = Plan(kind, optimize or "max", alphas[name], analysis.planned_units, cap=cap, complete=complete)
         facts.append(MetricFacts(name, name == names[0], kind, _unit(name, kind), optimize, cap, plan))
     return facts
 

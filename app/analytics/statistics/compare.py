@@ -33,10 +33,11 @@ LEAST_CONTROL_Z = 10
 class Comparison(Struct, frozen=True):
     """`reason`: what is missing, where it is too early. `difference`: arm less control, in the metric's own unit, as `interval` is.
 
-    `control` and `arm` weigh strata like the difference does. `log_e_value` is evidence against no difference, of this look; `p` its
-    inverse, always valid. `lift`: the relative difference; None while the control's value is not known well enough, and never decided on.
-    `variance_reduction`: the share of the variance that the covariate explained; `unit_variance` is what is left, for power.py. `units` of
-    both arms are in the difference; `units_left_out` are in versions that lack units.
+    `control` and `arm` weigh strata like the difference does; without an interval where means are compared (estimate.py has an arm's own).
+    `log_e_value` is evidence against no difference, of this look; `p` its inverse, always valid. `lift`: the relative difference; None
+    while the control's value is not known well enough, and never decided on. `variance_reduction`: the share of the variance that the
+    covariate explained; `unit_variance` is what is left, for power.py. `units` of both arms are in the difference; `units_left_out` are in
+    versions that lack units.
     """
 
     verdict: Verdict
@@ -112,16 +113,8 @@ def compare_means(found: Sequence[Pair], planned: float, plan: Plan) -> Comparis
     return Comparison(
         verdict=verdict_on(interval, plan),
         method="confidence sequence",
-        control=Estimate(
-            contrast.control,
-            confidence_sequence.interval(contrast.control, sqrt(contrast.control_variance), information, plan.alpha),
-            contrast.control_units,
-        ),
-        arm=Estimate(
-            contrast.arm,
-            confidence_sequence.interval(contrast.arm, sqrt(contrast.arm_variance), information, plan.alpha),
-            contrast.arm_units,
-        ),
+        control=Estimate(contrast.control, None, contrast.control_units),
+        arm=Estimate(contrast.arm, None, contrast.arm_units),
         difference=contrast.difference,
         interval=interval,
         log_e_value=log_e_value,

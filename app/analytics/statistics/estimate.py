@@ -5,7 +5,7 @@ from math import sqrt
 
 from msgspec import Struct
 
-from app.analytics.statistics.burn_in import OF_EACH_OUTCOME, fewest_of_an_outcome, units_needed
+from app.analytics.statistics.burn_in import unseen_squares, what_one_lacks
 from app.analytics.statistics.confidence_sequence import Interval, interval
 from app.analytics.statistics.moments import mean, variance
 from app.analytics.statistics.pairs import NO_UNITS
@@ -39,10 +39,10 @@ def weighted_estimate(parts: Sequence[UnitSums], weights: Sequence[float], plan:
     total = sum(parts, NO_UNITS)
     if len(parts) == 1 and total.is_boolean:
         return Estimate(value, rate_interval(total.ones, total.zeros, plan.alpha), total.n)
-    needed = units_needed(plan.kind, equal_split=True)
-    if any(part.n < needed or fewest_of_an_outcome(part) < OF_EACH_OUTCOME for part in parts):
+    if any(what_one_lacks(part, plan.kind, plan.cap) for part in parts):
         return Estimate(value, None, total.n)
-    of_value = sum(share**2 * variance(part) / part.n for share, part in zip(shares, parts, strict=True))
+    unseen = unseen_squares(plan.kind, False, plan.cap)
+    of_value = sum(share**2 * (variance(part) / part.n + unseen / part.n**2) for share, part in zip(shares, parts, strict=True))
     if of_value == 0:
         return Estimate(value, None, total.n)
     effective_units = 1 / sum(share**2 / part.n for share, part in zip(shares, parts, strict=True))

@@ -14,16 +14,16 @@ class Plan(Struct, frozen=True):
 
     `kind`: "boolean" if a unit's value is usually 0 or 1; "heavy_tailed" for latency, cost and tokens. `complete`: every unit has a value,
     as of errors. Of feedback some is missing, perhaps more in one arm than in the other. `alpha`: what this comparison may spend, after the
-    split over arms and metrics (multiplicity.py). `planned_units`: of both arms together. `capped`: values are cut at a bound of the
-    settings. `equal_within`: a difference so small is none worth waiting for. `expected_rate`: of complete booleans, a guess from before
-    the start, such as 0.02 for errors; intervals are narrower where it is about right, and hold where it is wrong.
+    split over arms and metrics (multiplicity.py). `planned_units`: of both arms together. `cap`: values are cut at it, by the settings;
+    None: they are not. `equal_within`: a difference so small is none worth waiting for. `expected_rate`: of complete booleans, a guess from
+    before the start, such as 0.02 for errors; intervals are narrower where it is about right, and hold where it is wrong.
     """
 
     kind: MetricKind
     optimize: Literal["max", "min"]
     alpha: float = 0.05
     planned_units: int = 10_000
-    capped: bool = False
+    cap: float | None = None
     equal_within: float | None = None
     expected_rate: float | None = None
     complete: bool = False

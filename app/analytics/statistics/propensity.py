@@ -16,15 +16,17 @@ from app.analytics.statistics.sums import UnitSums
 
 
 class Weighted(Struct, frozen=True):
-    """`variance` is that of `value`; `effective_units`: as many units of equal weight know as much."""
+    """`variance` is that of `value`."""
 
     value: float
     variance: float
-    effective_units: float
 
 
-def weighted_value(parts: Sequence[UnitSums], weights: Sequence[float]) -> Weighted | None:
-    """Of one arm: sums of its units in each version, and the weight of each such unit. None without two units."""
+def weighted_value(parts: Sequence[UnitSums], weights: Sequence[float], unseen: float = 0.0) -> Weighted | None:
+    """Of one arm: sums of its units in each version, and the weight of each such unit. None without two units.
+
+    `unseen`: see unseen_squares(); of the largest weight.
+    """
     total = sum(weight * part.n for part, weight in zip(parts, weights, strict=True))
     units = sum(part.n for part in parts)
     if units < 2 or total <= 0:
@@ -33,14 +35,13 @@ def weighted_value(parts: Sequence[UnitSums], weights: Sequence[float]) -> Weigh
     squares = sum(
         weight**2 * max(0.0, part.yy - 2 * value * part.y + part.n * value**2) for part, weight in zip(parts, weights, strict=True)
     )
-    of_weights = sum(weight**2 * part.n for part, weight in zip(parts, weights, strict=True))
-    return Weighted(value, squares / total**2 * units / (units - 1), total**2 / of_weights)
+    return Weighted(value, squares / total**2 * units / (units - 1) + unseen * (max(weights) / total) ** 2)
 
 
-def propensity_weighted(found: Sequence[Pair]) -> Contrast | None:
+def propensity_weighted(found: Sequence[Pair], unseen: float = 0.0) -> Contrast | None:
     """The difference of an arm and the control over versions that lack units to be strata of their own."""
-    control = weighted_value([pair.control for pair in found], [pair.probability for pair in found])
-    arm = weighted_value([pair.arm for pair in found], [1 - pair.probability for pair in found])
+    control = weighted_value([pair.control for pair in found], [pair.probability for pair in found], unseen)
+    arm = weighted_value([pair.arm for pair in found], [1 - pair.probability for pair in found], unseen)
     if control is None or arm is None:
         return None
     return Contrast(

@@ -73,19 +73,21 @@ def combine(contrasts: Sequence[Contrast], weights: Sequence[float]) -> Contrast
     )
 
 
-def contrast(pair: Pair, theta: float | None = None) -> Contrast:
-    """Of one stratum. `theta`: the covariate's slope; None: what the data say."""
+def contrast(pair: Pair, theta: float | None = None, unseen: float = 0.0) -> Contrast:
+    """Of one stratum. `theta`: the covariate's slope; None: what the data say. `unseen`: see unseen_squares()."""
     control, arm = pair.control, pair.arm
     theta = slope(control, arm) if theta is None else theta
     of_control, of_arm = variance(control) / control.n, variance(arm) / arm.n
+    more_of_control, more_of_arm = unseen / control.n**2, unseen / arm.n**2
+    adjusted = adjusted_variance(control, theta) / control.n + adjusted_variance(arm, theta) / arm.n
     return Contrast(
         difference=adjusted_difference(control, arm, theta),
-        variance=adjusted_variance(control, theta) / control.n + adjusted_variance(arm, theta) / arm.n,
-        unadjusted_variance=of_control + of_arm,
+        variance=adjusted + more_of_control + more_of_arm,
+        unadjusted_variance=of_control + of_arm + more_of_control + more_of_arm,
         control=mean(control),
-        control_variance=of_control,
+        control_variance=of_control + more_of_control,
         arm=mean(arm),
-        arm_variance=of_arm,
+        arm_variance=of_arm + more_of_arm,
         overlap=pair.overlap,
         control_units=control.n,
         arm_units=arm.n,

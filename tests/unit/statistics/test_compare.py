@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app.analytics.statistics import boolean_counts
 from app.analytics.statistics.boolean_difference import Evidence
 from app.analytics.statistics.compare import Comparison, compare
+from app.analytics.statistics.estimate import arm_estimate
 from app.analytics.statistics.harm import harm
 from app.analytics.statistics.pairs import pairs, planned_overlap
 from app.analytics.statistics.plan import Plan
@@ -69,8 +70,28 @@ def test_units_that_nearly_all_have_one_value_are_too_early() -> None:
 def test_unequal_arms_need_a_cap_and_then_more_units() -> None:
     unequal = [stratum(values(4000, 5), values(450, 9), UNEVEN)]
     assert compared(unequal, COST).verdict == compared(unequal, SCORE).verdict == "needs a cap"
-    assert compared(unequal, Plan("float", "max", capped=True)).verdict == "too early"
-    assert compared([stratum(values(4000, 5), values(500, 9), UNEVEN)], Plan("float", "max", capped=True)).verdict == "better"
+    assert compared(unequal, Plan("float", "max", cap=10)).verdict == "too early"
+    assert compared([stratum(values(4000, 5), values(500, 9), UNEVEN)], Plan("float", "max", cap=10)).verdict == "better"
+
+
+def test_arm_without_a_rare_value_near_the_cap_is_no_better() -> None:
+    """The control took 300 seconds once in 500 times, the arm of 500 units not yet: a usual interval would leave 0 out."""
+    control = UnitSums(4500, 9 * 300 + 4491 * 5, 9 * 300**2 + 4491 * 25.25)
+    arm = UnitSums(500, 500 * 5, 500 * 25.25)
+    plan = Plan("heavy_tailed", "min", cap=300)
+    assert compared([stratum(control, arm, UNEVEN)], plan).verdict == "no difference yet"
+    slow = UnitSums(500, 500 * 9, 500 * 81.25)
+    assert compared([stratum(control, slow, UNEVEN)], plan).verdict == "worse", "clearly slower, whatever the rare values are"
+
+
+def test_number_has_an_interval_of_its_own_only_with_a_cap() -> None:
+    """Nothing cancels its skewness: of the mean of 5 seconds and rarely 300 an interval would be wrong in four of ten experiments."""
+    strata = [stratum(values(600, 5), values(600, 5))]
+    uncapped, capped = (arm_estimate(strata, "arm", Plan("heavy_tailed", "min", cap=cap)) for cap in (None, 10))
+    assert uncapped is not None and (uncapped.value, uncapped.interval) == (5, None)
+    assert capped is not None and capped.interval is not None and capped.interval.contains(5)
+    of_booleans = arm_estimate([stratum(booleans(60, 30), booleans(60, 30))], "arm", SUCCESS)
+    assert of_booleans is not None and of_booleans.interval is not None
 
 
 def test_ramp_with_a_drifting_level_shows_no_difference_between_equal_arms() -> None:
@@ -80,7 +101,7 @@ def test_ramp_with_a_drifting_level_shows_no_difference_between_equal_arms() -> 
         stratum(values(8000, 6), values(2000, 6), {"control": 0.8, "arm": 0.2}, 2),
         stratum(values(5000, 7), values(5000, 7), {"control": 0.5, "arm": 0.5}, 3),
     ]
-    found = compared(ramp, Plan("float", "max", capped=True))
+    found = compared(ramp, Plan("float", "max", cap=10))
     assert (found.verdict, found.difference) == ("no difference yet", pytest.approx(0, abs=1e-12))
     assert found.control is not None and found.arm is not None and found.arm.value == pytest.approx(found.control.value)
 

@@ -153,10 +153,10 @@ def test_many_small_versions_are_compared_together() -> None:
         percent, level = 20 + 2 * (version * 3 // 4), 5 + version / 40
         sums = {"control": around(100 - percent, level), "arm": around(percent, level + 1)}
         strata.append(Stratum(version, None, {"control": 1 - percent / 100, "arm": percent / 100}, sums))
-    found = compare(strata, "control", "arm", Plan("float", "max", capped=True))
+    found = compare(strata, "control", "arm", Plan("float", "max", cap=10))
     assert (found.verdict, found.units, found.units_left_out) == ("better", 4000, 0)
     assert found.difference == pytest.approx(1.0, abs=0.02)
-    assert compare(strata[:2], "control", "arm", Plan("float", "max", capped=True)).verdict == "too early"
+    assert compare(strata[:2], "control", "arm", Plan("float", "max", cap=10)).verdict == "too early"
 
 
 def test_pairs_cancel_what_requests_have_in_common() -> None:

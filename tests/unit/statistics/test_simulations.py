@@ -22,6 +22,7 @@ from tests.support.simulated_looks import (
     mean_looks,
     normals,
     one,
+    rarely,
     rejections,
     strata_at,
     with_covariate,
@@ -34,8 +35,9 @@ SMALL = Versions((100,) * 15, (0.3, 0.4, 0.7) * 5, tuple(0.1 * number for number
 CLICKS = Plan("boolean", "max", complete=True, planned_units=UNITS)
 ERRORS = Plan("boolean", "min", complete=True, planned_units=UNITS, expected_rate=0.02)
 SCORE = Plan("float", "max", planned_units=UNITS)
-CAPPED_SCORE = Plan("float", "max", planned_units=UNITS, capped=True)
-CAPPED_COST = Plan("heavy_tailed", "min", planned_units=UNITS, capped=True)
+CAPPED_SCORE = Plan("float", "max", planned_units=UNITS, cap=7)
+P99 = exp(2.3263)
+CAPPED_COST = Plan("heavy_tailed", "min", planned_units=UNITS, cap=P99)
 
 CASES: dict[str, tuple[Values, Versions, Plan]] = {
     "boolean": (booleans(0.5), EVEN, CLICKS),
@@ -46,7 +48,8 @@ CASES: dict[str, tuple[Values, Versions, Plan]] = {
     "float, ramp with drift": (normals(), RAMP, CAPPED_SCORE),
     "float, 15 small versions": (normals(), SMALL, CAPPED_SCORE),
     "float with covariate": (with_covariate(0.7), EVEN, SCORE),
-    "heavy tail, capped, 70:30": (log_normals(1, exp(2.3263)), one(UNITS, 0.3), CAPPED_COST),
+    "heavy tail, capped, 70:30": (log_normals(1, P99), one(UNITS, 0.3), CAPPED_COST),
+    "rarely at a cap far above, 90:10": (rarely(0.002, 300), one(8000, 0.1), Plan("heavy_tailed", "min", planned_units=UNITS, cap=300)),
     "episodes of several inferences": (clustered(), EVEN, SCORE),
     "booleans of several inferences": (clustered(0.3), EVEN, CLICKS),
 }
