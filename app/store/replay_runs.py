@@ -101,6 +101,8 @@ _RENEW = text("""
         reason = CASE status WHEN 'running' THEN :reason ELSE reason END
     WHERE id = :id AND lease = :lease RETURNING status
 """)
+# Both tables have an original_id.
+_IS_NOT_ERASED = "NOT EXISTS (SELECT FROM inferences AS i WHERE i.id = replay_items.original_id AND i.erased_at IS NOT NULL)"
 # Locked until the end of the transaction: nothing is written after the lease has gone to another process.
 _HOLDS = text("SELECT status FROM replays WHERE id = :id AND lease = :lease FOR NO KEY UPDATE")
 
@@ -176,26 +178,26 @@ async def take_item(connection: AsyncConnection, held: HeldReplay, item: Item) -
 async def begin_item(connection: AsyncConnection, held: HeldReplay, item: Item, inference_id: str, microusd: int) -> None:
     """An engine is about to be called for it, for which so much is reserved. Raises LeaseLost, ReplayCancelled, OriginalErased."""
     await _check_lease(connection, held, must_run=True)
-    query = text("""
+    query = text(f"""
         UPDATE replay_items SET status = 'running', inference_id = :inference_id, tries = :tries, began_at = clock_timestamp(),
             reserved_microusd = :microusd
-        WHERE replay_id = :id AND number = :number
-            AND NOT EXISTS (SELECT FROM inferences WHERE inferences.id = original_id AND erased_at IS NOT NULL)
-    """)
+        WHERE replay_id = :id AND number = :number AND {_IS_NOT_ERASED}
+    """)  # noqa: S608
     values = {"id": held.id, "number": item.number, "inference_id": inference_id, "tries": item.tries + 1, "microusd": microusd}
     if not (await connection.execute(query, values)).rowcount:
         raise OriginalErased
 
 
 async def reserve_for_judge(connection: AsyncConnection, held: HeldReplay, item: Item, microusd: int) -> None:
-    """Counts the try, too. Raises LeaseLost."""
+    """Counts the try, too. Raises LeaseLost, OriginalErased."""
     await _check_lease(connection, held)
-    query = text("""
+    query = text(f"""
         UPDATE replay_items SET tries = :tries, reserved_microusd = reserved_microusd + :microusd
-        WHERE replay_id = :id AND number = :number
-    """)
+        WHERE replay_id = :id AND number = :number AND {_IS_NOT_ERASED}
+    """)  # noqa: S608
     values = {"id": held.id, "number": item.number, "tries": item.tries + 1, "microusd": microusd}
-    await connection.execute(query, values)
+    if not (await connection.execute(query, values)).rowcount:
+        raise OriginalErased
 
 
 async def settle_item(

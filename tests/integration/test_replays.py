@@ -94,6 +94,7 @@ class World:
         self.judge_gate = asyncio.Event()
         self.judge_gate.set()
         self.calls: Counter[str] = Counter()
+        self.gate_closes_at: int | None = None  # which call of the new model
 
     async def answer(self, request: ReceivedRequest) -> None:
         model = request.body["model"]
@@ -108,6 +109,8 @@ class World:
             await request.respond_completion(json.dumps({"score": score}))
             return
         if model == "new":
+            if self.calls[model] == self.gate_closes_at:
+                self.gate.clear()
             await self.gate.wait()
             if "fail" in text:
                 await request.respond(500, b'{"error": {"message": "no"}}')
@@ -488,6 +491,32 @@ async def test_a_judge_reads_both_orders_and_a_disagreement_is_a_tie(world: Worl
         await wait_until(all_are_recorded)
 
 
+async def test_what_is_erased_meanwhile_is_sent_to_no_judge(world: World):
+    key, public = world.key("replay-callers")
+    [original] = await world.send(key, ["for the new one"], user="replay-zoe")
+    world.judge_gate.clear()
+    before = world.calls["judging"]
+    try:
+        async with world.service.admin_client() as admin:
+            id = (await world.start(admin, key=public, filter={"key": public}, judge={"function": "replay-judge"}))["id"]
+            await wait_until(lambda: world.calls["judging"] == before + 1)
+            erased = world.service.run("erase", "start", "--user", "replay-zoe", "--yes")
+            assert erased.returncode == 0, erased.stderr
+
+            async def is_erased() -> bool:
+                rows = await fetch(database_url(world.service), "SELECT erased_at FROM inferences WHERE id = $1::uuid", original)
+                return rows[0]["erased_at"] is not None
+
+            await wait_until(is_erased)
+            world.judge_gate.set()
+            ended = await world.end_of(admin, id)
+            [item] = await world.items(admin, id)
+    finally:
+        world.judge_gate.set()
+    assert (ended["status"], item["status"], item["judgement"], item["reason"]) == ("complete", "done", None, "erased"), (ended, item)
+    assert world.calls["judging"] == before + 1, "the second order was not sent"
+
+
 async def test_a_key_that_is_revoked_ends_the_replay_with_the_reason(world: World):
     key, public = world.key("replay-callers")
     _, paying = world.key("replay-payers")
@@ -515,13 +544,11 @@ async def test_a_killed_process_costs_no_item_and_doubles_none():
         key, public = world.key("replay-callers")
         originals = await world.send(key, [f"question {n}" for n in range(30)])
         async with service.admin_client() as admin:
+            world.gate_closes_at = 8
             started = await world.start(admin, key=public, filter={"key": public}, concurrency=3)
 
             async def has_some_done() -> bool:
                 return (await admin.get(f"{REPLAYS}/{started['id']}")).json()["items"]["done"] >= 5
-
-            await wait_until(lambda: world.calls["new"] >= 5)
-            world.gate.clear()
 
             async def are_all_at_the_engine() -> bool:
                 return (await admin.get(f"{REPLAYS}/{started['id']}")).json()["items"]["running"] == 3

@@ -177,7 +177,7 @@ class ItemRuns:
         await self._settle(item, 0, 0, **known)  # whatever becomes of the judge
         try:
             judgement, reason = await self._judge(item, original, pair), None
-        except NoJudgement as fault:
+        except (NoJudgement, NotRunnable) as fault:
             judgement, reason = None, fault.reason
         except CapReached:
             await self._settle(item, 0, 0, status="done", reason="cap")
