@@ -73,6 +73,7 @@ def _check_model(path: str, name: str, shadow: ShadowConfig, wanted: Snapshot) -
     if shadow.to == name:
         raise BadConfiguration(f"{path}.to: the model itself answers already. Name another model.")
     check_has_targets(f"{path}.to", shadow.to, wanted.models)
+    _check_serves(path, shadow.to, wanted)
 
 
 def _check_variant(path: str, name: str, shadow: ShadowConfig, wanted: Snapshot) -> None:
@@ -81,3 +82,12 @@ def _check_variant(path: str, name: str, shadow: ShadowConfig, wanted: Snapshot)
         raise BadConfiguration(f"{path}.to: {shadow.to!r:.100} is not one of its variants: {', '.join(sorted(function.variants))}.")
     if function.experiment is None and shadow.to == (function.default or next(iter(function.variants))):
         raise BadConfiguration(f"{path}.to: the variant {shadow.to!r:.100} answers every request already. Name another one.")
+    _check_serves(path, function.variants[shadow.to].model, wanted)
+
+
+def _check_serves(path: str, model: str, wanted: Snapshot) -> None:
+    """By its own targets: others would make every shadow an error."""
+    if all(target.weight == 0 for target in wanted.models[model].targets):
+        raise BadConfiguration(
+            f"{path}.to: the targets of the model {model!r:.100} all have weight 0, and a shadow tries no fallbacks: nothing would answer."
+        )

@@ -17,7 +17,7 @@ adapter = "openai"
 base_url = "http://127.0.0.1:1"
 [models]
 small.targets = [{ provider = "sandbox", model = "small" }]
-large.targets = [{ provider = "sandbox", model = "large" }]
+large = { targets = [{ provider = "sandbox", model = "large" }], fallbacks = ["small"] }
 split.experiment = { arms = { small = 1, large = 1 } }
 [models.fast]
 targets = [{ provider = "sandbox", model = "medium" }]
@@ -53,6 +53,11 @@ def test_every_setting_is_written_and_read_back():
         ('to = "large"', 'to = "nothing"', "models.fast.shadow.to: there is no model 'nothing'."),
         ('to = "large"', 'to = "fast"', "models.fast.shadow.to: the model itself answers already"),
         ('to = "large"', 'to = "split"', "models.fast.shadow.to: the model 'split' has an experiment and no targets"),
+        (
+            '"sandbox", model = "large" }',
+            '"sandbox", model = "large", weight = 0 }',
+            "models.fast.shadow.to: the targets of the model 'large' all",
+        ),
         ('to = "polite"', 'to = "rude"', "functions.task.shadow.to: 'rude' is not one of its variants: plain, polite."),
         ('to = "polite"', 'to = "plain"', "functions.task.shadow.to: the variant 'plain' answers every request already"),
         ("share = 0.25", "share = 1.5", "models.fast.shadow.share: the share of requests is a number from 0 to 1, not 1.5."),
