@@ -3,7 +3,8 @@
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,25 +43,27 @@ class Postgres:
             await connection.close()
 
 
-def _make_home() -> Path:
-    """Under root the server runs as a user of its own, who must reach it: else its data would be below /var/lib, on disk."""
-    home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
+@contextmanager
+def running_postgres(folder: str) -> Generator[Postgres]:
+    """With its files in a folder of its own in this one, which are gone afterwards."""
+    home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=folder))
+    # Under root the server runs as a user of its own, who must reach it: else its data would be below /var/lib, on disk.
     home.chmod(0o711)
-    return home
-
-
-@pytest.fixture(scope="session")
-async def postgres() -> AsyncGenerator[Postgres]:
-    home = _make_home()
     server = Postgres(home)
     try:
-        await server.execute("CREATE DATABASE migrated")
-        await migrate(server.database_url("migrated"))
         yield server
     finally:
         server.stop()
         erase_home(home)
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+async def postgres() -> AsyncGenerator[Postgres]:
+    with running_postgres(fast_folder()) as server:
+        await server.execute("CREATE DATABASE migrated")
+        await migrate(server.database_url("migrated"))
+        yield server
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ class TwoTeams:
             nonlocal rows
             async with self.service.client() as client:
                 metrics = (await client.get("/metrics")).text
-            if "narthex_requests_in_flight 0.0" not in metrics:
+            if "narthex_requests_in_flight 0.0" not in metrics or "narthex_spool_oldest_record_age_seconds 0.0" not in metrics:
                 return False
             found = await fetch(database_url(self.service), query, side, since_id)
             rows, settled = found, len(found) == len(rows)
