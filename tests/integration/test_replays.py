@@ -547,14 +547,11 @@ async def test_a_killed_process_costs_no_item_and_doubles_none():
             world.gate_closes_at = 8
             started = await world.start(admin, key=public, filter={"key": public}, concurrency=3)
 
-            async def has_some_done() -> bool:
-                return (await admin.get(f"{REPLAYS}/{started['id']}")).json()["items"]["done"] >= 5
+            async def are_others_done() -> bool:
+                return (await admin.get(f"{REPLAYS}/{started['id']}")).json()["items"]["done"] == 7
 
-            async def are_all_at_the_engine() -> bool:
-                return (await admin.get(f"{REPLAYS}/{started['id']}")).json()["items"]["running"] == 3
-
-            await wait_until(has_some_done)
-            await wait_until(are_all_at_the_engine)
+            await wait_until(lambda: world.calls["new"] == 10)  # all three items in progress are at the engine
+            await wait_until(are_others_done)
             running = [item for item in await world.items(admin, started["id"]) if item["status"] == "running"]
             assert len(running) == 3
             for name in ("gateway-0", "gateway-1"):
