@@ -619,7 +619,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True, array_like=True):
-    """One try at one endpoint. `status` None: no response came. `error` None: it served.
+    """One try at one endpoint. `status` None: no response came. `error` None: it served. `endpoint` empty: it was left out.
 
     `code`: the host's own code of its error; `request_id`: the host's id of the request. `first_token_us`: after the request's start; None:
     none came. Tokens and cost are what is charged for it: 0 if the host did no work, or none that it bills; cost None: no price is known.

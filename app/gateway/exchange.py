@@ -15,6 +15,7 @@ from providers.canonical.chat import Usage
 # The end user is indexed and listed; what the caller sent in full is in the recorded request.
 _MAX_END_USER_CHARS = 512
 _NO_USAGE = Usage()
+SKIPPED = "Skipped"
 
 
 class EndedRequest(Protocol):
@@ -215,11 +216,26 @@ def _recorded_attempts(
 
     Error messages count as content: an engine may repeat the prompt.
     """
-    attempts = attempted.attempts
-    if len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None and not _is_sampled(trace):
+    attempts, skipped = attempted.attempts, _skipped_attempt(attempted)
+    if skipped is None and len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None and not _is_sampled(trace):
         return ()
     charged = {id(each.attempt): each for each in charges}
-    return tuple(_recorded_attempt(attempt, charged.get(id(attempt)), keeps_content) for attempt in attempts)
+    recorded = [_recorded_attempt(attempt, charged.get(id(attempt)), keeps_content) for attempt in attempts]
+    return (*recorded,) if skipped is None else (skipped, *recorded)
+
+
+def _skipped_attempt(attempted: Attempted) -> Attempt | None:
+    """At the assigned arm, where another one answered before it was tried: its endpoints were in cooldown, or cannot do this request.
+
+    That counts as its error, or an arm whose engine is down would fail a few times an hour. None too for an arm that was stopped.
+    """
+    plan, served_variant = attempted.planned.plan, attempted.served_variant
+    if plan.assignment is None or plan.variant != plan.assignment.arm or served_variant is None or served_variant == plan.variant:
+        return None
+    if attempted.attempts[0].error is not None or plan.variant not in plan.variants:
+        return None
+    target = plan.targets[plan.variants.index(plan.variant)]
+    return Attempt(provider=target.provider, model=target.model, endpoint="", started_us=0, duration_us=0, error=SKIPPED)
 
 
 def _recorded_attempt(attempt: Attempt, charge: _AttemptCharge | None, keeps_content: bool) -> Attempt:

@@ -147,7 +147,7 @@ class ExchangeMetrics:
             by = ((names.TEAM, team), (names.PROVIDER, shared[1][1]), (names.REQUEST_MODEL, exchange.model))
             self._cost.add(by, exchange.cost_microusd / 1e6)
         for attempt in exchange.attempts:
-            if attempt.error is not None:
+            if attempt.error is not None and attempt.endpoint:
                 self._attempt_failures.add(((names.ATTEMPT_PROVIDER, attempt.provider), (names.ERROR_TYPE, attempt.error)), 1)
 
     def to_metrics(self) -> list[Metric]:

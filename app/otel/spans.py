@@ -23,7 +23,8 @@ def spans_of(exchange: Exchange, directory: Directory) -> Iterator[Span]:
     yield _server_span(exchange, directory)
     yield _inference_span(exchange, directory)
     for number, attempt in enumerate(exchange.attempts):
-        yield _attempt_span(exchange, attempt, number)
+        if attempt.endpoint:
+            yield _attempt_span(exchange, attempt, number)
 
 
 def error_type_of(exchange: Exchange) -> str | None:

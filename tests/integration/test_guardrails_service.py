@@ -79,10 +79,13 @@ async def end_windows(service: Service, experiment: str) -> None:
 async def test_arm_whose_engine_fails_is_stopped_by_what_its_requests_recorded(
     service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient, engine: ScriptedEngine
 ) -> None:
-    """The other arm answers, so callers notice nothing. tests/long waits for the windows, too."""
+    """The other arm answers, so callers notice nothing. tests/long waits for the windows, too.
+
+    After the first failure its engine is in cooldown, and not even tried: that is as much its error.
+    """
 
     async def be_busy(request: ReceivedRequest) -> None:
-        await request.respond(503, b'{"error": {"message": "busy"}}')  # which opens no breaker
+        await request.respond(429, b'{"error": {"message": "busy"}}', "content-type: application/json\r\nretry-after: 600\r\n")
 
     engine.script = be_busy
     service.apply(FAILING.format(port=engine.port))
