@@ -13,11 +13,13 @@ from providers.canonical.raw_json import DECODE_ERRORS, Body
 _WITHHELD = Raw(b'"[withheld]"')
 # Who made the request, as part of what, and what else it wanted of the gateway: none of that is repeated.
 _NOT_REPEATED = (
-    *("episode_id", "tensorzero::episode_id", "tensorzero::tags"),
+    *("episode_id", "tensorzero::episode_id", "tensorzero::tags", "tensorzero::namespace"),
     *("narthex::variant_name", "tensorzero::variant_name", "background"),
 )
 # Fields by which a host searches, runs code or calls servers, beside its tools.
 _FIELDS_WITH_EFFECTS = ("web_search_options", "mcp_servers", "container", "plugins")
+# Fields by which a caller writes into the target's own request: whatever those may do elsewhere.
+_OVERRIDES = ("extra_body", "tensorzero::extra_body")
 _TOOLS_WITHOUT_EFFECTS = frozenset({None, "function", "custom"})
 _FUNCTION_PREFIX = "narthex::function_name::"
 _NATIVE = "tensorzero_inference"
@@ -67,7 +69,7 @@ def prepare_request(route: str, request: bytes, function: str | None, target: Re
     for name in [name for name, value in body.items() if name in _NOT_REPEATED or value == _WITHHELD]:
         del body[name]
     if route == _NATIVE:
-        for name in ("model_name", "function_name", "variant_name", "tags"):
+        for name in ("model_name", "function_name", "variant_name", "tags", "namespace"):
             body.pop(name, None)
         body["function_name" if target.is_function else "model_name"] = target.model
         if target.variant is not None:
@@ -77,13 +79,15 @@ def prepare_request(route: str, request: bytes, function: str | None, target: Re
         if target.variant is not None:
             body["narthex::variant_name"] = target.variant
     if route == "openai_responses":
-        body["store"] = False
+        body["store"] = False  # by default it is true
+    else:
+        body.pop("store", None)
     prompt = {name: body[name] for name in ("system", "instructions", "messages", "input", "prompt", "tools") if body.has_value(name)}
     return SentAgain(body.write(), msgspec.json.encode(prompt))
 
 
 def _has_effects(body: Body) -> bool:
-    if any(body.has_value(name) for name in _FIELDS_WITH_EFFECTS):
+    if any(body.has_value(name) for name in (*_FIELDS_WITH_EFFECTS, *_OVERRIDES)):
         return True
     for field in ("tools", "additional_tools", "provider_tools", "tensorzero::provider_tools"):
         value = body.get(field)

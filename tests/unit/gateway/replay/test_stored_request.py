@@ -16,8 +16,9 @@ ARM = ReplayTarget("new", "b", is_function=False)
 REPLACED = {
     *("model", "store", "model_name", "function_name", "variant_name", "tags", "background", "episode_id"),
     *("narthex::variant_name", "tensorzero::variant_name", "tensorzero::episode_id", "tensorzero::tags"),
+    *("namespace", "tensorzero::namespace"),
 }
-EFFECTS = {"web_search_options", "mcp_servers", "container", "plugins"}
+EFFECTS = {"web_search_options", "mcp_servers", "container", "plugins", "extra_body", "tensorzero::extra_body"}
 TOOLS = {"tools", "additional_tools", "provider_tools", "tensorzero::provider_tools"}
 CONTINUED = {"previous_response_id", "conversation"}
 
@@ -72,19 +73,18 @@ def test_each_api_names_what_answers_instead_and_nothing_of_its_caller(route: st
     of_caller = {
         **{"model": "old", "model_name": "old", "function_name": "f", "variant_name": "v", "narthex::variant_name": "v"},
         **{"tensorzero::variant_name": "v", "episode_id": "e", "tensorzero::episode_id": "e", "tensorzero::tags": {"a": "b"}},
-        **{"background": True, "store": True, "api_key": "[withheld]"},
+        **{"background": True, "store": True, "api_key": "[withheld]", "tensorzero::namespace": "n"},
     }
-    of_route = {"tags": {"a": "b"}} if route == "tensorzero_inference" else {}
+    of_route = {"tags": {"a": "b"}, "namespace": "n"} if route == "tensorzero_inference" else {}
     if route == "tensorzero_inference":
         del of_caller["model"]
     else:
         of_caller = {name: value for name, value in of_caller.items() if name not in ("model_name", "function_name", "variant_name")}
-    if route != "openai_responses":
-        del of_caller["store"]
     assert sent(route, {**of_caller, **of_route}, target) == expected
 
 
 ACTING: list[dict[str, Any]] = [
+    {"tensorzero::extra_body": [{"pointer": "/web_search_options", "value": {}, "model_name": "m", "provider_name": "p"}]},
     {"tools": [{"type": "web_search"}]},
     {"tools": [{"type": "function", "name": "f"}, {"type": "code_interpreter"}]},
     {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
