@@ -20,6 +20,8 @@ from providers.canonical.tags import check_tags
 
 MAX_COMMENT_CHARS = 16_384
 MAX_DEMONSTRATION_BYTES = 256 * 1024  # as JSON
+# What masks it, stores it and writes it to data sets goes into it level by level, each within calls of its own.
+MAX_DEMONSTRATION_LEVELS = 100
 MAX_IDEMPOTENCY_KEY_CHARS = 255
 _CLOCK_SKEW_MS = 60_000
 _UNDATED_MS = 1_577_836_800_000  # 2020-01-01: the time in the id of repeatable feedback
@@ -230,6 +232,9 @@ def _read_value(raw: msgspec.Raw | msgspec.UnsetType, name: str, metric: MetricC
         raise InvalidFeedback(f"The value cannot be stored. {_expected(name, metric)}", param="value", code="wrong_value") from None
     if not _is_valid(value, metric.kind):
         raise InvalidFeedback(f"{_expected(name, metric)} {_got(value)}", param="value", code="wrong_value")
+    if _has_more_levels(value, MAX_DEMONSTRATION_LEVELS):
+        message = f"`value` is nested too deeply: objects and lists may be within each other {MAX_DEMONSTRATION_LEVELS} times."
+        raise InvalidFeedback(message, param="value", code="wrong_value")
     if "\\u0000" in encoded and has_nul(value):
         raise InvalidFeedback("`value` holds a NUL character (\\u0000), which cannot be stored.", param="value", code="wrong_value")
     return encoded
@@ -245,6 +250,17 @@ def _is_valid(value: Any, kind: MetricKind) -> bool:
             return isinstance(value, str) and 0 < len(value) <= MAX_COMMENT_CHARS
         case "demonstration":
             return bool(value) and isinstance(value, str | dict | list)
+
+
+def _has_more_levels(value: Any, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels + 1):
+        level = [inner for each in level if isinstance(each, dict | list) for inner in _within(cast("dict[str, Any] | list[Any]", each))]
+    return bool(level)
+
+
+def _within(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _is_finite(value: float) -> bool:

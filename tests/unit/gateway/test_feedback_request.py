@@ -12,6 +12,7 @@ from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.feedback.request import (
     MAX_COMMENT_CHARS,
     MAX_DEMONSTRATION_BYTES,
+    MAX_DEMONSTRATION_LEVELS,
     FeedbackBody,
     InvalidFeedback,
     check_feedback,
@@ -38,6 +39,12 @@ def check(
     feedback = check_feedback(parsed, caller, METRICS, EPISODES, header_key=header_key, line=line, corrects=corrects)
     assert decode_feedback(encode_feedback(feedback)) == feedback  # what is accepted can be stored
     return feedback
+
+
+def nested(levels: int, value: Any = 1) -> Any:
+    for level in range(levels):
+        value = {"a": value} if level % 2 else [value]
+    return value
 
 
 @pytest.mark.parametrize("prefix", ["", "resp_", "msg_", "cmpl-", "chatcmpl-"])
@@ -68,6 +75,7 @@ def test_tensorzeros_name_of_the_field_is_taken():
         ("comment", 'She said "\\u0000", and meant it 🙂'),
         ("comment", "x" * MAX_COMMENT_CHARS),
         *(("demonstration", each) for each in ("text", {"a": [1, None]}, [{"type": "text", "text": "Hello"}])),
+        ("demonstration", nested(MAX_DEMONSTRATION_LEVELS)),
     ],
 )
 def test_valid_values_are_kept_as_they_are(metric: str, value: Any):
@@ -106,6 +114,8 @@ LEVEL, VALUE, ID, OTHER = "wrong_level", "wrong_value", "invalid_id", "invalid_f
         ({"metric": "comment", "inference_id": 1, "value": "\0"}, VALUE, "value", "NUL"),
         ({"metric": "demonstration", "inference_id": 1, "value": {"\0": 1}}, VALUE, "value", "NUL"),
         ({"metric": "demonstration", "inference_id": 1, "value": {}}, VALUE, "value", "not empty"),
+        ({"metric": "demonstration", "inference_id": 1, "value": nested(101)}, VALUE, "value", "within each other 100 times"),
+        ({"metric": "demonstration", "inference_id": 1, "value": nested(600, "\0")}, VALUE, "value", "within each other 100 times"),
         ({"metric": "better", "inference_id": 1, "value": "x" * MAX_DEMONSTRATION_BYTES}, VALUE, "value", "at most 256 KiB"),
         ({"metric": "helpful", "inference_id": 1, "tags": {"x": "y" * 513}}, OTHER, "tags", "At most 64 tags"),
         ({"metric": "helpful", "inference_id": 1, "tags": {str(at): "" for at in range(65)}}, OTHER, "tags", "At most 64"),
