@@ -47,6 +47,36 @@ async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncCl
     assert message in error["message"]
 
 
+async def test_body_that_is_parsed_and_too_deep_to_be_translated_is_a_400(client: httpx.AsyncClient, engine: ScriptedEngine):
+    """What reads a part of it has more calls on the stack than the parser had."""
+    errors: set[tuple[int, str]] = set()
+    for levels in range(900, 1000, 2):
+        nested = b'{"a":' * levels + b"1" + b"}" * levels
+        tools = b'[{"type": "function", "name": "t", "parameters": {"type": "object", "x": %b}}]' % nested
+        answer = await client.post("/v1/responses", content=b'{"model": "unreachable", "input": "Hello!", "tools": %b}' % tools)
+        errors.add((answer.status_code, answer.json()["error"]["message"][:30]))
+    assert len(errors) == 2 and {status for status, _ in errors} == {502, 400}, errors
+    assert (400, "The body is nested too deeply.") in errors
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [
+        ("scripted", b'"max_new_tokens": 1e400'),
+        ("scripted", b'"lora_path": 1e400'),
+        ("vllm", b'"best_of": 1e400'),
+        ("scripted", b'"tensorzero::extra_body": [{"pointer": "/a", "value": 1e400}]'),
+    ],
+)
+async def test_number_that_nothing_can_hold_is_a_400_wherever_it_is(
+    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, field: bytes
+):
+    body = b'{"model": "%b", "messages": [{"role": "user", "content": "x"}], %b}' % (model.encode(), field)
+    answer = await client.post(CHAT, content=body)
+    assert answer.status_code == 400 and "out of range" in answer.json()["error"]["message"], answer.text
+    assert not engine.requests
+
+
 @pytest.mark.parametrize(
     ("path", "field"), [(CHAT, "messages"), ("/v1/messages", "messages"), ("/v1/responses", "input"), ("/v1/limits/preview", "messages")]
 )
