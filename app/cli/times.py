@@ -8,6 +8,7 @@ import click
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000  # as the admin API has them
 _MAX_DURATION_S = 100 * 366 * 86400.0
 
 
@@ -51,10 +52,13 @@ def parse_past_moment(text: str, now: datetime) -> datetime:
 def _parse_iso_moment(text: str) -> datetime:
     try:
         if len(text) == len("2026-12-31"):
-            return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
-        parsed = datetime.fromisoformat(text)
+            parsed = datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
+        else:
+            parsed = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a time: write 30d, 2026-12-31 or 2026-12-31T18:00Z.") from None
+    if not _FIRST_YEAR < parsed.year < _LAST_YEAR:  # beyond, zones and periods would leave the calendar
+        raise ValueError(f"{text!r} must be after {_FIRST_YEAR} and before {_LAST_YEAR}.")
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from app.cli import main
 from app.cli.manual import commands_manual
 from app.cli.output import format_size, print_table, printable
-from app.cli.times import format_duration, parse_duration_s, parse_moment
+from app.cli.times import format_duration, parse_duration_s, parse_moment, parse_past_moment
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DAY_S = 86400
@@ -166,6 +166,13 @@ def test_date_without_a_time_means_the_end_of_that_day() -> None:
     for past in ("2026-11-20", "0s", "2026-11-21T11:59Z", "9999-12-31"):
         with pytest.raises(ValueError):
             parse_moment(past, NOW)
+
+
+@pytest.mark.parametrize("far", ["0001-01-01", "0001-01-01T00:00:00+14:00", "9000-01-01", "9999-12-30T23:59"])
+def test_moments_from_which_periods_would_leave_the_calendar_are_refused(far: str) -> None:
+    for parse in (parse_moment, parse_past_moment):
+        with pytest.raises(ValueError, match="must be after 1970 and before 9000"):
+            parse(far, NOW)
 
 
 def test_durations_and_sizes_are_formatted_in_one_unit() -> None:
