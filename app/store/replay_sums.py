@@ -17,6 +17,9 @@ FLOATS: Mapping[str, tuple[str, str]] = {
     "input_tokens": ("input_tokens", "1"),
     "output_tokens": ("output_tokens", "1"),
 }
+# Of pairs that both answered, as with shadows: an error comes soon and writes nothing, which is not better.
+_OF_ANSWERED = frozenset({"latency", "input_tokens", "output_tokens"})
+_BOTH_ANSWERED = " AND ".join(f"NOT (pairs.{side} ->> 'error')::boolean" for side in ("original", "replayed"))
 _JUDGED = ("judged", "wins", "losses", "ties", "flipped", "failed")
 BOOLEANS = ("error", "schema_failure", "refusal")
 
@@ -95,6 +98,8 @@ def _query() -> str:
     totals: list[str] = []
     for name, (field, factor) in FLOATS.items():
         a, b = (f"((pairs.{side} ->> '{field}')::float8 * {factor})" for side in ("original", "replayed"))
+        if name in _OF_ANSWERED:
+            a, b = (f"(CASE WHEN {_BOTH_ANSWERED} THEN {each} END)" for each in (a, b))
         of_units += [
             f"avg({a}) FILTER (WHERE {b} IS NOT NULL) AS {name}_a",
             f"avg({b}) FILTER (WHERE {a} IS NOT NULL) AS {name}_b",

@@ -206,6 +206,18 @@ async def test_a_fallback_does_not_answer_for_the_model(world: World):
         assert item["replayed"]["error"] is True and item["same"] is None, item
 
 
+async def test_an_error_is_not_counted_as_fast(world: World):
+    key, public = world.key("replay-callers")
+    await world.send(key, ["please fail", "other", "another"])
+    async with world.service.admin_client() as admin:
+        started = await world.start(admin, key=public, filter={"key": public})
+        await world.end_of(admin, started["id"])
+        results = (await admin.get(f"{REPLAYS}/{started['id']}/results")).json()
+    units = {each["metric"]: (each["units"], each["original"], each["replayed"]) for each in results["metrics"]}
+    assert units["output_tokens"] == (2, 2.0, 2.0) and units["latency"][0] == 2
+    assert units["cost"] == (3, pytest.approx(70e-6), pytest.approx(2 / 3 * 700e-6)) and units["error"][0] == 3
+
+
 async def test_results_are_paired_and_readable_by_command(world: World):
     key, public = world.key("replay-callers")
     await world.send(key, [f"same {n}" for n in range(4)] + [f"other {n}" for n in range(4)])
