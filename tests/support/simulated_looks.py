@@ -196,7 +196,7 @@ def mean_looks(units: Units, versions: Versions, plan: Plan) -> Looks:
             here = version == number
             control, arm = running_sums(units, here & ~units.arm), running_sums(units, here & units.arm)
             lacks = too_few(control, arm, is_equal(share), plan)
-            unseen = unseen_squares(plan.kind, is_equal(share), plan.cap)
+            unseen = unseen_squares(plan.kind, plan.cap)
             theta = slope(control + arm)
             difference = arm[1] / arm[0] - control[1] / control[0] - theta * (arm[3] / arm[0] - control[3] / control[0])
             variance = unit_variance(control, theta) / control[0] + unit_variance(arm, theta) / arm[0]
@@ -279,7 +279,7 @@ class Small:
         early = np.where(self._uneven > EQUAL_WITHIN, lacks[1], lacks[0]) | (self._versions < 2)
         means: list[Floats] = []
         variances: list[Floats] = []
-        unseen = np.where(self._uneven > EQUAL_WITHIN, unseen_squares(plan.kind, False, plan.cap), 0.0)
+        unseen = unseen_squares(plan.kind, plan.cap)
         for (n, y), (nn, ny, nyy), plain, largest in zip(self._weighted, self._squared, self._plain, self._largest, strict=True):
             value = y / n
             means.append(value)

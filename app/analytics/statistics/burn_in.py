@@ -40,12 +40,12 @@ def what_one_lacks(sums: UnitSums, kind: MetricKind, cap: float | None) -> str |
     return what_lacks(Pair(0, 0.0, sums, sums), kind, cap)
 
 
-def unseen_squares(kind: MetricKind, equal_split: bool, cap: float | None) -> float:
+def unseen_squares(kind: MetricKind, cap: float | None) -> float:
     """What an arm's sum of squares may lack, as if UNSEEN more units had the value of the cap: over n², it adds to its mean's variance.
 
     Of requests that take 5 seconds, and once in 500 times 300, an arm of 500 units may have no long one: it would vary as those of 5 do.
     """
-    return 0.0 if kind == "boolean" or equal_split or cap is None else UNSEEN * cap**2
+    return 0.0 if kind == "boolean" or cap is None else UNSEEN * cap**2
 
 
 def units_needed(kind: MetricKind, equal_split: bool) -> int:

@@ -41,7 +41,7 @@ def weighted_estimate(parts: Sequence[UnitSums], weights: Sequence[float], plan:
         return Estimate(value, rate_interval(total.ones, total.zeros, plan.alpha), total.n)
     if any(what_one_lacks(part, plan.kind, plan.cap) for part in parts):
         return Estimate(value, None, total.n)
-    unseen = unseen_squares(plan.kind, False, plan.cap)
+    unseen = unseen_squares(plan.kind, plan.cap)
     of_value = sum(share**2 * (variance(part) / part.n + unseen / part.n**2) for share, part in zip(shares, parts, strict=True))
     if of_value == 0:
         return Estimate(value, None, total.n)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app.analytics.statistics.burn_in import is_equal, unseen_squares, what_lacks
+from app.analytics.statistics.burn_in import unseen_squares, what_lacks
 from app.analytics.statistics.pairs import NO_UNITS, Pair
 from app.analytics.statistics.plan import Plan
 from app.analytics.statistics.propensity import propensity_weighted
@@ -25,11 +25,11 @@ def ready_contrast(found: Sequence[Pair], plan: Plan) -> Ready:
     """
     lacking = [what_lacks(pair, plan.kind, plan.cap) for pair in found]
     ready = [pair for pair, lacks in zip(found, lacking, strict=True) if lacks is None]
-    contrasts = [contrast(pair, unseen=_unseen(pair, plan)) for pair in ready]
+    unseen = unseen_squares(plan.kind, plan.cap)
+    contrasts = [contrast(pair, unseen=unseen) for pair in ready]
     small = [pair for pair, lacks in zip(found, lacking, strict=True) if lacks is not None]
-    pooled = together(small) if small else None
-    reason = what_lacks(pooled, plan.kind, plan.cap) if pooled else None
-    if len(small) > 1 and pooled and reason is None and (of_small := propensity_weighted(small, _unseen(pooled, plan))):
+    reason = what_lacks(together(small), plan.kind, plan.cap) if small else None
+    if len(small) > 1 and reason is None and (of_small := propensity_weighted(small, unseen)):
         contrasts.append(of_small)
     if not contrasts:
         return Ready(None, reason)
@@ -37,10 +37,6 @@ def ready_contrast(found: Sequence[Pair], plan: Plan) -> Ready:
     # A covariate may vary where the values do not: then only it would be left of the variance.
     varies = min(combined.variance, combined.unadjusted_variance) > 0
     return Ready(combined) if varies else Ready(None, "all units of an arm have the same value")
-
-
-def _unseen(pair: Pair, plan: Plan) -> float:
-    return unseen_squares(plan.kind, is_equal(pair.probability), plan.cap)
 
 
 def together(found: Sequence[Pair]) -> Pair:

@@ -80,6 +80,8 @@ def test_arm_without_a_rare_value_near_the_cap_is_no_better() -> None:
     arm = UnitSums(500, 500 * 5, 500 * 25.25)
     plan = Plan("heavy_tailed", "min", cap=300)
     assert compared([stratum(control, arm, UNEVEN)], plan).verdict == "no difference yet"
+    even = compared([stratum(arm, arm)], plan)
+    assert even.interval is not None and even.interval.contains(0.6), "if one of them alone has them, none may have come yet"
     slow = UnitSums(500, 500 * 9, 500 * 81.25)
     assert compared([stratum(control, slow, UNEVEN)], plan).verdict == "worse", "clearly slower, whatever the rare values are"
 
