@@ -109,7 +109,8 @@ async def test_arm_is_stopped_once_by_one_process_with_its_evidence_in_the_log_a
     assert test["e_value"] >= test["needed"] == 20 and test["above"] > 0.01 and test["units"] == [4_000, 4_000]
     assert act.evidence["rule"]["alpha_of_each_guardrail_and_arm"] == 0.05
     [stratum] = act.evidence["sums"]["error"]["strata"]
-    assert stratum["arms"]["large"] == {"n": 4_000, "y": 340, "yy": 340, "zeros": 3_660, "ones": 340}
+    without_covariate = {"x": 0, "xx": 0, "xy": 0}
+    assert stratum["arms"]["large"] == {"n": 4_000, "y": 340, "yy": 340, "zeros": 3_660, "ones": 340, **without_covariate}
     async with transaction(experiment.url) as connection:
         audited = (await connection.execute(text("SELECT author_name, via, name, version FROM audit_log ORDER BY id DESC LIMIT 1"))).one()
     assert tuple(audited) == ("narthex guardrails", "system", "fast", act.version)
