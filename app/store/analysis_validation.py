@@ -62,7 +62,7 @@ def check_analysis(path: str, experiment: ExperimentConfig, declared: Mapping[st
             )
 
 
-def check_adaptive(path: str, experiment: ExperimentConfig) -> None:
+def check_adaptive(path: str, experiment: ExperimentConfig, declared: Mapping[str, MetricConfig]) -> None:
     """Raises BadConfiguration for the first error."""
     adaptive: AdaptiveConfig | None = experiment.adaptive
     if adaptive is None:
@@ -75,6 +75,12 @@ def check_adaptive(path: str, experiment: ExperimentConfig) -> None:
         )
     if not _MIN_ADAPTIVE_MINUTES <= adaptive.every_minutes <= _MAX_ADAPTIVE_MINUTES:
         raise BadConfiguration(f"{path}.every_minutes: {_MIN_ADAPTIVE_MINUTES} to {_MAX_ADAPTIVE_MINUTES}, not {adaptive.every_minutes}.")
+    primary = (experiment.analysis.metrics or BUILT_IN_OUTCOMES)[0]
+    if experiment.status != "ended" and not _is_share(primary, declared) and primary not in experiment.analysis.caps:
+        raise BadConfiguration(
+            f"{path}: weights that follow {primary!r} become unequal, and a number without an upper bound cannot be compared then."
+            " Give it one in `analysis.caps`, such as last month's 99th percentile."
+        )
     fair = 1 / len(experiment.arms)
     if not 0.001 <= adaptive.minimum_share <= fair:
         raise BadConfiguration(

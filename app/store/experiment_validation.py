@@ -97,7 +97,7 @@ def check_experiments_together(wanted: Snapshot) -> None:
             raise BadConfiguration(f"{path}.name: {paths[name]} has the name {name!r}, too.")
         paths[name] = path
         check_analysis(path, experiment, wanted.metrics)
-        check_adaptive(path, experiment)
+        check_adaptive(path, experiment, wanted.metrics)
         if experiment.layer is not None and experiment.status != "ended":
             of_layers.setdefault(experiment.layer, []).append((path, experiment))
     for layer, members in of_layers.items():

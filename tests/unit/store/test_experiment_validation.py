@@ -172,6 +172,11 @@ def test_analysis_without_metrics_is_of_the_built_in_ones():
         ("caps = { cost", "caps = { latency", "analysis.caps: 'latency' is not one of its metrics"),
         ("caps = { cost", "caps = { error", "analysis.caps.error: a unit's value of this metric is at most 1"),
         ("caps = { cost = 0.05 }", "caps = { cost = nan }", "analysis.caps.cost: a number above 0"),
+        (
+            '"helpful", "stars", "cost", "error"]\nalpha = 0.1\nplanned_units = 20000\ncaps = { cost = 0.05 }',
+            '"cost", "helpful", "error"]',
+            "adaptive: weights that follow 'cost' become unequal",
+        ),
         ('["country"]', '["a", "b", "c", "d", "e", "f"]', "analysis.slices: at most 5"),
         ("window_minutes = 120", "window_minutes = 0", "analysis.window_minutes: 1 to"),
         ("feedback_hours = 48", "feedback_hours = 1", "analysis.feedback_hours: from the window (120 minutes)"),
