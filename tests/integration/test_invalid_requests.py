@@ -60,19 +60,20 @@ async def test_body_that_is_parsed_and_too_deep_to_be_translated_is_a_400(client
 
 
 @pytest.mark.parametrize(
-    ("model", "field"),
+    ("path", "model", "field"),
     [
-        ("scripted", b'"max_new_tokens": 1e400'),
-        ("scripted", b'"lora_path": 1e400'),
-        ("vllm", b'"best_of": 1e400'),
-        ("scripted", b'"tensorzero::extra_body": [{"pointer": "/a", "value": 1e400}]'),
+        (CHAT, "scripted", b'"max_new_tokens": 1e400'),
+        (CHAT, "scripted", b'"lora_path": 1e400'),
+        (CHAT, "vllm", b'"best_of": 1e400'),
+        (CHAT, "scripted", b'"tensorzero::extra_body": [{"pointer": "/a", "value": 1e400}]'),
+        ("/v1/limits/preview", "scripted", b'"max_new_tokens": 1e400'),
     ],
 )
 async def test_number_that_nothing_can_hold_is_a_400_wherever_it_is(
-    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, field: bytes
+    client: httpx.AsyncClient, engine: ScriptedEngine, path: str, model: str, field: bytes
 ):
     body = b'{"model": "%b", "messages": [{"role": "user", "content": "x"}], %b}' % (model.encode(), field)
-    answer = await client.post(CHAT, content=body)
+    answer = await client.post(path, content=body)
     assert answer.status_code == 400 and "out of range" in answer.json()["error"]["message"], answer.text
     assert not engine.requests
 
