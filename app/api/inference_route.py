@@ -10,8 +10,6 @@ import logging
 import traceback
 from collections import Counter
 
-import msgspec
-
 from app.api.access_log import AccessLog
 from app.api.authentication import authenticate, check_permissions, identify, public_key_part
 from app.api.http_call import Header, HttpCall, body_too_large
@@ -26,6 +24,7 @@ from app.logs import RequestIds, current_request
 from app.otel.trace_context import Tracing
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, MethodNotAllowed, NarthexError, RequestError, Unavailable
 from providers.canonical.parse_body import undecodable
+from providers.canonical.raw_json import DECODE_ERRORS
 from providers.dialect import CallerDialect
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ class InferenceRoute:
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
                 await self._send_error(error.without_frames(), call, context, sink)
-            except (msgspec.DecodeError, RecursionError) as fault:
+            except DECODE_ERRORS as fault:
                 # Of the body, as errors of responses say so themselves. What parses it looks through most of it, without decoding it, and
                 # has fewer calls on the stack than what reads a part of it.
                 await self._send_error(undecodable(fault), call, context, sink)

@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import msgspec
 from litestar import Request, Response, Router, get, post
 from msgspec import to_builtins
 
@@ -20,7 +19,7 @@ from app.gateway.reserved_fields import FUNCTION_FIELDS, function_fields
 from app.gateway.serve import Gateway
 from providers.canonical.errors import UnknownModel
 from providers.canonical.parse_body import undecodable
-from providers.canonical.raw_json import Body
+from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.catalogue import DIALECTS
 
 
@@ -46,7 +45,7 @@ def routes(gateway: Gateway) -> Router:
         try:
             body_claim.grow_to(_declared_bytes(request, gateway.settings.max_body_bytes))
             return await _preview(request, caller, await request.body())
-        except (msgspec.DecodeError, RecursionError) as fault:  # as inference routes do
+        except DECODE_ERRORS as fault:  # as inference routes do
             raise undecodable(fault) from None
         finally:
             body_claim.release()

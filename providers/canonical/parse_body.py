@@ -21,18 +21,19 @@ def parse_body(raw: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, Body]:
         raise _validation_error(str(error)) from None
     except msgspec.DecodeError as error:
         raise _not_json(raw, str(error)) from None
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"The body is not UTF-8: byte {error.start} of a string is {error.object[error.start]:#04x}.") from None
-    except RecursionError as error:
+    except (UnicodeDecodeError, RecursionError) as error:
         raise undecodable(error) from None
 
 
-def undecodable(error: msgspec.DecodeError | RecursionError) -> InvalidRequest:
-    """What a caller is told of a part of its body that is JSON and cannot be decoded, such as the number 1e400."""
+def undecodable(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError, param: str | None = None) -> InvalidRequest:
+    """What a caller is told of a part of its body that was looked through and cannot be decoded, such as the number 1e400."""
     if isinstance(error, RecursionError):
-        return InvalidRequest("The body is nested too deeply.")
+        return InvalidRequest("The body is nested too deeply.", param=param)
+    if isinstance(error, UnicodeDecodeError):
+        where = f"byte {error.start} of a string is {error.object[error.start]:#04x}"
+        return InvalidRequest(f"The body is not UTF-8: {where}.", param=param)
     match = _ERROR_PATH.match(str(error))
-    return InvalidRequest(f"The body holds a value that cannot be read: {match['problem'] if match else error}.")
+    return InvalidRequest(f"The body holds a value that cannot be read: {match['problem'] if match else error}.", param=param)
 
 
 def parse_episode_id(plain: str | None, prefixed: str | None) -> str | None:

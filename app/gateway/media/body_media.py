@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from providers.canonical.chat import Inline
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.media import write_url
+from providers.canonical.parse_body import undecodable
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 
 # Fields of a body that may hold parts with media.
@@ -55,7 +56,10 @@ def may_name_media(raw: bytes) -> bool:
 
 
 def decode_media(body: Body) -> tuple[Mapping[str, Any], list[MediaSlot]]:
-    """The fields of a body that name media, decoded, and where in them. Empty for a body that cannot be read: the engine refuses it."""
+    """The fields of a body that name media, decoded, and where in them.
+
+    Raises InvalidRequest for a field that cannot be decoded: an engine may read what we do not, such as the number 1e400.
+    """
     fields: dict[str, Any] = {}
     slots: list[MediaSlot] = []
     for key, value in body.items():
@@ -67,8 +71,8 @@ def decode_media(body: Body) -> tuple[Mapping[str, Any], list[MediaSlot]]:
                 continue
             try:
                 value = msgspec.json.decode(raw)
-            except DECODE_ERRORS:
-                continue
+            except DECODE_ERRORS as fault:
+                raise undecodable(fault, param=key) from None
         found = list(_data_slots(fields, key, value) if key in _DATA_FIELDS else _slots(value))
         if found:
             fields[key] = value

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from app.gateway.media import body_media
 from providers.canonical.chat import Inline
@@ -54,6 +55,18 @@ def slots_of(body: Any, *, escaped: bool = False) -> tuple[Body, Any, list[body_
     assert body_media.may_name_media(raw)
     read = Body.read(raw)
     return read, *body_media.decode_media(read)
+
+
+@pytest.mark.parametrize("beside", [b"1e400", b'"\xff"', b"[" * 2_000 + b"]" * 2_000], ids=["number", "bytes", "nesting"])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_media_beside_what_only_an_engine_can_read_is_refused(position: str, beside: bytes):
+    """Python reads 1e400 as infinity, for instance: the engine would open the URL that was not looked at."""
+    raw = json.dumps(POSITIONS[position](METADATA)).encode()
+    key = list(json.loads(raw))[-1]
+    body = Body({key: Raw(b"[%b,%b]" % (Body.read(raw)[key], beside))})
+    with pytest.raises(InvalidRequest) as refused:
+        body_media.decode_media(body)
+    assert refused.value.param == key
 
 
 @pytest.mark.parametrize("position", POSITIONS)
