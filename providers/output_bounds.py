@@ -11,6 +11,7 @@ import msgspec
 
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import as_raw
+from providers.canonical.parse_body import undecodable
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.fields import OUTPUT_BOUND_FIELDS, OUTPUT_BOUND_OBJECTS
 
@@ -54,8 +55,10 @@ def _take_nested_fields(body: Body) -> Iterator[tuple[str, Any]]:
         is_string = raw[:1] == b'"'
         try:
             fields = Body.read(msgspec.json.decode(raw, type=str).encode() if is_string else raw)
-        except DECODE_ERRORS:
+        except msgspec.ValidationError:
             continue  # no object
+        except DECODE_ERRORS as fault:  # transformers reads NaN in a string
+            raise undecodable(fault, param=outer) from None
         names = OUTPUT_BOUND_FIELDS & fields.keys()
         for name in sorted(names):
             yield f"{outer}.{name}", fields.value(name)

@@ -6,10 +6,12 @@ that do not know it, so the check is of the body that is about to be sent, which
 
 from collections.abc import Callable, Collection, Mapping
 
+import msgspec
 from msgspec import Raw
 
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import as_raw
+from providers.canonical.parse_body import undecodable
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.fields import FIELDS
 
@@ -41,8 +43,10 @@ class RestrictedFields:
                 continue
             try:
                 fields = Body.read(bytes(as_raw(body[name])))
-            except DECODE_ERRORS:
+            except msgspec.ValidationError:
                 continue  # no object
+            except DECODE_ERRORS as fault:  # an engine may read it all the same
+                raise undecodable(fault, param=name) from None
             for path in [path for path in self._choices if path.startswith(name + ".")]:
                 self._check(path, fields, path.removeprefix(name + "."), target_name, may_drop, dropped)
             if any(path.startswith(name + ".") for path in dropped):

@@ -25,6 +25,13 @@ async def test_engine_stops_at_the_smallest_bound(client: httpx.AsyncClient, pat
     assert (answer.status_code, usage.get("completion_tokens", usage.get("output_tokens"))) == (200, 3)
 
 
+async def test_bound_in_a_string_that_only_python_reads_is_refused(client: httpx.AsyncClient):
+    config = '{"max_new_tokens": 100000, "temperature": NaN}'
+    answer = await client.post("/v1/chat/completions", json={**HELLO, "generation_config": config})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, "generation_config") and "cannot be read" in error["message"]
+
+
 async def test_limits_reserve_the_smallest_bound(client: httpx.AsyncClient):
     async def preview(**bounds: Any) -> dict[str, Any]:
         return (await client.post("/v1/limits/preview", json={**HELLO, **bounds})).json()["reserves"]

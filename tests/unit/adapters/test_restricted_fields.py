@@ -64,6 +64,13 @@ def nested(path: str, value: Any) -> dict[str, Any]:
     return {outer: {inner: value, "kept": 1}} if inner else {outer: value}
 
 
+def test_object_that_only_an_engine_can_read_is_refused():
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "a"}], "vllm_xargs": {"\xff": 1, "kv_transfer_params": {"a": 1}}}'
+    with pytest.raises(InvalidRequest, match="not UTF-8") as refused:
+        translate_body(provider_with("vllm"), "openai_chat", body)
+    assert refused.value.param == "vllm_xargs"
+
+
 @pytest.mark.parametrize(("adapter", "path", "value"), CASES)
 def test_restricted_field_is_a_400_that_names_it(adapter: str, path: str, value: Any):
     with pytest.raises(InvalidRequest, match="not open to callers") as refused:
