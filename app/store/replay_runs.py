@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.outcome_conditions import refused, schema_failed
-from app.store.replays import ReplayDefinition, ReplayStatus
+from app.store.replays import COUNTS, ReplayDefinition, ReplayStatus
 
 LEASE_S = 15.0
 _JSON_COLUMNS = frozenset({"original", "replayed", "judgement"})
@@ -133,18 +133,20 @@ async def others_wait(connection: AsyncConnection, held: HeldReplay) -> bool:
 
 async def release_lease(connection: AsyncConnection, held: HeldReplay) -> None:
     """Another process may go on at once; those that have waited for longer come first."""
-    query = text("""
-        UPDATE replays SET holder = NULL, lease_until = clock_timestamp(), lease = lease + 1 WHERE id = :id AND lease = :lease
-    """)
+    query = text(f"""
+        UPDATE replays SET holder = NULL, lease_until = clock_timestamp(), lease = lease + 1,
+            counts = CASE WHEN status <> 'running' THEN {COUNTS} END
+        WHERE id = :id AND lease = :lease
+    """)  # noqa: S608
     await connection.execute(query, {"id": held.id, "lease": held.lease})
 
 
 async def finish_replay(connection: AsyncConnection, held: HeldReplay, status: ReplayStatus, reason: str | None) -> None:
-    query = text("""
+    query = text(f"""
         UPDATE replays SET status = :status, reason = :reason, ended_at = clock_timestamp(), holder = NULL, lease_until = NULL,
-            lease = lease + 1
+            lease = lease + 1, counts = {COUNTS}
         WHERE id = :id AND lease = :lease AND status = 'running'
-    """)
+    """)  # noqa: S608
     await connection.execute(query, {"id": held.id, "lease": held.lease, "status": status, "reason": reason})
 
 

@@ -2,12 +2,13 @@
 
 import datetime
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
-from sqlalchemy import FromClause, Row, Select, case, func, select, true
+from sqlalchemy import Row, Select, Subquery, Table, case, cast, func, or_, select, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
@@ -30,6 +31,17 @@ _OF_PERSONS = frozenset({"end_user", "tag", "episode_id", "request_id", "trace_i
 _NOT_KEPT = "(not kept)"
 
 _replays, _items = tables.replays.c, tables.replay_items.c
+
+_COUNTED: Mapping[str, str] = {
+    **{status: f"count(*) FILTER (WHERE status = '{status}')" for status in get_args(ItemStatus)},
+    "retried": "count(*) FILTER (WHERE tries > 1)",
+    "reserved": "coalesce(sum(reserved_microusd), 0)",
+}
+# The items of a row of replays.
+COUNTS = f"""
+    (SELECT jsonb_build_object({", ".join(f"'{name}', {counted}" for name, counted in _COUNTED.items())})
+    FROM replay_items WHERE replay_id = replays.id)
+"""  # noqa: S608
 
 
 class Judge(Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,12 +166,14 @@ def _without_persons(filter: Mapping[str, Any]) -> Mapping[str, Any]:
 
 async def cancel_replay(connection: AsyncConnection, author: Author, id: str) -> None:
     """No further item is begun. The caller has found that it runs, and holds its lock, as of resume_replay()."""
-    await _change(connection, author, id, "cancel", {"status": "cancelled", "ended_at": func.now(), "reason": None})
+    is_run_by_nobody = or_(_replays.lease_until.is_(None), _replays.lease_until < func.clock_timestamp())
+    counts = case((is_run_by_nobody, text(COUNTS)))  # else by who runs it, at the end of the items that are begun
+    await _change(connection, author, id, "cancel", {"status": "cancelled", "ended_at": func.now(), "reason": None, "counts": counts})
 
 
 async def resume_replay(connection: AsyncConnection, author: Author, id: str) -> None:
     """Goes on with what is left of a replay that was cancelled, or that failed."""
-    await _change(connection, author, id, "resume", {"status": "running", "ended_at": None, "reason": None})
+    await _change(connection, author, id, "resume", {"status": "running", "ended_at": None, "reason": None, "counts": None})
 
 
 async def _change(connection: AsyncConnection, author: Author, id: str, action: str, values: Mapping[str, Any]) -> None:
@@ -205,16 +219,11 @@ async def page_items(connection: AsyncConnection, id: str, query: PageQuery, sta
     return _BY_NUMBER.page(rows, query, _to_item)
 
 
-def _with_counts(found: FromClause) -> Select[Any]:
-    """`found`: replays, with their columns."""
-    counts = select(
-        *(func.count(case((_items.status == status, 1))).label(status) for status in ("pending", "running", "done", "refused")),
-        func.count(case((_items.tries > 1, 1))).label("retried"),
-        func.coalesce(func.sum(_items.reserved_microusd), 0).label("reserved"),
-    ).where(_items.replay_id == found.c.id)
-    counted = counts.lateral("counted")
+def _with_counts(found: Table | Subquery) -> Select[Any]:
+    """`found`: replays, with their columns. Items of those that have ended are not counted again."""
+    counted = case((found.c.counts.is_(None), text(COUNTS.replace("replays.id", f"{found.name}.id"))), else_=found.c.counts)
     team = select(tables.teams.c.name).where(tables.teams.c.id == found.c.team_id).scalar_subquery().label("team")
-    return select(found, team, *(column.label(f"items_{column.name}") for column in counted.c)).join(counted, true())
+    return select(found, team, cast(counted, JSONB).label("counted"))
 
 
 def _to_replay(row: Row[Any]) -> Replay:
@@ -227,11 +236,11 @@ def _to_replay(row: Row[Any]) -> Replay:
         created_at=row.created_at.isoformat(),
         created_by=row.created_by,
         ended_at=None if row.ended_at is None else row.ended_at.isoformat(),
-        items={status: getattr(row, f"items_{status}") for status in ("pending", "running", "done", "refused")},
+        items={status: row.counted[status] for status in get_args(ItemStatus)},
         refused=row.refused,
-        retried=row.items_retried,
+        retried=row.counted["retried"],
         spent_usd=row.spent_microusd / 1_000_000,
-        reserved_usd=int(row.items_reserved) / 1_000_000,
+        reserved_usd=int(row.counted["reserved"]) / 1_000_000,
     )
 
 

@@ -803,6 +803,7 @@ replays = Table(
     Column("holder", Text),
     Column("lease", Integer, nullable=False, server_default="0"),
     Column("lease_until", DateTime(timezone=True)),
+    Column("counts", JSONB(none_as_null=True)),  # of its items, once it has ended; null: they are counted as they are now
     Index(None, "team_id"),
     Index("replays_running_idx", "id", postgresql_where=text("status = 'running'")),
 )

@@ -76,12 +76,12 @@ async def judge_pair(
 def judge_request(judge: Judge, function: FunctionConfig, prompt: bytes, a: str, b: str) -> bytes:
     """Raises NoJudgement."""
     given = {"request": prompt.decode("utf-8", "replace"), "response_a": a, "response_b": b}
-    text = msgspec.json.encode(given).decode()
-    if len(text) > _MAX_INPUT_BYTES:
+    encoded = msgspec.json.encode(given)
+    if len(encoded) > _MAX_INPUT_BYTES:
         raise NoJudgement("too_long_to_judge")
     variant = function.variants.get(judge.variant or function.default or next(iter(function.variants)))
     has_template = variant is not None and variant.user_template is not None
-    content: Any = [{"type": "narthex::template", "arguments": given}] if has_template else text
+    content: Any = [{"type": "narthex::template", "arguments": given}] if has_template else encoded.decode()
     body: dict[str, Any] = {"model": _FUNCTION_PREFIX + judge.function, "messages": [{"role": "user", "content": content}]}
     if judge.variant is not None:
         body["narthex::variant_name"] = judge.variant
