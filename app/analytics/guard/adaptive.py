@@ -23,7 +23,10 @@ from app.analytics.statistics.thompson import probabilities_of_best, shares
 # Smaller changes, and such after fewer new units, are not worth a version.
 MIN_CHANGE = 0.01
 MIN_NEW_UNITS = 100
-_DIGITS = 10**6
+# Exact results cost as much again for each further split, so shares are of few values: multiples of the first of these that is no more
+# than the minimum share, and by which the largest one loses little.
+_STEPS = (100, 1_000, 10_000, 1_000_000)  # parts of 1
+_LARGEST_LOSS = 0.05
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
@@ -73,7 +76,8 @@ def propose_weights(facts: ExperimentFacts, results: Results, last_units: int) -
     else:
         winner = _find_winner(facts, strata, best_of(believed, optimize), arms)
         wanted = tracking_shares(believed, optimize) if winner is None else {arm: float(arm == winner) for arm in arms}
-    floored = _round(shares(wanted, min(adaptive.minimum_share, 1 / len(arms))))
+    minimum = min(adaptive.minimum_share, 1 / len(arms))
+    floored = _round(shares(wanted, minimum), minimum)
     total = sum(facts.arms[arm] for arm in arms)
     if max(abs(floored[arm] - facts.arms[arm] / total) for arm in arms) < MIN_CHANGE:
         return NoProposal("The shares are as the rule wants them.")
@@ -90,9 +94,13 @@ def _find_winner(facts: ExperimentFacts, strata: Sequence[Stratum], best: str, a
     return best if all(compare(strata, other, best, plan).verdict == "better" for other in others) else None
 
 
-def _round(exact: Mapping[str, float]) -> dict[str, float]:
-    """To six digits that add up to 1: each upwards, so that none falls below its minimum, and the largest gets the rest."""
+def _round(exact: Mapping[str, float], minimum: float) -> dict[str, float]:
+    """To multiples that add up to 1: each upwards, so that none falls below its minimum, and the largest gets the rest."""
     largest = max(exact, key=exact.__getitem__)
-    rounded = {arm: math.ceil(share * _DIGITS - 1e-6) / _DIGITS for arm, share in exact.items()}
-    rounded[largest] = round(1 - sum(share for arm, share in rounded.items() if arm != largest), 6)
+    rounded: dict[str, float] = {}
+    for parts in _STEPS:
+        rounded = {arm: math.ceil(share * parts - 1e-6) / parts for arm, share in exact.items()}
+        rounded[largest] = round(1 - sum(share for arm, share in rounded.items() if arm != largest), 6)
+        if 1 / parts <= minimum <= rounded[largest] and exact[largest] - rounded[largest] <= _LARGEST_LOSS:
+            break
     return rounded
