@@ -18,6 +18,8 @@ from providers.fields import OUTPUT_BOUND_FIELDS, OUTPUT_BOUND_OBJECTS
 _ALL_NAMES = OUTPUT_BOUND_FIELDS | OUTPUT_BOUND_OBJECTS
 # For each name that a dialect has for its bound, what may be beside it.
 _OTHER_NAMES: Mapping[str, frozenset[str]] = {name: _ALL_NAMES - {name} for name in OUTPUT_BOUND_FIELDS}
+# By transformers, which reads it as Python reads JSON.
+_WRITTEN_AS_STRING = "generation_config"
 
 
 def merge_output_bounds(body: Body, field: str, bound: int | None, minimum: int = 1) -> int | None:
@@ -57,8 +59,10 @@ def _take_nested_fields(body: Body) -> Iterator[tuple[str, Any]]:
             fields = Body.read(msgspec.json.decode(raw, type=str).encode() if is_string else raw)
         except msgspec.ValidationError:
             continue  # no object
-        except DECODE_ERRORS as fault:  # transformers reads NaN in a string
-            raise undecodable(fault, param=outer) from None
+        except DECODE_ERRORS as fault:
+            if is_string and outer != _WRITTEN_AS_STRING:
+                continue
+            raise undecodable(fault, param=outer) from None  # Python reads NaN, for instance
         names = OUTPUT_BOUND_FIELDS & fields.keys()
         for name in sorted(names):
             yield f"{outer}.{name}", fields.value(name)
