@@ -36,6 +36,7 @@ from app.gateway.context import RequestContext
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.gateway.feedback.intake import FeedbackIntake
 from app.gateway.feedback.sent import SentFeedback
+from app.gateway.field_letters import check_letters
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop
 from app.gateway.functions.function_request import FunctionRequest
@@ -243,6 +244,7 @@ async def serve(
         request = dialect.parse_request(raw)
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
+    check_letters(request.body)
     reserved = reserved_fields(request.body)
     of_function, options = NO_FUNCTION_FIELDS, NO_OPTIONS
     if reserved:

@@ -79,6 +79,22 @@ async def test_number_that_nothing_can_hold_is_a_400_wherever_it_is(
 
 
 @pytest.mark.parametrize(
+    ("field", "name"), [("Model", "model"), ("MAX_TOKENS", "max_tokens"), ("N", "n"), ("\u017ftream", "stream"), ("Lora_Path", "lora_path")]
+)
+async def test_field_in_other_letters_is_refused(client: httpx.AsyncClient, engine: ScriptedEngine, field: str, name: str):
+    """A server written in Go takes it for the field of that name."""
+    answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, field: 1})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, field) and f"write `{name}`" in error["message"]
+    assert not engine.requests
+
+
+async def test_unknown_field_in_any_letters_is_sent(client: httpx.AsyncClient, engine: ScriptedEngine):
+    answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, "topK": 5, "7": 1, "X-Y": 2})
+    assert answer.status_code == 200 and engine.requests[-1].body["topK"] == 5
+
+
+@pytest.mark.parametrize(
     ("path", "field"), [(CHAT, "messages"), ("/v1/messages", "messages"), ("/v1/responses", "input"), ("/v1/limits/preview", "messages")]
 )
 async def test_body_of_too_many_messages_names_the_cap(client: httpx.AsyncClient, path: str, field: str):
