@@ -11,10 +11,11 @@ from litestar import Request, Response, Router, delete, get, post
 
 from app.api.authentication import authenticate_scope
 from app.api.response_headers import new_request_headers
-from app.gateway.responses_state.conversations import ConversationStore
+from app.gateway.responses_state.conversations import ConversationStore, UnreadableResponse
 from app.gateway.responses_state.history import InputItem
 from app.store.snapshot_cache import SnapshotCache
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import DECODE_ERRORS
 
 _AnyRequest = Request[Any, Any, Any]
 
@@ -57,10 +58,13 @@ def routes(snapshot_cache: SnapshotCache, conversations: ConversationStore) -> R
         limit, order = _parse_limit(parameters), parameters.get("order", "desc")
         if order not in ("asc", "desc"):
             raise InvalidRequest("`order` may be asc or desc.", param="order")
-        items = await conversations.list_inputs(id, caller)
-        shown, has_more = paginate(items if order == "asc" else items[::-1], parameters.get("after"), limit)
-        first, last = (shown[0].id, shown[-1].id) if shown else (None, None)
-        shown_items = [item.to_openai() for item in shown]
+        try:
+            items = await conversations.list_inputs(id, caller)
+            shown, has_more = paginate(items if order == "asc" else items[::-1], parameters.get("after"), limit)
+            first, last = (shown[0].id, shown[-1].id) if shown else (None, None)
+            shown_items = [item.to_openai() for item in shown]
+        except DECODE_ERRORS:
+            raise UnreadableResponse from None
         return _respond(
             msgspec.json.encode({"object": "list", "data": shown_items, "first_id": first, "last_id": last, "has_more": has_more})
         )

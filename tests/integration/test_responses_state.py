@@ -20,7 +20,7 @@ from app.episode_names import RecordedEpisode
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.responses_state import conversations
-from app.gateway.responses_state.conversations import ConversationStore
+from app.gateway.responses_state.conversations import ConversationStore, UnreadableResponse
 from app.gateway.responses_state.history import ConversationTurn
 from app.recording.spool import Spool
 from app.settings import Settings
@@ -235,6 +235,18 @@ async def test_deleted_response_is_unknown_to_every_worker_also_without_redis(se
         with pytest.raises(UnknownResponse):
             await state.store.delete_stored(f"resp_{id}", ADA)
         assert len(await fetch(settings.database_url, "SELECT FROM inference_content WHERE id = $1 AND response IS NOT NULL", id)) == 1
+
+
+async def test_response_whose_request_is_nested_too_deeply_to_be_read_can_be_deleted(state: ResponsesState):
+    id = mint()
+    request = b'{"model": "m", "input": %b%b}' % (b"[" * 2_000, b"]" * 2_000)
+    await state.store.store_response(id, ADA, EPISODE, request, json.dumps(response(id)).encode())
+    with pytest.raises(UnreadableResponse):
+        await state.store.find_response(f"resp_{id}", ADA)
+    with pytest.raises(UnknownResponse):
+        await state.store.delete_stored(f"resp_{id}", EVE)
+    await state.store.delete_stored(f"resp_{id}", ADA)
+    assert not await state.finds(f"resp_{id}")
 
 
 @pytest.mark.parametrize("away", [without_redis, without_postgres])

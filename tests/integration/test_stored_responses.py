@@ -266,6 +266,15 @@ async def test_deleted_response_is_not_found(service: Service, sdk: openai.Async
         await sdk.responses.delete(created.id)
 
 
+async def test_input_that_cannot_be_decoded_is_a_400_to_list(client: httpx.AsyncClient, engine: ScriptedEngine):
+    item = b'{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "x": 1e400}'
+    output = b'{"type": "function_call_output", "call_id": "c", "output": "x"}'
+    created = await client.post(RESPONSES, content=b'{"model": "scripted", "input": [%b, %b]}' % (item, output))
+    assert created.status_code == 200, created.text
+    listed = await client.get(f"{RESPONSES}/{created.json()['id']}/input_items")
+    assert listed.status_code == 400 and "cannot be read" in listed.json()["error"]["message"]
+
+
 async def test_response_of_another_team_is_not_found(sdk: openai.AsyncOpenAI, other_team_sdk: openai.AsyncOpenAI):
     created = await sdk.responses.create(model="scripted", input="One?")
     await assert_unknown(other_team_sdk, created.id)

@@ -68,6 +68,13 @@ _NOT_KEPT_REASONS = {
 }
 
 
+class UnreadableResponse(InvalidRequest):
+    """It is stored, and its request holds what cannot be decoded: a number such as 1e400, or too many levels."""
+
+    def __init__(self) -> None:
+        super().__init__("The input of this response holds a value that cannot be read: it is nested too deeply, or out of range.")
+
+
 class ConversationStore:
     """expand_request() before a request is planned, store_response() before its last byte; the rest serves the routes of responses.
 
@@ -215,8 +222,10 @@ class ConversationStore:
         try:
             if self._responses is not None:
                 await self._responses.ping()  # a response that would reappear with Redis must not be reported as deleted
-            stored = await self.find_response(id, caller)
-            inference_id = stored.id.removeprefix(RESPONSE_ID_PREFIX)
+            with contextlib.suppress(UnreadableResponse):
+                await self.find_response(id, caller)
+            inference_id = inference_id_of(id)
+            assert inference_id is not None, "it was found"
             await delete_response(self._database, inference_id, caller.team_id, self._keep_content_days)
             if self._responses is not None:
                 await self._responses.delete(inference_id)
@@ -275,7 +284,11 @@ def _response_and_engine_items(id: str, response_body: bytes) -> tuple[bytes | N
 
 
 def _stored_turn(id: str, request_body: bytes, response: bytes, episode: RecordedEpisode | None) -> ConversationTurn:
-    body = Body.read(request_body)
+    """Raises UnreadableResponse if the request, which was parsed once, is nested too deeply to be parsed here."""
+    try:
+        body = Body.read(request_body)
+    except RecursionError:
+        raise UnreadableResponse from None
     if body.value("store") is False:
         raise UnknownResponse(id)
     return ConversationTurn(id.lower(), body, response, episode)
