@@ -94,6 +94,15 @@ async def test_unknown_field_in_any_letters_is_sent(client: httpx.AsyncClient, e
     assert answer.status_code == 200 and engine.requests[-1].body["topK"] == 5
 
 
+@pytest.mark.parametrize("field", ["audio_url", "video_url", "image_url"])
+async def test_url_in_a_part_of_text_reaches_no_engine(client: httpx.AsyncClient, engine: ScriptedEngine, field: str):
+    """vLLM reads it where the part has a `uuid`, whatever its type is."""
+    part = {"type": "text", "text": "Hi", "uuid": "1", field: "http://127.0.0.1/secret"}
+    answer = await client.post(CHAT, json={"model": "vllm", "messages": [{"role": "user", "content": [part]}]})
+    assert answer.status_code == 400 and "no public address" in answer.json()["error"]["message"]
+    assert not engine.requests
+
+
 @pytest.mark.parametrize(
     ("path", "field"), [(CHAT, "messages"), ("/v1/messages", "messages"), ("/v1/responses", "input"), ("/v1/limits/preview", "messages")]
 )

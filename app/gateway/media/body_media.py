@@ -32,7 +32,7 @@ _MEDIA_KEYS = frozenset({"image", "video", "audio", "file", "input_image", "inpu
 _TYPES_WITH_URL = frozenset({"url", "image", "video", "audio", "document", "file"})
 # Its letters may be written as escapes, which encoders never do to plain letters.
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
-_KEY_ENDS = (b'url"', b'_data"', b'_audio"', b'_video"', b'"image"')
+_KEY_ENDS = (b'url"', b'_data"', b'audio"', b'video"', b'"image"')
 _HTTP_URL = re.compile(r"https?://(?P<host>[A-Za-z0-9.-]+)(?::\d{1,5})?(?:[/?][^\\\s]*)?", re.ASCII)
 _FETCHED_SCHEMES = ("http://", "https://")
 _CHECKED_CHARS = 256
@@ -127,23 +127,30 @@ def _slots(value: Any) -> Iterator[MediaSlot]:
             part = cast("dict[str, Any]", node)
             for key, each in part.items():
                 if key.endswith("_url") or key in _MEDIA_KEYS:
-                    yield from _media_slots(part, key, each)
+                    yield from _media_slots(part, key, each, key)
                 elif key == "url" and isinstance(each, str) and part.get("type") in _TYPES_WITH_URL:
                     yield MediaSlot(part, key, each)
                 elif key in _CONTAINERS:
                     pending.append(each)
 
 
-def _media_slots(part: dict[str, Any], key: str, value: Any) -> Iterator[MediaSlot]:
-    """The URL below a key such as image_url: itself, or an object with it. llama.cpp reads one in the `data` of input_audio as well."""
-    if isinstance(value, dict):
+def _media_slots(holder: dict[str, Any] | list[Any], at: Any, value: Any, name: str) -> Iterator[MediaSlot]:
+    """The URLs below a key such as image_url, its `name`: itself, an object with it, or a list of them, as of a video's frames.
+
+    llama.cpp reads one in the `data` of input_audio as well.
+    """
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        for index, item in enumerate(items):
+            yield from _media_slots(items, index, item, name)
+    elif isinstance(value, dict):
         inside = cast("dict[str, Any]", value)
-        if isinstance(inside.get("url"), str):
-            yield MediaSlot(inside, "url", inside["url"])
+        if isinstance(inside.get("url"), str | list):
+            yield from _media_slots(inside, "url", inside["url"], "url")
         if isinstance(inside.get("data"), str) and not _is_base64(inside["data"]):
             yield MediaSlot(inside, "data", inside["data"])
-    elif isinstance(value, str) and (key not in _MEDIA_KEYS or not _is_base64(value)):
-        yield MediaSlot(part, key, value)
+    elif isinstance(value, str) and (name not in _MEDIA_KEYS or not _is_base64(value)):
+        yield MediaSlot(holder, at, value)
 
 
 def _data_slots(fields: dict[str, Any], key: str, value: Any) -> Iterator[MediaSlot]:

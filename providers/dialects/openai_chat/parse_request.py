@@ -17,7 +17,6 @@ from providers.dialects.openai_chat.request_schema import ImageUrl, Request
 from providers.output_bounds import merge_output_bounds
 
 _decoder = msgspec.json.Decoder(Request)
-_TEXT_TYPES = frozenset({"text", "refusal"})
 
 
 def parse_request(raw: bytes) -> InboundRequest:
@@ -76,7 +75,7 @@ def _holds_only_text(request: Request) -> bool:
     for message in request.messages:
         if type(message.content) is list:
             for part in message.content:
-                if part.type not in _TEXT_TYPES or part.image_url is not None:
+                if not part.is_text:
                     return False
     return True
 

@@ -4,11 +4,13 @@ Sources: OpenAI's API reference (https://platform.openai.com/docs/api-reference/
 template fields the hosted gateway's reference, whose ranges these are.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
 from providers.dialects.openai.request_schema import Penalty, PositiveInt, Probability, RawObject, StreamOptions
+
+_TEXT_TYPES = frozenset({"text", "refusal"})
 
 
 class ImageUrl(Struct):
@@ -36,6 +38,16 @@ class ContentPart(Struct):
     file: File | None = None
     input_audio: Audio | None = None
     refusal: str | None = None
+    # vLLM (0.11) reads these of a part of any type, where it has a `uuid`.
+    audio_url: Any = None
+    video_url: Any = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether no engine finds media in it."""
+        if self.type not in _TEXT_TYPES:
+            return False
+        return self.image_url is None and self.input_audio is None and self.audio_url is None and self.video_url is None
 
 
 class FunctionCall(Struct):

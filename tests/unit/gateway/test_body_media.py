@@ -32,6 +32,8 @@ POSITIONS: dict[str, Callable[[str], dict[str, Any]]] = {
     "audio as data": lambda url: chat({"type": "input_audio", "input_audio": {"data": url, "format": "wav"}}),
     "llama.cpp's video": lambda url: chat({"type": "input_video", "input_video": {"url": url}}),
     "image": lambda url: chat({"type": "image", "image": url}),
+    "frames of a video": lambda url: chat({"type": "video", "video": [url]}),
+    "video with a list": lambda url: chat({"type": "video_url", "video_url": {"url": [url]}}),
     "image with a url": lambda url: chat({"type": "image", "url": url}),
     "tool result": lambda url: {"messages": [{"role": "tool", "content": [{"type": "image_url", "image_url": {"url": url}}]}]},
     "responses": lambda url: {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]},
