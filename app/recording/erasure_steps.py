@@ -193,6 +193,7 @@ async def erase_datasets(connection: Connection, _context: Context, order: Order
 
 
 # In this order. A store that holds something of users gets a step here, and is counted by app/recording/erasure_check.py.
+# But for units of experiments: their hashes cannot be found by that of the order.
 STEPS: tuple[Step, ...] = (
     Step(FIRST_STEP, wait_for_writers),
     Step("records", erase_records),
