@@ -34,7 +34,7 @@ test-engines: installed-dev  ## Test the adapters with real engines, which are i
 
 test-clients: installed-dev  ## Test popular SDKs and frameworks with the gateway; they are installed first (Node 20)
 	$(VENV)/python -m tests.clients.install
-	$(PYTEST) tests/clients $(ARGS)
+	$(PYTEST) -n 2 --dist loadgroup tests/clients $(ARGS)
 
 test-deploy: installed-dev  ## Check the image, compose file, Helm chart and proxies; their tools are installed first
 	@test -x .venv-deploy/bin/python || $(VENV)/python -m venv .venv-deploy
@@ -53,10 +53,11 @@ sbom:  ## Write the list of all packages of the image (CycloneDX); needs `make t
 	@mkdir -p $(dir $(SBOM))
 	@.venv-deploy/bin/cyclonedx-py requirements requirements-serve.lock --pyproject pyproject.toml --output-file $(SBOM)
 
-check: installed-dev  ## Check style and types: ruff and pyright
+check: installed-dev  ## Check style, types, and how many calls a request costs
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 $(VENV)/pyright
+	$(VENV)/python -m bench.calls
 
 bench: installed-dev  ## Measure the gateway, beside a direct connection and other gateways
 	$(VENV)/python -m bench $(ARGS)

@@ -1,9 +1,9 @@
 """The records that all packages of the service share, all frozen."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
-from msgspec import Struct
+from msgspec import NODEFAULT, Meta, Struct
 
 from providers.canonical.chat import Usage
 
@@ -51,7 +51,8 @@ class Caller(Struct, frozen=True):
     end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires. `drop`: what may be left out of its
     requests, by the choice of its team or of the key. `priority`: from -100 to 100; where requests wait, the highest go first. `mask`: its
     team's rules for content that is `masked`. `shadow`: whose shadow it is, a caller that no key stands for: it has the id NO_KEY, and no
-    prefix.
+    prefix. `counts_as`: the prefix of the first of the keys that it replaces, as which limits count it; empty: its own.
+    `models`, `routes` and `networks`: what the key and its team permit; `fallbacks`: its team's.
     """
 
     key_id: str
@@ -68,17 +69,50 @@ class Caller(Struct, frozen=True):
     priority: int = 0
     mask: MaskConfig = MaskConfig()
     shadow: str | None = None
+    counts_as: str = ""
+    fallbacks: "Fallbacks" = "any"
+
+    @property
+    def counted_prefix(self) -> str:
+        """The prefix under which what it spends is counted: the same for all keys that replace each other."""
+        return self.counts_as or self.prefix
 
 
 # The id of the key of requests that were sent with none.
 NO_KEY = "00000000-0000-0000-0000-000000000000"
 
 
-class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+Fallbacks = Literal["any", "allowed"]
+
+
+class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """At most `amount` of a resource for each key of a team. `model`: only of requests for this model."""
+
+    resource: "Resource"
+    amount: float
+    per: "Period | None" = None
+    model: str | None = None
+    time_zone: str = "UTC"
+
+
+class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What a team's keys are held to, which they narrow and cannot widen. None: no restriction, as in Caller.
+
+    `limits`: of each key for itself. `fallbacks`: whether models may fall back to any, or to those alone that the key may use.
+    """
+
+    models: tuple[str, ...] | None = None
+    routes: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    limits: tuple[TeamLimit, ...] = ()
+    fallbacks: Fallbacks = "any"
+
+
+class TeamConfig(TeamRestrictions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them.
 
     `priority`: of keys without one of their own; see Caller. `mask`: the rules of the policy `masked`. `search`: whether the text of what
-    is recorded can be searched.
+    is recorded can be searched. See TeamRestrictions, too.
     """
 
     content: ContentPolicy = "full"
@@ -475,59 +509,92 @@ class LimitOverride(Struct, frozen=True):
     counts: tuple[Resource, Period | None]
 
 
-class PriceStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The prices of a request with more than `above` input tokens, instead of those of the row; None: as in Price."""
+# US dollars for a million tokens. None: what a token costs of which these are a part.
+_PartPrice = Annotated[float | None, Meta(description="For a million tokens; null: the price of which it is a part.")]
+_LongCachePrice = Annotated[
+    float | None,
+    Meta(description="As `cache_write`, of what is kept so long; null: as `input`, and not known where `cache_write` is set."),
+]
 
-    above: int
-    input: float
-    output: float
-    cached_input: float | None = None
-    cache_write: float | None = None
-    cache_write_hour: float | None = None
-    audio_input: float | None = None
-    audio_output: float | None = None
-    image_input: float | None = None
+
+class TokenPrices(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The prices of tokens by kind. Price, PriceStep and the bodies of REST have these fields.
+
+    `cache_write`: of what is kept for as long as the host keeps it unless it is asked for longer (Anthropic: 5 minutes, OpenAI: 30).
+    """
+
+    input: float | None = None
+    output: float | None = None
+    cached_input: _PartPrice = None
+    cache_write: _PartPrice = None
+    cache_write_hour: _LongCachePrice = None
+    cache_write_12_hours: _LongCachePrice = None
+    audio_input: _PartPrice = None
+    audio_output: _PartPrice = None
+    image_input: _PartPrice = None
+
+
+class PriceStep(TokenPrices, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The prices of a whole request with more than `above` input tokens, instead of those of the row."""
+
+    # Required here: an override without a default would be an error to the type checker.
+    input: float = cast(Any, NODEFAULT)
+    output: float = cast(Any, NODEFAULT)
+    above: Annotated[int, Meta(description="Tokens of the input, cached ones included.")]
+
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
+
+
+class PriceHours(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Hours at which the prices of tokens are multiplied by `factor`, by when the request came."""
+
+    factor: Annotated[float, Meta(description="Of all prices of tokens of the row, its steps included.")]
+    start: Annotated[str, Meta(description="UTC, as 16:30.")] = "00:00"
+    end: Annotated[str, Meta(description="UTC, later than `start`; 24:00 is the end of the day.")] = "24:00"
+    days: Annotated[tuple[Weekday, ...], Meta(description="Days of the week in UTC: mon, tue, wed, thu, fri, sat, sun.")] = WEEKDAYS
 
 
 class GpuPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What an engine of one's own costs: the time of each request, at its share of the GPUs.
+    """What an engine of one's own costs: the time of each request, at its share of the GPUs."""
 
-    `usd_per_hour`: of one GPU. `gpus`: of one endpoint. `concurrency`: requests that an endpoint serves at once, on average while it
-    serves any. `tokens_per_s`: that one request writes, at least; limits reserve by it, and nothing else.
-    """
-
-    usd_per_hour: float
-    gpus: float = 1.0
-    concurrency: float = 1.0
-    tokens_per_s: float = 20.0
+    usd_per_hour: Annotated[float, Meta(description="Of one GPU.")]
+    gpus: Annotated[float, Meta(description="Of one endpoint.")] = 1.0
+    concurrency: Annotated[float, Meta(description="Requests that an endpoint serves at once, on average while it serves any.")] = 1.0
+    tokens_per_s: Annotated[
+        float, Meta(description="That one request writes, at least; what limits reserve is by it, and nothing else.")
+    ] = 20.0
 
 
-class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[[prices]]`: what a provider's model costs, in US dollars for a million tokens; or `gpu`, for its time.
+class PriceFields(TokenPrices, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """What can be set of a price, in US dollars for a million tokens. `input` and `output`, or `gpu`, are required."""
 
-    `input` and `output` are None with `gpu`, and only then.
-    `cached_input`, `audio_input`, `image_input` None: as `input`; `audio_output` None: as `output`. `cache_write` None: as `input`.
-    `cache_write_hour` (writes kept for an hour) None: as `input`, unless `cache_write` is set: then their price is unknown.
-    `tiers`: factors by the provider's service tier (batch, flex, priority); the price of other tiers is unknown.
-    `since`: the first day (UTC, ISO 8601) on which the price applies; None: always. `source`: where it was read.
-    `steps`: the prices of longer requests, by growing `above`; each is for the whole request.
-    """
+    tiers: Annotated[
+        Mapping[str, float],
+        Meta(description="Factors by how it was served: batch, flex, priority, fast, ultrafast. Others' price is unknown."),
+    ] = {}
+    source: Annotated[str | None, Meta(description="Where it was read.")] = None
+    steps: Annotated[tuple[PriceStep, ...], Meta(description="Prices of long requests, by growing `above`.")] = ()
+    gpu: GpuPrice | None = None
+    hours: Annotated[
+        tuple[PriceHours, ...], Meta(description="Factors by the time of the request; the first that matches. No match: 1.")
+    ] = ()
+    regions: Annotated[
+        Mapping[str, float], Meta(description="Factors by where it was served, as the host names it (Anthropic: us). Others: 1.")
+    ] = {}
+    tool_uses: Annotated[
+        Mapping[str, float],
+        Meta(description="US dollars for 1,000 uses of what the host bills by the use, as web_search. Others: 0."),
+    ] = {}
+
+
+class Price(PriceFields, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[[prices]]`: what a provider's model costs. `since`: the first day (UTC, ISO 8601) on which that holds; None: always."""
 
     provider: str
     model: str
-    input: float | None = None
-    output: float | None = None
-    cached_input: float | None = None
-    cache_write: float | None = None
-    cache_write_hour: float | None = None
-    audio_input: float | None = None
-    audio_output: float | None = None
-    image_input: float | None = None
-    tiers: Mapping[str, float] = {}
     since: str | None = None
-    source: str | None = None
-    steps: tuple[PriceStep, ...] = ()
-    gpu: GpuPrice | None = None
 
 
 class Node(Struct, frozen=True):
@@ -542,6 +609,15 @@ class Node(Struct, frozen=True):
     speed: float | None = None
 
 
+class CountedAs(Struct, frozen=True):
+    """What counters are named after. `keys`: of keys in scopes, by public part, the first of those that each replaces; `limits`: by name,
+    the names that limits had before they were renamed. Without an entry: their own.
+    """
+
+    keys: Mapping[str, str] = {}
+    limits: Mapping[str, str] = {}
+
+
 class Snapshot(Struct, frozen=True):
     """The configuration at one moment. `hash` is of its content; `version` grows with each change.
 
@@ -550,7 +626,8 @@ class Snapshot(Struct, frozen=True):
     what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model or function
     was first configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that run, by the
     function or model that has them; not in the hash. `shadow_teams`: the ids of teams that own a shadow, by name; not in the hash.
-    `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known.
+    `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known. `team_limits`: of each key of teams that have
+    any; not in the hash.
     """
 
     version: int
@@ -570,17 +647,21 @@ class Snapshot(Struct, frozen=True):
     experiments: Mapping[str, Experiment] = {}
     read_ms: int = 0
     shadow_teams: Mapping[str, str] = {}
+    counted_as: CountedAs = CountedAs()
+    team_limits: Mapping[str, tuple[TeamLimit, ...]] = {}
 
 
 class Origin(Struct, frozen=True):
     """Of a request that the gateway makes itself, charged to whoever had it made. Its record takes part in no experiment.
 
     `original_id`: the inference of a caller that it repeats, or is about: an erasure of that reaches it. `replay_id`: None: of no replay.
+    `content_team_id`: the team whose words it holds, where another one pays, to which they are not shown; None: that is who pays.
     """
 
     kind: OriginKind
     original_id: str
     replay_id: str | None = None
+    content_team_id: str | None = None
 
 
 class Plan(Struct, frozen=True):
@@ -649,6 +730,7 @@ class ChargedAttempt(Struct, frozen=True, array_like=True):
     """What one attempt is charged, so that it can be priced again.
 
     `cost_microusd`, `price`, `reported_model`: as in Exchange. `duration_us`: how long the attempt took, until the end of its response.
+    `continues`: another part of the same response, which the host bills by itself; with the charge before it, it is rounded once.
     """
 
     provider: str
@@ -659,6 +741,7 @@ class ChargedAttempt(Struct, frozen=True, array_like=True):
     price: str | None = None
     reported_model: str | None = None
     duration_us: int = 0
+    continues: bool = False
 
 
 class ShadowRecord(Struct, frozen=True, array_like=True):
@@ -735,3 +818,4 @@ class Exchange(Struct, frozen=True, array_like=True):
     original_id: str | None = None
     replay_id: str | None = None
     shadow: ShadowRecord | None = None  # None: of another origin
+    content_team_id: str | None = None  # see Origin; of a shadow its record has it

@@ -19,10 +19,11 @@ from litestar.types import ASGIApp, ControllerRouterHandler
 from app import logs
 from app.api.access_log import AccessLog, AccessLogApp
 from app.api.admin.routes import admin_router, operations
+from app.api.anonymous_requests import AnonymousRequests
 from app.api.cors import Cors, CorsApp
 from app.api.exception_handlers import HANDLERS
 from app.api.http_call import CallHandler
-from app.api.http_protocol import http_protocol_class
+from app.api.http_protocol import RequestTimes, http_protocol_class
 from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.path_segments import SegmentedPaths
@@ -36,10 +37,12 @@ from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.feedback.sent import SentFeedback
 from app.gateway.fleet.fleet import Fleet
+from app.gateway.fleet.model_lists import ModelLists
 from app.gateway.fleet.node_upkeep import NodeUpkeep
 from app.gateway.functions.function_table import FunctionTable
 from app.gateway.idempotency.idempotency import Idempotency
 from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.learned_rules.sharing import RuleSharing
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyMemory
@@ -169,6 +172,9 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         lambda: snapshot_cache.workers_alive,
         snapshot_cache.worker,
     )
+    fleet.learned_rules.count = telemetry.count_learned_rule
+    model_lists = ModelLists(settings, fleet)
+    rule_sharing = RuleSharing(fleet.learned_rules, counters)
     spool = Spool(settings.home / "spool", settings, write_batcher)
     idempotency = Idempotency(settings, database)
     media = MediaFetcher(settings)
@@ -199,7 +205,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
     metrics_task = BackgroundTask("metrics", lambda: keep_metrics_current(gateway))
     node_upkeep = NodeUpkeep(settings, fleet, database)
     access_log = None if settings.access_log == "off" else AccessLog(settings.access_log, telemetry.count_dropped_access_lines)
-    gateway.background_tasks += (metrics_task, node_upkeep.task, replays.task)
+    gateway.background_tasks += (metrics_task, node_upkeep.task, replays.task, rule_sharing.task, model_lists.task)
     tls = open_tls(settings, telemetry.set_certificate_expiry)
     if tls is not None:
         gateway.background_tasks.append(tls.task)
@@ -214,10 +220,16 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         idempotency.start()
         conversations.start()
         checks.start()
+        large_requests.start()
         gateway.refusals.start()
         metrics_task.start()
         gateway.load_shedder.task.start()
+        if settings.stream_keep_alive_s > 0:
+            gateway.keep_alives.task.start()
         node_upkeep.task.start()
+        rule_sharing.task.start()
+        if settings.model_list_interval_s > 0:
+            model_lists.task.start()
         replays.task.start()
         if access_log is not None:
             access_log.start()
@@ -231,13 +243,16 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             await replays.task.stop()
             await metrics_task.stop()
             await gateway.load_shedder.task.stop()
+            await gateway.keep_alives.task.stop()
             await node_upkeep.task.stop()
+            await rule_sharing.task.stop()
+            await model_lists.task.stop()
             await gateway.shadows.stop()
             fleet.stop()
             await idempotency.stop()
             await conversations.stop()
             await checks.stop()
-            large_requests.close()
+            await large_requests.stop()
             await media.aclose()
             await limits.stop()
             await transport.aclose()
@@ -305,9 +320,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     gateway = applications.gateway
 
     def config(application: Litestar, handlers: Mapping[str, CallHandler]) -> uvicorn.Config:
-        protocol_class = http_protocol_class(
-            write_batcher, loop_turns, settings.silence_timeout_s, handlers, head_timeout_s=settings.head_timeout_s
-        )
+        protocol_class = http_protocol_class(write_batcher, loop_turns, RequestTimes.of(settings), handlers)
         return uvicorn.Config(
             cast(Any, _with_layers(application, settings, applications.access_log)),
             http=protocol_class,
@@ -336,4 +349,5 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
 def _with_layers(application: Litestar, settings: Settings, access_log: AccessLog | None) -> ASGIApp:
     secured = SecurityHeaders(cast(ASGIApp, application))
     with_cors = CorsApp(secured, Cors(settings.cors_origins)) if settings.cors_origins else secured
-    return SegmentedPaths(RequestIdApp(with_cors if access_log is None else AccessLogApp(with_cors, access_log)))
+    in_turns = AnonymousRequests(with_cors)
+    return SegmentedPaths(RequestIdApp(in_turns if access_log is None else AccessLogApp(in_turns, access_log)))

@@ -248,12 +248,20 @@ class Settings:
     bodies_max_bytes_key: int = setting(
         256 * 1024 * 1024,
         "Most bytes of bodies that the requests in progress of one key may hold in each gateway process, uploads counting with their"
-        " declared size; more is a 429. A single body always fits, and those of up to 64 KiB are not counted.",
+        " declared size from the head on; more is a 429. A single body always fits, and those of up to 64 KiB are not counted.",
     )
     bodies_max_bytes_team: int = setting(512 * 1024 * 1024, "The same for all keys of a team together.")
     bodies_max_bytes_worker: int = setting(
-        2 * 1024 * 1024 * 1024, "The same for all requests of a gateway process; more is a 503. Several times what a team may hold."
+        2 * 1024 * 1024 * 1024,
+        "Most bytes that have come of all bodies of a gateway process; more is a 503. A team may hold twice of it what is left.",
     )
+    large_work_processes: int = setting(
+        1,
+        "Processes beside each gateway process that mask large bodies, and render templates that may take long, at the same time. Teams"
+        " share them by the time that they compute.",
+    )
+    large_work_memory_bytes: int = setting(512 * 1024 * 1024, "Most memory that one such task may take; more is a 422.")
+    large_work_processor_s: float = setting(10.0, "Most processor time that one such task may take, in seconds; more is a 422.")
     max_messages: int = setting(
         10_000, "Most messages (items of `input`) in one request; more are refused with 400. Bodies below 64 KiB are not counted."
     )
@@ -291,8 +299,19 @@ class Settings:
         1_000, "Most requests of each gateway process that wait for a place at a target with `max_concurrency`; more get a 503."
     )
     queue_wait_s: float = setting(30.0, "Longest wait for such a place; models may differ.")
+    stream_keep_alive_s: float = setting(
+        10.0,
+        "After so long a silence, and again after each further one, the caller of a stream is sent a keep-alive. Before an engine's first"
+        " byte that begins the response with a 200 (docs/dialects.md#keep-alives). 0: none is sent.",
+    )
     drain_timeout_s: float = setting(30.0, "After SIGTERM: how long requests in progress may take to finish.")
-    head_timeout_s: float = setting(30.0, "Longest time for the head of a request, from its first byte; a slower connection is closed.")
+    head_timeout_s: float = setting(30.0, "Longest time for the head of a request, from its first byte; a slower one is a 408.")
+    body_min_bytes_s: float = setting(
+        2048.0,
+        "Slowest pace of a body, in bytes a second: it may take as long as a head, and a second more for each so many bytes that have come;"
+        " a slower one is a 408.",
+    )
+    body_timeout_s: float = setting(900.0, "Longest time for a body, at any pace.")
     keep_alive_s: float = setting(75.0, "How long the connection of a caller is kept open between requests.")
 
     media_fetch: Literal["on", "off"] = setting(
@@ -330,8 +349,21 @@ class Settings:
         2.0,
         "How often an engine's /metrics are read where its target has several endpoints; 0 = never: only this process's requests count.",
     )
+    model_list_interval_s: float = setting(
+        3600.0,
+        "How often each worker asks Anthropic, where it is configured with a credential of its own, which thinking and efforts its models"
+        " take; 0: never.",
+    )
+    learned_rules_keep_s: float = setting(
+        3600.0,
+        "How long what a host refused for one of its models is left out of other requests to it, within the drop policy of each, before"
+        " the host is asked again; 0: a refusal is never adapted to.",
+    )
     breaker_failures: int = setting(5, "Consecutive failures of an endpoint after which its breaker opens.")
     breaker_open_s: float = setting(10.0, "How long a breaker stays open; meanwhile its endpoint is tried last.")
+    endpoint_cooldown_max_s: float = setting(
+        30.0, "Longest time for which an endpoint that answers 503 with Retry-After gets no request for that model. 0: it gets them all."
+    )
 
     spool_fsync: Literal["never", "group", "always"] = setting(
         "never", "When records are synced to disk: `never` survives kill -9 of any process; `group` and `always` survive a loss of power."

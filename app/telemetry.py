@@ -3,7 +3,8 @@
 import collections
 import os
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -15,11 +16,13 @@ from prometheus_client import (
     multiprocess,
     values,
 )
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
-from app.domain import Exchange
+from app.domain import FUNCTION_PREFIXES, MODEL_PREFIXES, Exchange
 from providers.transport.transport import AddressConnections
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+CONTENT_TYPE = CONTENT_TYPE_LATEST.replace("; charset=utf-8", "")  # Litestar adds it
 
 _LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
 _WAIT_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 30, 120)
@@ -41,6 +44,23 @@ class _BatchedHistogram(Histogram):
             for bucket, count in collections.Counter([bisect_left(self._upper_bounds, amount) for amount in amounts]).items():
                 self._buckets[bucket].inc(count)  # pyright: ignore[reportUnknownMemberType]
             self._sum.inc(sum(amounts))  # pyright: ignore[reportUnknownMemberType]
+
+
+class _LiveSeries(Collector):
+    """What another registry collects, without series of models that there are no more: files of other processes keep them."""
+
+    def __init__(self, registry: CollectorRegistry, models: Collection[str] | None) -> None:
+        self._registry = registry
+        self._models = models
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._registry.collect():
+            if self._models is not None:
+                metric.samples = [each for each in metric.samples if self._is_live(each.labels.get("model", _OTHER))]
+            yield metric
+
+    def _is_live(self, model: str) -> bool:
+        return model == _OTHER or self._models is None or model in self._models
 
 
 class Telemetry:
@@ -140,6 +160,8 @@ class Telemetry:
             multiprocess_mode="livemax",
         )
         self._models: set[str] = set()
+        self._live_models: frozenset[str] | None = None  # None: not known yet
+        self._live_of = (0, 0)
         self._cost = Counter("narthex_cost_microusd", "Cost of requests, in millionths of a US dollar.", ("model",), registry=registry)
         self._limit_grants = Counter("narthex_limit_grants", "Requests that a limit admitted, by rule.", ("rule",), registry=registry)
         self._reservations = Gauge(
@@ -271,6 +293,12 @@ class Telemetry:
         self._access_lines_dropped = Counter(
             "narthex_access_log_lines_dropped", "Lines of the access log that were left out, as nobody took them.", registry=registry
         )
+        self._learned_rules = Counter(
+            "narthex_learned_rules",
+            "Rules of models that hosts taught by refusing a request; each process counts those of its own requests.",
+            ("provider", "rule"),
+            registry=registry,
+        )
         self._tasks_failing = Gauge(
             "narthex_background_tasks_failing",
             "Background tasks that failed in the last seconds; they are started again.",
@@ -377,6 +405,9 @@ class Telemetry:
                 self._task_failures.labels(task).inc(count - self._counted_task_failures[task])
                 self._counted_task_failures[task] = count
 
+    def count_learned_rule(self, provider: str, rule: str) -> None:
+        self._learned_rules.labels(provider, rule).inc()
+
     def count_dropped_access_lines(self, lines: int) -> None:
         self._access_lines_dropped.inc(lines)
 
@@ -415,8 +446,24 @@ class Telemetry:
         self._admitted_locally = 0
         self._in_flight.set(self.in_flight)
 
+    def keep_models(self, models: Mapping[str, Any], functions: Mapping[str, Any]) -> None:
+        """The series of models and functions end with them. Called often, with the same objects while nothing has changed."""
+        if self._live_of == (id(models), id(functions)):
+            return
+        self._live_of = id(models), id(functions)
+        names = self._live_models = frozenset((*models, *functions))
+        self._models &= names
+        self._by_model = {key: metrics for key, metrics in self._by_model.items() if key[1] in names}
+
     def _label_of(self, model: str) -> str:
-        """Models come from the configuration, but there may be a new one with each version of it."""
+        """The model's one name, whichever prefix the caller gave it.
+
+        Models come from the configuration, but there may be a new one with each version of it.
+        """
+        if model in self._models:
+            return model
+        for prefix in (*MODEL_PREFIXES, *FUNCTION_PREFIXES):
+            model = model.removeprefix(prefix)
         if model in self._models:
             return model
         if len(self._models) >= _MAX_MODELS:
@@ -462,11 +509,13 @@ class Telemetry:
 
     def render_flushed(self) -> bytes:
         """As render(), as of the last flush(). In any thread."""
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-            return generate_latest(self._registry)
-        registry = CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)  # pyright: ignore[reportUnknownMemberType]
-        return generate_latest(registry)
+        registry = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            registry = CollectorRegistry()
+            multiprocess.MultiProcessCollector(registry)  # pyright: ignore[reportUnknownMemberType]
+        shown = CollectorRegistry(auto_describe=False)
+        shown.register(_LiveSeries(registry, self._live_models))
+        return generate_latest(shown)
 
 
 def _plausible_tokens(tokens: int | None) -> int:

@@ -55,6 +55,8 @@ from providers.engines.vllm.probe import VLLM_PROBE
 from providers.engines.vllm.routes import VLLM_ROUTES
 from providers.hosted.anthropic.adapter import Anthropic
 from providers.hosted.azure.adapter import Azure
+from providers.hosted.azure.claude import AzureClaude, ClaudeOnFoundry
+from providers.hosted.azure.resource import serves_claude
 from providers.hosted.bedrock.adapter import Bedrock
 from providers.hosted.cohere.adapter import Cohere
 from providers.hosted.cohere.routes import COHERE_ROUTES
@@ -71,6 +73,7 @@ from providers.hosted.openrouter.adapter import OpenRouter
 from providers.hosted.sagemaker.adapter import SageMaker
 from providers.hosted.vertex.adapter import Vertex
 from providers.hosted.xai.adapter import XAI
+from providers.hosted.zai.adapter import Zai
 from providers.operations.operation import EngineOperations, Operation
 
 ADAPTERS: Mapping[str, type[Provider]] = {
@@ -91,6 +94,7 @@ ADAPTERS: Mapping[str, type[Provider]] = {
         Mistral,
         OpenRouter,
         XAI,
+        Zai,
         Vertex,
         SageMaker,
         Auto,
@@ -165,7 +169,14 @@ def build_provider(adapter: str, configured_as: str, options: Mapping[str, Any],
     adapter_class = ADAPTERS.get(adapter)
     if adapter_class is None:
         raise InvalidOption(f"there is no adapter {adapter!r}. There are: {', '.join(sorted(ADAPTERS))}.")
+    if is_claude_on_azure(adapter, options, base_url):
+        adapter_class = AzureClaude if adapter == Azure.name else ClaudeOnFoundry
     return adapter_class(configured_as, options, None, base_url)
+
+
+def is_claude_on_azure(adapter: str, options: Mapping[str, Any], base_url: str | None) -> bool:
+    """Whether this is Claude on Microsoft Foundry, whichever of the two adapters is configured for it."""
+    return (adapter == Azure.name and options.get("api") == "anthropic") or (adapter == Anthropic.name and serves_claude(base_url))
 
 
 def provider_url(adapter: str, configured_as: str, options: Mapping[str, Any], base_url: str | None = None) -> str | None:

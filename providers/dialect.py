@@ -9,7 +9,7 @@ has both sides. A request takes one of two ways:
                       (the engine's) read_response  ->  write_response, or (the engine's) stream_reader  ->  stream_writer
 
 In the same dialect the caller's and the engine's own bytes are kept, but for the keys that are the gateway's. Errors are written by
-write_error and write_error_frame, whichever way the request took.
+write_error, write_error_frame and, in a stream that has begun, write_failure, whichever way the request took.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,10 @@ from providers.canonical.chat import ChatRequest, ChatResponse, Usage
 from providers.canonical.errors import NarthexError, UpstreamError
 from providers.canonical.events import Event
 from providers.canonical.media import MediaKind
+from providers.canonical.open_calls import Repair
 from providers.canonical.raw_json import Body
 from providers.drop_policy import DropPolicy
+from providers.keep_alive import KeepAlive
 from providers.request_overrides.overrides import RequestOverrides
 
 
@@ -38,7 +40,7 @@ class InboundRequest(Struct):
     `model_field`: in which the caller names the model.
     `overrides`: what the caller adds to the request that goes to a target; None: nothing.
     `has_strict_tools`: whether a tool has `strict`; None: the dialect does not look. `holds_only_text`: its own messages are known to hold
-    no media.
+    no media. `repair`: what parsing did to put calls and their results in order; None: nothing.
     """
 
     dialect: str
@@ -61,6 +63,7 @@ class InboundRequest(Struct):
     names_no_model: bool = False
     overrides: RequestOverrides | None = None
     model_field: str = "model"
+    repair: Repair | None = None
 
 
 class ResponseMeta(Struct, frozen=True):
@@ -89,13 +92,15 @@ class ResponseMeta(Struct, frozen=True):
 class OutboundResponse(Struct, frozen=True):
     """A non-streaming response for the caller, and what is recorded of it. `finish_reason`: OpenAI's, in every dialect.
 
-    `model`: that the engine names in its response; None: it names none.
+    `model`: that the engine names in its response; None: it names none. `written_tokens`: the estimate that the caller is shown where the
+    engine reports no usage; None: it reports some, or none is shown.
     """
 
     raw: bytes
     usage: Usage | None
     finish_reason: str | None
     model: str | None = None
+    written_tokens: int | None = None
 
 
 class StreamEditor(Protocol):
@@ -121,6 +126,10 @@ class StreamEditor(Protocol):
 
     def finish(self) -> bytes: ...
 
+    def write_failure(self, error: NarthexError) -> bytes:
+        """The error as the end of this stream, in a dialect where that refers to what came before; else empty, for write_error_frame()."""
+        ...
+
 
 class StreamReader(Protocol):
     """Reads an engine's stream as events: feed() takes blocks, split anywhere. One per stream.
@@ -143,6 +152,10 @@ class StreamWriter(Protocol):
 
     def finish(self) -> bytes: ...
 
+    def write_failure(self, error: NarthexError) -> bytes:
+        """See StreamEditor.write_failure()."""
+        ...
+
 
 class CallerDialect(Protocol):
     """A wire format that callers speak."""
@@ -158,7 +171,11 @@ class CallerDialect(Protocol):
         ...
 
     def write_error_frame(self, error: NarthexError) -> bytes:
-        """The error as the last frame of a stream that has begun and cannot continue."""
+        """The error as the last frame of a stream of which nothing is known, or whose dialect needs nothing else; see write_failure()."""
+        ...
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        """What the caller of a stream is sent while its engine is silent."""
         ...
 
 

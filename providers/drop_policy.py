@@ -1,7 +1,7 @@
 """DropPolicy: a field that the target cannot honour is refused, or dropped where the caller or the operator allows it."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,8 +19,15 @@ _HINT_FIELDS = frozenset(
         *("include_obfuscation", "continuous_usage_stats", "phase", "detail", "prediction"),
         # What would be left out of a conversation that is too long, which is refused instead; and calls of tools that the host runs.
         *("truncation", "max_tool_calls"),
+        # How hard a model thinks, where an object of a single API says it, and what becomes of earlier thinking (Kimi's, GLM's).
+        *("effort", "keep", "clear_thinking"),
     }
 )
+# The same of a message: the effort from there on (Anthropic's Claude Code sends one with its first instruction).
+_MESSAGE_HINTS = re.compile(r"messages\[\d+\]\.output_config")
+# Claude Code goes on without it after a 400 that names it, as its contract for gateways says (2.1.332, `claude gateway`).
+_STATUS_BY_FIELD: Mapping[str, int] = {"safeguards": 400}
+_MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 # Wishes for how a response is sampled and written, which every API fulfils as far as it can: OpenAI promises its best effort for a seed.
 _WISHES = frozenset({"seed", "verbosity", "temperature", "top_p", "reasoning_effort"})
 # Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
@@ -63,6 +70,7 @@ class DropPolicy:
         self._body = Body() if body is None else body
         self._accepted = accepted
         self._dropped: dict[str, None] = {}
+        self._message_indexes: Sequence[int] | None = None
 
     @property
     def dropped(self) -> list[str]:
@@ -73,6 +81,11 @@ class DropPolicy:
     def target_name(self) -> str:
         """How errors name the target."""
         return self._target_name
+
+    def renumber_messages(self, indexes: Sequence[int]) -> None:
+        """From now on paths are those of messages in another order. `indexes`: for each of them, its index until now."""
+        before = self._message_indexes
+        self._message_indexes = indexes if before is None else [before[index] for index in indexes]
 
     def accepts(self, field: str) -> bool:
         """Whether the operator says that the target honours this top-level field, whatever its adapter knows."""
@@ -115,7 +128,7 @@ class DropPolicy:
         if msgspec.json.decode(value) in _NEUTRAL_VALUES:
             return
         caller_path = self._find_caller_path(path) if path.startswith("messages[") else path
-        if path.rpartition(".")[2] in _HINT_FIELDS:
+        if path.rpartition(".")[2] in _HINT_FIELDS or _MESSAGE_HINTS.fullmatch(path):
             self.report_dropped(caller_path)
         else:
             self.drop_path_or_refuse(caller_path, why)
@@ -136,6 +149,8 @@ class DropPolicy:
 
     def _find_caller_path(self, path: str) -> str:
         """The caller's path; beyond `max_paths`, the kind of path, without indexes: a body may hold any number of hints."""
+        if self._message_indexes is not None:
+            path = _MESSAGE_INDEX.sub(self._caller_index, path, count=1)
         if self._caller_path is None:
             return path
         caller_path = self._caller_paths.get(path)
@@ -145,12 +160,19 @@ class DropPolicy:
             caller_path = self._caller_paths[path] = self._caller_path(path)
         return caller_path
 
+    def _caller_index(self, match: re.Match[str]) -> str:
+        assert self._message_indexes is not None
+        index = int(match[1])
+        return f"messages[{self._message_indexes[index] if index < len(self._message_indexes) else index}]"
+
 
 def unsupported_error(field: str, target_name: str, why: str) -> Unsupported:
     """The refusal of a field that the target cannot honour, with the way out. `field`: the caller's name; `why`: a sentence."""
-    return Unsupported(
+    error = Unsupported(
         f"`{field}` cannot be honoured by {target_name}: {why} "
         f"Leave it out, choose another model, or send the header `x-narthex-drop: {field}` to go without; an operator can allow that in "
         "the option `drop` of the model, the provider, the team or the key.",
         param=field,
     )
+    error.status = _STATUS_BY_FIELD.get(field, error.status)
+    return error

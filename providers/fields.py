@@ -63,7 +63,8 @@ _ENGINE_FIELDS: Mapping[str, Field] = {
     "priority": Field((0,)),
     "cache_salt": Field(),
     "lora_path": Field(),
-    "session_id": Field(),
+    "session_id": Field((-1,)),
+    "return_token_ids": Field((False,)),
     "vllm_xargs": Field(),
     "guided_whitespace_pattern": Field(),
     "guided_decoding_backend": Field(is_hint=True),
@@ -116,7 +117,7 @@ RARE_FIELDS = frozenset(
         *("top_a", "typical_p", "tfs_z", "length_penalty", "no_repeat_ngram_size", "bad_words", "truncate_prompt_tokens"),
         *("allowed_token_ids", "best_of", "use_beam_search", "chat_template", "add_generation_prompt", "vllm_xargs", "suffix"),
         *("guided_whitespace_pattern", "verbosity", "modalities", "audio", "web_search_options", "functions", "function_call"),
-        *("thinking_token_budget", "include_reasoning", "documents", "prompt_logprobs", "do_preprocess"),
+        *("thinking_token_budget", "include_reasoning", "documents", "prompt_logprobs", "do_preprocess", "return_token_ids"),
     }
 )
 

@@ -24,6 +24,9 @@ _IDENTIFYING_PATHS = ("/info", "/props", "/api/version", "/server_info", "/engin
 # Large: describes every route. Requested only of engines that report nothing shorter.
 _DESCRIPTION_PATH = "/openapi.json"
 
+_CREDENTIAL_STATUSES = frozenset({401, 403, 407})
+_NOT_FOUND = frozenset({"not found", "not found.", "file not found", "404", "page not found", "404 page not found", "method not allowed"})
+
 # vLLM 0.33, SGLang 0.5.23, LMDeploy 0.18, llama.cpp, mini-sglang; read 2026-11.
 _ENGINE_BY_OWNER: Mapping[str, str] = {probe.owner: engine for engine, probe in ENGINE_PROBES.items() if probe.owner is not None}
 
@@ -49,7 +52,8 @@ def identify_engine(responses: ProbeResponses) -> ProbeResult:
     probe = ENGINE_PROBES[engine]
     router = _known_router(responses) or probe.find_router(responses, models or ())
     version = None if router else probe.read_version(responses)
-    return ProbeResult(engine, version, models, router, probe.read_lora_adapters(responses, models, router))
+    lora_adapters = probe.read_lora_adapters(responses, models, router)
+    return ProbeResult(engine, version, models, router, lora_adapters, probe.read_image_support(responses))
 
 
 def has_changed(known: ProbeResult, response: ProbeResponse) -> bool:
@@ -63,6 +67,30 @@ def has_changed(known: ProbeResult, response: ProbeResponse) -> bool:
 def is_ready(response: ProbeResponse) -> bool:
     """Whether a response of `health_path` shows that the engine takes requests. LMDeploy answers 503 to them while it sleeps."""
     return response.status < 500 and decode_object(response).get("status") != "sleeping"
+
+
+def shows_no_api(found: ProbeResult, models: ProbeResponse) -> bool:
+    """Whether nothing shows that there is an API, which is then to be asked by an empty request: see lacks_api().
+
+    Engines and routers differ in the paths that they have, so a missing list of models alone says nothing.
+    """
+    is_unknown = found.engine is None and found.models is None and found.router is None
+    return is_unknown and models.status < 500 and models.status not in _CREDENTIAL_STATUSES
+
+
+def lacks_api(response: ProbeResponse) -> bool:
+    """Whether the response to an empty request of the provider's API, `{}`, shows that there is no such API.
+
+    An API refuses what names no model and has no messages, in words of its own: with 400 or 422, or a 404 for the model.
+    """
+    if response.status in (404, 405):
+        error = decode_object(response).get("error")
+        return not (isinstance(error, dict) or (isinstance(error, str) and error.lower() not in _NOT_FOUND))
+    return response.status < 400 and not decode_object(response)
+
+
+def refuses_credential(response: ProbeResponse) -> bool:
+    return response.status in _CREDENTIAL_STATUSES
 
 
 def _engine_by_owner(cards: list[dict[str, Any]] | None) -> str | None:

@@ -1,11 +1,28 @@
 """The byte edit of a stream: what the stream editors of all dialects share. See providers/dialect.py."""
 
+import re
 from abc import abstractmethod
 
+import msgspec
+
 from providers.canonical.chat import Usage
-from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, StreamTruncated, UpstreamError
+from providers.canonical.raw_json import DECODE_ERRORS
 from providers.canonical.sse import SSEDecoder
+from providers.canonical.token_estimate import tokens_of_bytes
 from providers.dialect import ResponseMeta, StreamEditor
+
+
+def text_pattern(*fields: str) -> re.Pattern[bytes]:
+    """Finds the strings that these fields of a JSON text have, without their quotes."""
+    return re.compile(rb'"(?:%b)":[ ]?"([^"\\]*(?:\\.[^"\\]*)*)"' % "|".join(fields).encode())
+
+
+def unescaped_size(text: bytes) -> int:
+    try:
+        return len(msgspec.json.decode(b'"%b"' % text, type=str).encode())
+    except DECODE_ERRORS:
+        return len(text)
 
 
 class SSEStreamEditor(StreamEditor):
@@ -14,6 +31,9 @@ class SSEStreamEditor(StreamEditor):
     A subclass edits one event at a time. It sets `finish_reason`, and `done` if the engine announces the end of its stream, and
     holds back everything from the finish reason on: finish() sends that after the exchange is recorded.
     """
+
+    # Finds the texts of an event that the model wrote, as they stand in its JSON. A dialect with other names of fields has its own.
+    written_texts = text_pattern("content", "reasoning", "reasoning_content", "refusal", "arguments", "input", "text", "thinking")
 
     # What a stream without a finish reason lacks, as the error names it.
     missing_end = "no finish reason came"
@@ -26,14 +46,12 @@ class SSEStreamEditor(StreamEditor):
         self.done = False
         self._meta = meta
         self._sse_decoder = SSEDecoder()
-        self._delta_count = 0
-        self._delta_bytes = 0
-        self._min_delta_bytes = 1 << 62
+        self._written_bytes = 0
 
     @property
     def written_tokens(self) -> int:
-        """One per delta, or a quarter of the bytes by which deltas exceed the shortest one: not every engine sends single tokens."""
-        return max(self._delta_count, (self._delta_bytes - self._delta_count * self._min_delta_bytes) // 4)
+        """See providers/canonical/token_estimate.py."""
+        return tokens_of_bytes(self._written_bytes)
 
     def feed(self, block: bytes) -> bytes:
         edited: list[bytes] = []
@@ -55,6 +73,9 @@ class SSEStreamEditor(StreamEditor):
             raise StreamTruncated(f"The engine ended its answer midway: {self.missing_end}.")
         return remainder + self._write_end()
 
+    def write_failure(self, error: NarthexError) -> bytes:
+        return b""
+
     def _edit_remainder(self) -> bytes:
         """A last event without the blank line that should end it. Half an event is dropped: it must not cost a complete response."""
         try:
@@ -63,12 +84,9 @@ class SSEStreamEditor(StreamEditor):
             return b""
 
     def _count_delta(self, data: bytes) -> None:
-        """Counts an event towards `written_tokens`."""
-        size = len(data)
-        self._delta_count += 1
-        self._delta_bytes += size
-        if size < self._min_delta_bytes:
-            self._min_delta_bytes = size
+        """Counts the texts of an event towards `written_tokens`: those of WRITTEN_TEXTS, without decoding the event."""
+        for text in self.written_texts.findall(data):
+            self._written_bytes += len(text) if b"\\" not in text else unescaped_size(text)
 
     @abstractmethod
     def _edit_event(self, data: bytes) -> bytes:

@@ -37,6 +37,7 @@ LAYERS = (
             "app.home_id",
             "app.inference_paths",
             "app.otel",
+            "app.price_hours",
             "app.serving_models",
             "app.settings",
             "app.telemetry",
@@ -44,7 +45,7 @@ LAYERS = (
             "app.thread_steps",
             "app.logs",
         ),
-        *("app.decoding_errors", "app.switch_interval", "app.uuid7"),
+        *("app.decoding_errors", "app.plain_numbers", "app.switch_interval", "app.uuid7"),
     },
     {"providers"},
 )
@@ -56,15 +57,18 @@ PROVIDER_LAYERS = (
     {"providers.engines"},
     {"providers.operations", "providers.engine_routes"},
     {"providers.adapters"},
+    {"providers.learned_rules"},
     {"providers.dialects"},
-    {"providers.profiles"},
+    {"providers.profiles", "providers.model_families"},
     {"providers.structured_output"},
     {
         "providers.host_operation",
         "providers.dialect",
+        "providers.dialect_rule",
         "providers.drop_policy",
         "providers.fields",
         "providers.host_tools",
+        "providers.keep_alive",
         "providers.output_bounds",
         "providers.participant_names",
         "providers.request_overrides",
@@ -489,7 +493,8 @@ def test_locks_hold_every_declared_dependency() -> None:
         for part in parts:
             listed = re.search(rf"^{part} = \[(.*?)\]\s*$", project, re.MULTILINE | re.DOTALL)
             assert listed is not None
-            wanted = {re.split(r"[\[<>=!~;]", each)[0].lower() for each in re.findall(r'"([^"]+)"', listed[1])}
+            names = (re.split(r"[\[<>=!~;]", each)[0].lower() for each in re.findall(r'"([^"]+)"', listed[1]))
+            wanted = {re.sub(r"[-_.]+", "-", name) for name in names}  # as locks write it: https://peps.python.org/pep-0503/
             assert wanted <= locked_versions(lock).keys(), (
                 f"{lock} lacks {sorted(wanted - locked_versions(lock).keys())}; `make lock` writes it anew"
             )

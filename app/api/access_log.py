@@ -192,7 +192,7 @@ class AccessLogApp:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started_s, status = time.time(), 499
+        started_s, began_s, status = time.time(), time.perf_counter(), 499
 
         async def send_noting_status(message: Message) -> None:
             nonlocal status
@@ -205,7 +205,7 @@ class AccessLogApp:
             await self._app(scope, receive, send_noting_status)
         finally:
             caller, request_id = scope["state"].get("caller"), request_id_of(scope)
-            duration_ms = (time.time() - started_s) * 1000
+            duration_ms = (time.perf_counter() - began_s) * 1000  # The wall clock may have been set meanwhile.
             self._access_log.add(
                 _line(int(started_s * 1e6), scope["method"], path, status, duration_ms, caller, None, None, request_id, None)
             )

@@ -23,7 +23,14 @@ EXPOSED_HEADERS = (
     *("x-request-id", "request-id", "retry-after", "x-should-retry", "etag", "location", "allow"),
     *("x-narthex-inference-id", "x-narthex-episode-id", "x-narthex-served", "x-narthex-dropped", "x-narthex-emulated"),
     *("x-narthex-variant", "x-narthex-served-variant", "x-narthex-experiment", "x-narthex-not-enrolled", "x-narthex-cost-usd"),
-    *("x-narthex-guided", "x-narthex-reported-model", "x-narthex-candidates", "x-narthex-replayed", "idempotent-replayed"),
+    *(
+        "x-narthex-guided",
+        "x-narthex-reported-model",
+        "x-narthex-finish-reason",
+        "x-narthex-candidates",
+        "x-narthex-replayed",
+        "idempotent-replayed",
+    ),
     *(f"x-ratelimit-{aspect}-{resource}" for aspect in ("limit", "remaining", "reset") for resource in ("requests", "tokens")),
     *(f"anthropic-ratelimit-{resource}-{aspect}" for resource in ("requests", "tokens") for aspect in ("limit", "remaining", "reset")),
 )

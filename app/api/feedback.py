@@ -10,6 +10,7 @@ import msgspec
 from litestar import Request, Response, Router, delete, post, put
 
 from app.api.authentication import authenticate_scope
+from app.api.counted_body import counted_body
 from app.api.response_headers import new_request_headers
 from app.api.tensorzero_feedback import read_tensorzero_feedback
 from app.domain import Caller
@@ -51,15 +52,17 @@ def routes(gateway: Gateway) -> Router:
     @post("/v1/feedback", request_max_body_size=MAX_BODY_BYTES)
     async def send_feedback(request: Request[Any, Any, Any]) -> Response[bytes]:
         caller = await authenticate(request)
-        feedback = await check(caller, await request.body(), header_key=_read_idempotency_key(request))
+        async with counted_body(request, gateway.body_memory, caller) as raw:
+            feedback = await check(caller, raw, header_key=_read_idempotency_key(request))
         await store(caller, feedback)
         return _respond(201, describe(feedback))
 
     @post("/feedback", status_code=200, request_max_body_size=MAX_BODY_BYTES)
     async def send_tensorzero_feedback(request: Request[Any, Any, Any]) -> Response[bytes]:
         caller = await authenticate(request)
-        raw, is_dry_run = read_tensorzero_feedback(await request.body())
-        feedback = await check(caller, raw, header_key=_read_idempotency_key(request))
+        async with counted_body(request, gateway.body_memory, caller) as body:
+            raw, is_dry_run = read_tensorzero_feedback(body)
+            feedback = await check(caller, raw, header_key=_read_idempotency_key(request))
         if not is_dry_run:
             await store(caller, feedback)
         return _respond(200, {"feedback_id": feedback.feedback_id})
@@ -67,7 +70,8 @@ def routes(gateway: Gateway) -> Router:
     @put("/v1/feedback/{id:str}", request_max_body_size=MAX_BODY_BYTES)
     async def correct_feedback(request: Request[Any, Any, Any], id: str) -> Response[bytes]:
         caller = await authenticate(request)
-        feedback = await check(caller, await request.body(), corrects=check_feedback_id(id))
+        async with counted_body(request, gateway.body_memory, caller) as raw:
+            feedback = await check(caller, raw, corrects=check_feedback_id(id))
         await store(caller, feedback)
         return _respond(200, describe(feedback))
 
@@ -81,9 +85,9 @@ def routes(gateway: Gateway) -> Router:
     @post("/v1/feedback/batch", status_code=200, request_max_body_size=MAX_BATCH_BYTES)
     async def send_batch(request: Request[Any, Any, Any]) -> Response[bytes]:
         caller = await authenticate(request)
-        raw, key = await request.body(), _read_idempotency_key(request)
+        key = _read_idempotency_key(request)
 
-        def check_lines() -> list[Feedback | RequestError]:
+        def check_lines(raw: bytes) -> list[Feedback | RequestError]:
             return [check_line(number, line) for number, line in enumerate(split_lines(raw), 1)]
 
         def check_line(number: int, line: bytes) -> Feedback | RequestError:
@@ -92,7 +96,8 @@ def routes(gateway: Gateway) -> Router:
             except InvalidRequest as error:
                 return error.without_frames()
 
-        checked = await gateway.large_requests.of_team(caller.team_id).run_if_large(len(raw), check_lines)
+        async with counted_body(request, gateway.body_memory, caller) as raw:
+            checked = await gateway.large_requests.of_team(caller.team_id).run_if_large(len(raw), check_lines, raw)
         conflicts = await intake.store(caller, [each for each in checked if isinstance(each, Feedback)])
         results = [conflicts.get(each.id, each) if isinstance(each, Feedback) else each for each in checked]
         for each in results:

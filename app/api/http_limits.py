@@ -19,6 +19,7 @@ class BoundedHttpProtocol(EndOfInputProtocol):
     `write_timeout_s`: a caller who does not read the response for so long is disconnected; what waits to write would wait for ever.
     """
 
+    waits_since: float | None = None  # when the rest of the newest head, then of its body, began to be waited for; None: it is not
     _head_bytes = 0  # received since the last piece of a body or end of a head
     _write_timer: asyncio.TimerHandle | None = None
 
@@ -54,6 +55,7 @@ class BoundedHttpProtocol(EndOfInputProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._head_bytes = 0
+        self.waits_since = None
         if not self.parser.should_upgrade():
             super().on_headers_complete()
 
@@ -90,6 +92,19 @@ class BoundedHttpProtocol(EndOfInputProtocol):
         if method == b"CONNECT":
             self.end_input(InvalidRequest("This is not a proxy: CONNECT is not supported."))
             return
-        fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
+        fields = [b"%b: %b" % field for field in _without_offer(self.headers)]
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"\r\n".join([b"%b %b HTTP/1.1" % (method, self.url), *fields, b"", b""]) + remaining)
+
+
+def _without_offer(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers as those of a request that offers nothing. A WebSocket's keep `upgrade`, so that its route may refuse it by name."""
+    if not any(name == b"upgrade" and value.lower() == b"websocket" for name, value in headers):
+        return [field for field in headers if field[0] != b"upgrade"]
+    kept: list[tuple[bytes, bytes]] = []
+    for name, value in headers:
+        if name == b"connection":  # without this option the parser sees no offer
+            value = b", ".join(option for each in value.split(b",") if (option := each.strip()).lower() != b"upgrade")
+        if name != b"connection" or value:
+            kept.append((name, value))
+    return kept

@@ -26,6 +26,7 @@ class InferenceProtocol(HttpToolsProtocol):
 
     active_cycle: Any = None  # the call, or the ASGI cycle, that is in progress, or the last one
     input_ended = False  # the connection is closed once the requests before the end are answered
+    asgi_body_bytes = 0  # how many of the body of the newest request have come, if it is not an inference
     cut_off: Any = None  # the one of them whose body is incomplete, and which is not answered
     _in_head = True
     _idle_since = 0.0
@@ -91,6 +92,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if type(call) is HttpCall:
             call.receive_body(body)
         else:
+            self.asgi_body_bytes += len(body)
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -112,6 +114,7 @@ class InferenceProtocol(HttpToolsProtocol):
         url, headers, expects_100 = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects_100
+        self.asgi_body_bytes = 0
         self.headers.extend(headers)
         super().on_headers_complete()
 
@@ -129,6 +132,9 @@ class InferenceProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
+        newest: Any = self.cycle
+        if newest.more_body and newest.response_complete:
+            self.discard_body()
         # Thousands of requests may arrive with each read: resuming after every response would fill the memory.
         if len(self.pipeline) < _MAX_PIPELINED:
             self.flow.resume_reading()
@@ -143,6 +149,9 @@ class InferenceProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def discard_body(self) -> None:
+        """Called when a request was answered before its body was complete."""
 
     def end_connection(self) -> None:
         """Called when all requests before the end of the input are answered."""

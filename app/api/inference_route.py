@@ -12,17 +12,27 @@ from collections import Counter
 
 from app.api.access_log import AccessLog
 from app.api.authentication import authenticate, check_permissions, identify, public_key_part
+from app.api.body_coding import decode_body, read_coding
 from app.api.http_call import Header, HttpCall, body_too_large
 from app.api.request_id import HEADER as REQUEST_ID_HEADER
 from app.api.request_id import own_request_id
 from app.api.response_sink import HttpResponseSink
 from app.domain import Caller
 from app.gateway.context import RequestContext
+from app.gateway.memory.body_memory import UNCOUNTED_BYTES
 from app.gateway.serve import Gateway, serve
 from app.gateway.stages import Authenticated, admitted_of, claim_of
 from app.logs import RequestIds, current_request
 from app.otel.trace_context import Tracing
-from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, MethodNotAllowed, NarthexError, RequestError, Unavailable
+from providers.canonical.errors import (
+    CallerCredentialRequired,
+    InvalidRequest,
+    MethodNotAllowed,
+    NarthexError,
+    RequestError,
+    Unavailable,
+    UpgradeRefused,
+)
 from providers.canonical.parse_body import undecodable
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.dialect import CallerDialect
@@ -53,6 +63,8 @@ class InferenceRoute:
                 headers = _read_headers(call.headers)
                 ids = self._note_ids(context, call, headers)
                 if call.method != "POST":
+                    if call.method == "GET" and headers.get(b"upgrade", b"").lower() == b"websocket":
+                        raise UpgradeRefused(call.path)
                     raise MethodNotAllowed(call.method, call.path, "POST")
                 if gateway.draining:
                     raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
@@ -62,13 +74,15 @@ class InferenceRoute:
                 gateway.load_shedder.enter(caller)
                 entered = caller
                 context.stage = Authenticated(caller)
+                encoding = headers.get(b"content-encoding")
+                coding = read_coding(encoding) if encoding else None
                 declared_bytes = _check_body(headers, gateway.settings.max_body_bytes)
-                if call.is_body_large:
-                    body_claim = context.body_claim = gateway.body_memory.claim(caller)
-                    body_claim.grow_to(declared_bytes)
-                    raw = await call.read(gateway.settings.max_body_bytes, body_claim.grow_to)
+                if call.is_body_large and not 0 < declared_bytes <= UNCOUNTED_BYTES:
+                    raw = await self._read_counted(call, context, caller, declared_bytes)
                 else:
                     raw = await call.read(gateway.settings.max_body_bytes)
+                if coding is not None:
+                    raw = await self._decode(raw, coding, context, caller)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
                 await self._send_error(error.without_frames(), call, context, sink)
@@ -105,6 +119,26 @@ class InferenceRoute:
                     if self._access_log is not None:
                         self._access_log.add_inference(context, call.method, call.path)
 
+    async def _read_counted(self, call: HttpCall, context: RequestContext, caller: Caller, declared_bytes: int) -> bytes:
+        """The body, which counts from now on. Raises BodyTooLarge, BodyMemoryExceeded, RequestTimedOut or Unavailable."""
+        claim = context.body_claim = self._gateway.body_memory.claim(caller)
+        claim.declare(declared_bytes)
+        raw = await call.read(self._gateway.settings.max_body_bytes, claim.grow_to)
+        if len(raw) > UNCOUNTED_BYTES:
+            claim.grow_to(len(raw))
+        else:  # it did not say that it would be as small
+            claim.release()
+            context.body_claim = None
+        return raw
+
+    async def _decode(self, raw: bytes, coding: str, context: RequestContext, caller: Caller) -> bytes:
+        """Raises BodyTooLarge, BodyMemoryExceeded, Unavailable or InvalidRequest."""
+        gateway = self._gateway
+        if context.body_claim is None:
+            context.body_claim = gateway.body_memory.claim(caller)
+        wait_for_turn = gateway.large_requests.of_team(caller.team_id).wait_for_loop_turn
+        return await decode_body(raw, coding, gateway.settings.max_body_bytes, context.body_claim.grow_to, wait_for_turn)
+
     def _note_ids(self, context: RequestContext, call: HttpCall, headers: dict[bytes, bytes]) -> RequestIds:
         """Takes over the caller's trace and its id of the request. Log lines of this task, and of those that it starts, carry them."""
         context.trace = self._tracing.trace_of(context.id, headers, call.headers)
@@ -119,12 +153,14 @@ class InferenceRoute:
         if error.param == "model" and (admitted := admitted_of(context.stage)) is not None:
             error.param = admitted.request.model_field
         if sink.has_begun:
-            frame = self._dialect.write_error_frame(error)
+            editor = context.progress.editor
+            frame = sink.write_failure(error) if editor is None else editor.write_failure(error)
+            frame = frame or self._dialect.write_error_frame(error)
             context.set_failure(200, error, error.message)
         else:
             frame = self._dialect.write_error(error)
             context.set_failure(error.status, error, error.message)
-        if (planned is None or isinstance(error, RequestError)) and not sink.has_begun:
+        if (planned is None or isinstance(error, RequestError)) and (sink.holds_caller or not sink.has_begun):
             is_unknown = context.key_holder is None and isinstance(error, CallerCredentialRequired)
             unknown_key = public_key_part(call.headers) if is_unknown else None
             gateway.refusals.add(context, error, gateway.snapshot_cache.snapshot, unknown_key)
@@ -154,10 +190,7 @@ def _read_headers(raw_headers: list[Header]) -> dict[bytes, bytes]:
 
 
 def _check_body(headers: dict[bytes, bytes], limit_bytes: int) -> int:
-    """The size that the head declares; 0: none. Raises BodyTooLarge, or InvalidRequest for an encoded body, before any of it is read."""
-    coding = headers.get(b"content-encoding", b"identity").lower()
-    if coding != b"identity":
-        raise InvalidRequest(f"Content-Encoding {coding.decode('latin-1'):.40} is not supported; send the body uncompressed.")
+    """The size that the head declares; 0: none. Raises BodyTooLarge before any of it is read."""
     content_length = headers.get(b"content-length", b"")
     declared_bytes = int(content_length) if content_length.isdigit() else 0
     if declared_bytes > limit_bytes:

@@ -7,9 +7,12 @@ from litestar import Request, Response, Router, get, post
 from msgspec import to_builtins
 
 from app.api.authentication import authenticate_scope
+from app.api.counted_body import counted_body
+from app.api.query_parameters import read_parameters
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
 from app.gateway.charges import estimate_usage
+from app.gateway.function_variants import write_variant
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.limits.limits import RuleState
 from app.gateway.permissions import may_use
@@ -25,8 +28,9 @@ from providers.catalogue import DIALECTS
 
 def routes(gateway: Gateway) -> Router:
     @get("/")
-    async def show_limits(request: Request[Any, Any, Any], model: str | None = None) -> Response[dict[str, Any]]:
+    async def show_limits(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
+        model = read_parameters(request.scope["query_string"], ("model",)).get("model")
         named: str | None = None
         if model is not None:
             snapshot = gateway.snapshot_cache.snapshot
@@ -41,14 +45,12 @@ def routes(gateway: Gateway) -> Router:
     @post("/preview", status_code=200)
     async def preview(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
-        body_claim = gateway.body_memory.claim(caller)
-        try:
-            body_claim.grow_to(_declared_bytes(request, gateway.settings.max_body_bytes))
-            return await _preview(request, caller, await request.body())
-        except DECODE_ERRORS as fault:  # as inference routes do
-            raise undecodable(fault) from None
-        finally:
-            body_claim.release()
+        read_parameters(request.scope["query_string"], ())
+        async with counted_body(request, gateway.body_memory, caller) as raw:
+            try:
+                return await _preview(request, caller, raw)
+            except DECODE_ERRORS as fault:  # as inference routes do
+                raise undecodable(fault) from None
 
     async def _preview(request: Request[Any, Any, Any], caller: Caller, raw: bytes) -> Response[dict[str, Any]]:
         inbound = await gateway.large_requests.of_team(caller.team_id).parse(DIALECTS["openai_chat"], raw)
@@ -71,7 +73,7 @@ def routes(gateway: Gateway) -> Router:
             inbound.body = Body({key: value for key, value in inbound.body.items() if key not in FUNCTION_FIELDS})
             function_request = FunctionRequest(compiled, DIALECTS["openai_chat"], inbound, of_function.input)
             large_requests = gateway.large_requests.of_team(caller.team_id)
-            inbound, _ = await large_requests.run_if_large(len(raw), function_request.write, planned.variant)
+            inbound, _ = await write_variant(large_requests, function_request, planned.variant, len(raw))
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
         result = await gateway.limits.preview(caller, planned.name, tags, need, planned.function)
@@ -98,12 +100,6 @@ def routes(gateway: Gateway) -> Router:
         )
 
     return Router("/v1/limits", route_handlers=[show_limits, preview])
-
-
-def _declared_bytes(request: Request[Any, Any, Any], max_body_bytes: int) -> int:
-    """The body's size; of one without Content-Length, the largest that it can have."""
-    content_length = request.headers.get("content-length", "")
-    return min(int(content_length), max_body_bytes) if content_length.isdigit() else max_body_bytes
 
 
 def _rule_to_json(state: RuleState) -> dict[str, Any]:

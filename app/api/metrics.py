@@ -17,6 +17,8 @@ from app.switch_interval import short_switch_interval
 from app.telemetry import Telemetry
 from providers.canonical.errors import NotAllowed
 
+_PAUSE_SHARE = 3
+
 
 def routes(gateway: Gateway) -> Router:
     access = gateway.settings.metrics
@@ -29,24 +31,38 @@ def routes(gateway: Gateway) -> Router:
         _update_spool_metrics(gateway)
         _update_connection_metrics(gateway)
         gateway.limits.report()
+        _update_models(gateway)
         return Response(await metrics_page.render(), media_type=telemetry.CONTENT_TYPE)
 
     return Router("/", route_handlers=[] if access == "off" else [metrics])
 
 
 class MetricsPage:
-    """With a thousand models the page takes a second of Python: it is rendered in a thread, once for all scrapes that wait for it."""
+    """With a thousand models the page takes a second of Python: it is rendered in a thread, once for all scrapes that wait for it.
+
+    Between two renderings is a pause of three times as long, however many scrape: anybody may, and Python runs in one thread at a time.
+    """
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
         self._rendering: asyncio.Future[bytes] | None = None
+        self._pauses_until_s = 0.0
 
     async def render(self) -> bytes:
         if self._rendering is None or self._rendering.done():
-            self._telemetry.flush()
-            self._rendering = asyncio.ensure_future(asyncio.to_thread(self._render_flushed))
+            self._rendering = asyncio.ensure_future(self._render_after_pause())
         # A scraper that disconnects cancels its own wait, not the page of the others.
         return await asyncio.shield(self._rendering)
+
+    async def _render_after_pause(self) -> bytes:
+        if (pause_s := self._pauses_until_s - time.monotonic()) > 0:
+            await asyncio.sleep(pause_s)
+        began_s = time.monotonic()
+        self._telemetry.flush()
+        page = await asyncio.to_thread(self._render_flushed)
+        ended_s = time.monotonic()
+        self._pauses_until_s = ended_s + _PAUSE_SHARE * (ended_s - began_s)
+        return page
 
     def _render_flushed(self) -> bytes:
         with short_switch_interval():
@@ -75,6 +91,7 @@ async def keep_metrics_current(gateway: Gateway) -> None:
             _update_connection_metrics(gateway)
             _update_fleet_metrics(gateway)
             gateway.limits.report()
+            _update_models(gateway)
             gateway.telemetry.set_room(gateway.load_shedder.room)
             gateway.telemetry.set_waiting(gateway.target_queues.waiting_counts())
             gateway.telemetry.set_revocation_lag(gateway.snapshot_cache.revocation_lag_s)
@@ -92,9 +109,15 @@ def _update_fleet_metrics(gateway: Gateway) -> None:
     in_flight: Counter[str] = Counter()
     for endpoint in gateway.fleet.endpoints:
         provider = endpoint.provider.configured_as
-        states[provider, "breaker_open" if endpoint.breaker.is_open(now) else endpoint.health] += 1
+        is_open = endpoint.breaker.is_open(now) and endpoint.health != "no_api"
+        states[provider, "breaker_open" if is_open else endpoint.health] += 1
         in_flight[provider] += endpoint.load.in_flight
     gateway.telemetry.set_endpoints(states, in_flight)
+
+
+def _update_models(gateway: Gateway) -> None:
+    snapshot = gateway.snapshot_cache.snapshot
+    gateway.telemetry.keep_models(snapshot.models, snapshot.functions)
 
 
 def _update_spool_metrics(gateway: Gateway) -> None:

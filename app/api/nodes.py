@@ -94,7 +94,11 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
         address = await _check_address(fleet, body.url, sender, settings.node_networks.parsed)
         status = body.status or NodeStatus()
         if status.role != _HYBRID:
-            raise InvalidRequest("Only nodes of the role Hybrid (1) can register: the gateway does not split prompts from responses.")
+            raise InvalidRequest(
+                f"A node of role {status.role} cannot register here, only one of role 1 (Hybrid): the gateway does not split prompts from"
+                " responses. Start the engine with `--role Hybrid`, or register these nodes with LMDeploy's own proxy (`lmdeploy serve"
+                " proxy --serving-strategy DistServe`) and make that proxy the `base_url` of a provider with the adapter `lmdeploy`."
+            )
         models = _check_models(status.models or await _list_models(fleet, address))
         provider = _find_provider(gateway.snapshot_cache.snapshot, models, sender.provider)
         speed = status.speed if status.speed is not None and 0 < status.speed < float("inf") else None

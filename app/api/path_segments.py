@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-_ENCODED_SLASH = "%2F"
+_ENCODED_SLASH, _ENCODED_PERCENT = "%2F", "%25"
 _ADMIN_SEGMENT = "admin"
 
 
@@ -30,12 +30,13 @@ def routed_path(raw_path: str) -> str:
     first = next(filter(None, segments), "")
     if first == _ADMIN_SEGMENT and not raw_path.startswith(f"/{_ADMIN_SEGMENT}/"):
         return f"/{_ENCODED_SLASH}{raw_path}"
-    return "/".join(each.replace("/", _ENCODED_SLASH) for each in segments)
+    # A percent sign of a name, too: otherwise a name that holds %2F would be read as one with a slash.
+    return "/".join(each.replace("%", _ENCODED_PERCENT).replace("/", _ENCODED_SLASH) for each in segments)
 
 
 def decode_slashes(name: str) -> str:
-    """A name from a routed path, or the path itself, with the slashes that it was sent with."""
-    return name.replace(_ENCODED_SLASH, "/")
+    """A name from a routed path, or the path itself, with the slashes and percent signs that it was sent with."""
+    return name.replace(_ENCODED_SLASH, "/").replace(_ENCODED_PERCENT, "%")
 
 
 def encode_segment(name: str) -> str:

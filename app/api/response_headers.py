@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from app import uuid7
 from app.api.anthropic_ratelimits import to_anthropic_headers
 from app.api.http_call import Header
-from providers.canonical.errors import LimitExceeded, MethodNotAllowed, NarthexError, QuotaExhausted
+from providers.canonical.errors import LimitExceeded, MethodNotAllowed, NarthexError, QuotaExhausted, UnsupportedMediaType
 
 
 def new_request_headers() -> dict[str, str]:
@@ -34,6 +34,8 @@ def error_headers(error: NarthexError, *, anthropic: bool = False) -> list[Heade
         headers.append((b"x-should-retry", b"false"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", error.allowed.encode("latin-1")))
+    if isinstance(error, UnsupportedMediaType):  # https://www.rfc-editor.org/rfc/rfc9110#section-15.5.16, read 2026-11
+        headers.append((b"accept-encoding", error.accepted.encode("latin-1")))
     if isinstance(error, LimitExceeded):
         headers += to_anthropic_headers(error.headers) if anthropic else error.headers
     return headers

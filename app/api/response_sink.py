@@ -1,5 +1,6 @@
 """HttpResponseSink: writes the response to an inference request, with the headers that every response carries."""
 
+import asyncio
 from collections.abc import Iterable
 
 from app.api.anthropic_ratelimits import to_anthropic_headers
@@ -13,32 +14,65 @@ from app.gateway.limits.reservation import Reservation
 from app.gateway.stages import Admitted, Attempted, Planned, Replayed
 from app.store.idempotent_responses import StoredResponse
 from providers.canonical.errors import NarthexError
+from providers.canonical.finish_reasons import OPENAI_REASONS
+from providers.dialect import CallerDialect, ResponseMeta
+from providers.keep_alive import KeepAlive
 
 _CONTROL_CHARACTERS = bytes([*range(0x20), 0x7F])
 _MAX_CANDIDATES_SHOWN = 16
 _MAX_HEADER_CHARS = 4_000
+# Proxies bound the head of a response, and take a server for broken that exceeds it (nginx: 4 or 8 KiB by default).
+_MAX_LIST_CHARS = 1_500
+_MAX_NAME_CHARS = 200
 _JSON = b"content-type: application/json\r\n"
 # x-accel-buffering: nginx in front of us must not collect frames.
 _STREAM = b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
+# Of a stream that is edited behind a keep-alive: more is sent in pieces, with other requests in between.
+_EDITED_BYTES = 64 * 1024
+_UNKNOWN = object()
+
 
 class HttpResponseSink:
-    """Implements app.gateway.serve.ResponseSink. `has_begun`: a status was sent, so an error can no longer have one of its own."""
+    """Implements app.gateway.serve.ResponseSink. `has_begun`: a status was sent, so an error can no longer have one of its own.
 
-    __slots__ = ("_call", "_context", "_is_anthropic", "has_begun", "send")
+    `holds_caller`: that was done by a keep-alive, and nothing of an engine was sent yet.
+    """
+
+    __slots__ = (
+        "_call",
+        "_context",
+        "_heard",
+        "_is_anthropic",
+        "_is_editing",
+        "_keep_alive",
+        "_quiet_since_s",
+        "has_begun",
+        "holds_caller",
+        "send",
+    )
 
     def __init__(self, call: HttpCall, context: RequestContext) -> None:
         self._call = call
         self._context = context
         self._is_anthropic = context.route.startswith("anthropic_")
-        self.has_begun = False
+        self.has_begun = self.holds_caller = False
         self.send = call.send
+        self._keep_alive: KeepAlive | None = None
+        self._is_editing = False
+        self._heard: object = _UNKNOWN
+        self._quiet_since_s = 0.0
 
     async def send_response(self, body: bytes) -> None:
         self.has_begun = True
         await self._call.send_response(200, _JSON + self._headers(), body)
 
     async def begin_stream(self, first: bytes) -> None:
+        if self.holds_caller:
+            self.holds_caller = False
+            if first:
+                await self.send(first)
+            return
         self.has_begun = True
         await self._call.begin_stream(200, _STREAM + self._headers(), first)
 
@@ -50,7 +84,59 @@ class HttpResponseSink:
         await self._call.send_response(stored_response.status, headers, stored_response.body)
 
     async def end_stream(self, last: bytes) -> None:
+        self.holds_caller = False
+        if self._keep_alive is not None and self._keep_alive.edits_frames:
+            await self._send_edited(last)
+            last = b""
         await self._call.end_stream(last)
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        """The error as the end of a stream that began with a keep-alive; empty where the caller's dialect has a frame for any stream."""
+        return b"" if self._keep_alive is None else self._keep_alive.write_failure(error)
+
+    # Silences
+
+    def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
+        """Sends a keep-alive after a long silence, if the caller takes it at once. See app.gateway.keep_alives.WatchedStream."""
+        call = self._call
+        if call.last_sent is not self._heard:
+            self._quiet_since_s = now_s if call.last_sent is not None else now_s - self._context.progress.elapsed_us() / 1e6
+            self._heard = call.last_sent
+        if now_s - self._quiet_since_s < longest_s:
+            return
+        # A head that is about to be written is not to be written twice; and frames have got their numbers before they are sent.
+        if self.has_begun == call.response_started and not self._is_editing and call.may_interject:
+            self._quiet_since_s = now_s
+            self._interject(dialect, meta)
+
+    def _interject(self, dialect: CallerDialect, meta: ResponseMeta) -> None:
+        # Before anything is changed: where the head cannot be written, the engine's response is to have one of its own.
+        head = b"" if self.has_begun else _STREAM + self._headers(include_served=False)  # without what the answer decides
+        if self._keep_alive is None:
+            self._keep_alive = dialect.keep_alive(meta)
+            if self._keep_alive.edits_frames:
+                self.send = self._send_edited
+        frames = self._keep_alive.write(self._call.last_sent)
+        if self.has_begun:
+            self._call.interject(frames)
+        else:
+            self.has_begun = self.holds_caller = True
+            self._context.status = 200
+            self._call.begin_with(200, head, frames)
+
+    async def _send_edited(self, data: bytes) -> None:
+        assert self._keep_alive is not None
+        self._is_editing = True
+        try:
+            end = 0
+            while end < len(data):
+                start, end = end, data.find(b"\n\n", end + _EDITED_BYTES) + 2
+                end = len(data) if end < 2 else end
+                await self._call.send(self._keep_alive.edit(data[start:end]))
+                if end < len(data):
+                    await asyncio.sleep(0)
+        finally:
+            self._is_editing = False
 
     async def send_error(self, error: NarthexError, body: bytes) -> None:
         self.has_begun = True
@@ -75,6 +161,9 @@ class HttpResponseSink:
                     fields += _emulated_header(attempted.emulation.report)
                 if attempted.candidates is not None:
                     fields += _candidates_header(attempted)
+                reason = attempted.progress.finish_reason
+                if reason is not None and reason not in OPENAI_REASONS:  # a word that is not known: the body says `stop`
+                    fields += b"x-narthex-finish-reason: %b\r\n" % _header_value(reason[:_MAX_NAME_CHARS])
                 return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
             case Planned(admitted=admitted, plan=plan, reservation=reservation):
                 fields = _inference_headers(context, admitted.episode.id, ())
@@ -104,11 +193,11 @@ def _inference_headers(
     fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (request_id, request_id, id)
     if episode_id is not None:
         fields += b"x-narthex-episode-id: %b\r\n" % episode_id.encode("ascii")
-    return fields + b"x-narthex-dropped: %b\r\n" % _header_value(", ".join(dropped)) if dropped else fields
+    return fields + b"x-narthex-dropped: %b\r\n" % _header_list(dropped) if dropped else fields
 
 
 def _emulated_header(fields: Iterable[str]) -> bytes:
-    return b"x-narthex-emulated: %b\r\n" % _header_value(", ".join(fields))
+    return b"x-narthex-emulated: %b\r\n" % _header_list(fields)
 
 
 def _candidates_header(attempted: Attempted) -> bytes:
@@ -129,7 +218,7 @@ def _served_headers(served: Attempt | None, structured_output: str | None, repor
         return b""
     fields = b"" if structured_output is None else b"x-narthex-guided: %b\r\n" % structured_output.encode("ascii")
     if reported_model is not None:
-        fields += b"x-narthex-reported-model: %b\r\n" % _header_value(reported_model)
+        fields += b"x-narthex-reported-model: %b\r\n" % _header_value(reported_model[:_MAX_NAME_CHARS])
     return fields + b"x-narthex-served: %b\r\n" % _header_value(f"{served.provider}/{served.model}")
 
 
@@ -166,6 +255,16 @@ def _replay_headers(context: RequestContext, response: StoredResponse) -> bytes:
     return fields + _served_headers(
         Attempt(response.served_provider, response.served_model, "", 0, 0), response.structured_output, response.reported_model
     )
+
+
+def _header_list(fields: Iterable[str]) -> bytes:
+    """The fields with commas. Long ones are cut, and where they do not all fit, the last ones are left out."""
+    text = _header_value(", ".join(fields))
+    if len(text) > _MAX_LIST_CHARS:
+        text = b", ".join(_header_value(each)[:_MAX_NAME_CHARS] for each in fields)
+        if len(text) > _MAX_LIST_CHARS:
+            text = text[: text.rindex(b", ", 0, _MAX_LIST_CHARS)] + b", ..."
+    return text
 
 
 def _header_value(text: str) -> bytes:

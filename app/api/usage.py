@@ -9,6 +9,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.authentication import authenticate_scope
+from app.api.query_parameters import read_parameters
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
 from app.store import usage
@@ -32,7 +33,7 @@ def routes(snapshot_cache: SnapshotCache, database: AsyncEngine) -> Router:
     @get("/v1/usage")
     async def show_usage(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(snapshot_cache, request.scope)
-        parameters = _parse_parameters(request.query_params.dict(), datetime.datetime.now(_UTC))
+        parameters = _parse_parameters(read_parameters(request.scope["query_string"], _PARAMETER_NAMES), datetime.datetime.now(_UTC))
         usage_query = usage.UsageQuery(
             key_id=None if parameters.is_team else caller.key_id,
             team_id=caller.team_id if parameters.is_team else None,
@@ -59,14 +60,8 @@ class _Parameters(Struct, frozen=True):
     zone: datetime.tzinfo
 
 
-def _parse_parameters(values_by_name: Mapping[str, list[str]], now: datetime.datetime) -> _Parameters:
+def _parse_parameters(parameters: Mapping[str, str], now: datetime.datetime) -> _Parameters:
     """Raises InvalidRequest."""
-    for name, values in values_by_name.items():
-        if name not in _PARAMETER_NAMES:  # a mistyped name must not show everything
-            raise InvalidRequest(f"Unknown parameter {name!r:.60}. The parameters are: {', '.join(_PARAMETER_NAMES)}.", param=name[:60])
-        if len(values) > 1:
-            raise InvalidRequest(f"`{name}` was sent twice.", param=name)
-    parameters = {name: values[0] for name, values in values_by_name.items()}
     scope = parameters.get("scope", "key")
     if scope not in ("key", "team"):
         raise InvalidRequest("`scope` may be key or team.", param="scope")

@@ -1,34 +1,56 @@
 """The cost of an inference: its tokens, or its time, at a price, in millionths of a dollar."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
 from app.domain import GpuPrice, Price, PriceStep
+from app.price_hours import hours_factor
 from providers.canonical.chat import Usage
 
 # A dollar per million tokens is a millionth of a dollar per token; nine more digits, so that everything is counted in integers.
-_UNITS_PER_MICROUSD = 1_000_000_000
+UNITS_PER_MICROUSD = 1_000_000_000
 _HOUR_S = 3600
 # Reading a token of the input takes about so much less time than writing one.
 _READ_SPEEDUP = 100
 
-TokenKind = Literal["input", "cached_input", "cache_write", "cache_write_hour", "audio_input", "image_input", "output", "audio_output"]
+# The price of a thousand uses in US dollars, times this, is that of one.
+_UNITS_PER_USE = 1_000 * UNITS_PER_MICROUSD
+
+TokenKind = Literal[
+    "input",
+    "cached_input",
+    "cache_write",
+    "cache_write_hour",
+    "cache_write_12_hours",
+    "audio_input",
+    "image_input",
+    "output",
+    "audio_output",
+]
 
 
 # Tokens of one kind: the kind, how many, and what a million of them costs in US dollars. No class of its own: every request makes some.
 PricedTokens = tuple[TokenKind, int, float]
 
 
-def cost_microusd(usage: Usage, price: Price, duration_us: int | None = None) -> int | None:
+def cost_microusd(usage: Usage, price: Price, duration_us: int | None = None, at_s: float | None = None) -> int | None:
     """The cost, rounded once, half up; None: unknown, as the engine did not report tokens that have a price, or the price is unknown.
 
     Cached, audio and image tokens are part of the input or output and are priced instead of it, not in addition. Parts that add up to
     more than their total are cut off at it. Where the host bills other tokens than it processed, those are priced, at the price of plain
     input and output: the parts are of what was processed. `duration_us`: of the attempt, for a price of its time; None: not known.
+    `at_s`: the Unix time of the request, for a price with hours; None: not known.
     """
+    units = cost_units(usage, price, duration_us, at_s)
+    return None if units is None else (units + UNITS_PER_MICROUSD // 2) // UNITS_PER_MICROUSD
+
+
+def cost_units(usage: Usage, price: Price, duration_us: int | None = None, at_s: float | None = None) -> int | None:
+    """As cost_microusd(), not rounded: in billionths of a microdollar."""
     if price.gpu is not None:
-        return None if duration_us is None else _gpu_microusd(price.gpu, duration_us)
+        return None if duration_us is None else _gpu_microusd(price.gpu, duration_us) * UNITS_PER_MICROUSD
     priced_tokens = split_by_price(usage, price)
     if priced_tokens is None:
         return None
@@ -36,8 +58,28 @@ def cost_microusd(usage: Usage, price: Price, duration_us: int | None = None) ->
     for _, count, usd in priced_tokens:
         units += count * _to_units(usd)
     if usage.tier is not None:
-        units = (units * _to_units(price.tiers[usage.tier]) + _UNITS_PER_MICROUSD // 2) // _UNITS_PER_MICROUSD
-    return (units + _UNITS_PER_MICROUSD // 2) // _UNITS_PER_MICROUSD
+        units = _times(units, price.tiers[usage.tier])
+    if usage.region is not None and usage.region in price.regions:
+        units = _times(units, price.regions[usage.region])
+    if price.hours:
+        if at_s is None:
+            return None
+        units = _times(units, hours_factor(price.hours, at_s))
+    if usage.tool_uses is not None:
+        for name, count in usage.tool_uses.items():
+            units += count * round(price.tool_uses.get(name, 0.0) * _UNITS_PER_USE)
+    return units
+
+
+def round_together(units: Sequence[int]) -> list[int]:
+    """Microdollars of the parts of one cost: they add up to the cost, rounded once, half up."""
+    rounded: list[int] = []
+    sum_units = sum_rounded = 0
+    for each in units:
+        sum_units += each
+        rounded.append((sum_units + UNITS_PER_MICROUSD // 2) // UNITS_PER_MICROUSD - sum_rounded)
+        sum_rounded += rounded[-1]
+    return rounded
 
 
 def split_by_price(usage: Usage, price: Price) -> list[PricedTokens] | None:
@@ -58,17 +100,20 @@ def split_by_price(usage: Usage, price: Price) -> list[PricedTokens] | None:
     remaining = usage.input or 0
     if usage.cached:
         remaining = _take(priced, "cached_input", usage.cached, remaining, rates.cached_input, rates.input)
+    if usage.cache_written is None and (usage.cache_written_hour or usage.cache_written_12_hours):
+        usage = replace(usage, cache_written=(usage.cache_written_hour or 0) + (usage.cache_written_12_hours or 0))
     if usage.cache_written:
-        for_hour = usage.cache_written_hour or 0
+        for_hour, for_12_hours = usage.cache_written_hour or 0, usage.cache_written_12_hours or 0
         if for_hour:
             if rates.cache_write_hour is None and rates.cache_write is not None:
                 return None
             remaining = _take(priced, "cache_write_hour", for_hour, remaining, rates.cache_write_hour, rates.input)
-        remaining = _take(priced, "cache_write", max(0, usage.cache_written - for_hour), remaining, rates.cache_write, rates.input)
-    elif usage.cache_written_hour:
-        if rates.cache_write_hour is None and rates.cache_write is not None:
-            return None
-        remaining = _take(priced, "cache_write_hour", usage.cache_written_hour, remaining, rates.cache_write_hour, rates.input)
+        if for_12_hours:
+            if rates.cache_write_12_hours is None and rates.cache_write is not None:
+                return None
+            remaining = _take(priced, "cache_write_12_hours", for_12_hours, remaining, rates.cache_write_12_hours, rates.input)
+        shortly = max(0, usage.cache_written - for_hour - for_12_hours)
+        remaining = _take(priced, "cache_write", shortly, remaining, rates.cache_write, rates.input)
     if usage.audio_input:
         remaining = _take(priced, "audio_input", usage.audio_input, remaining, rates.audio_input, rates.input)
     if usage.image_input:
@@ -83,10 +128,10 @@ def split_by_price(usage: Usage, price: Price) -> list[PricedTokens] | None:
     return priced
 
 
-def reserved_microusd(input_tokens: int, output_tokens: int, price: Price) -> int | None:
-    """What limits reserve for a request that is thought to have so many tokens; None: unknown."""
+def reserved_microusd(input_tokens: int, output_tokens: int, price: Price, at_s: float | None = None) -> int | None:
+    """What limits reserve for a request that is thought to have so many tokens; None: unknown. `at_s`: see cost_microusd()."""
     if price.gpu is None:
-        return cost_microusd(Usage(input_tokens, output_tokens), price)
+        return cost_microusd(Usage(input_tokens, output_tokens), price, at_s=at_s)
     seconds = (output_tokens + input_tokens / _READ_SPEEDUP) / price.gpu.tokens_per_s
     return _gpu_microusd(price.gpu, int(seconds * 1_000_000))
 
@@ -106,6 +151,7 @@ def _billed_usage(usage: Usage) -> Usage:
             cached=None,
             cache_written=None,
             cache_written_hour=None,
+            cache_written_12_hours=None,
             audio_input=None,
             image_input=None,
             billed_input=None,
@@ -123,10 +169,19 @@ def _take(priced: list[PricedTokens], kind: TokenKind, count: int, remaining: in
     return remaining - taken
 
 
-def _rates_for(usage: Usage, price: Price) -> Price | PriceStep:
-    """The highest step that the input exceeds, of each request where several were sent; the row itself below all steps."""
+def step_of(usage: Usage, price: Price) -> int:
+    """How many steps the input exceeds, of each request where several were sent."""
     input = (usage.input or 0) // (usage.requests or 1)
-    return next((step for step in reversed(price.steps) if input > step.above), price)
+    return sum([input > step.above for step in price.steps])
+
+
+def _rates_for(usage: Usage, price: Price) -> Price | PriceStep:
+    step = step_of(usage, price)
+    return price.steps[step - 1] if step else price
+
+
+def _times(units: int, factor: float) -> int:
+    return (units * _to_units(factor) + UNITS_PER_MICROUSD // 2) // UNITS_PER_MICROUSD
 
 
 def _gpu_microusd(gpu: GpuPrice, duration_us: int) -> int:
@@ -134,4 +189,4 @@ def _gpu_microusd(gpu: GpuPrice, duration_us: int) -> int:
 
 
 def _to_units(usd_per_million: float) -> int:
-    return round(usd_per_million * _UNITS_PER_MICROUSD)
+    return round(usd_per_million * UNITS_PER_MICROUSD)

@@ -9,14 +9,19 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.billing.price_index import price_name
-from app.domain import Price, PriceStep
-from app.store.charged_tokens import DAY, ChargedGroup, read_charged_groups, read_price_versions
+from app.domain import WEEKDAYS, Price, PriceHours, PriceStep
+from app.price_hours import minutes_of
+from app.store.charged_tokens import DAY, ChargedGroup, PricedTimes, read_charged_groups, read_price_versions
+
+# Before the name of what is billed by the use, in the kind of a line.
+USE = "use:"
 
 
 class CostLine(Struct, frozen=True):
     """Tokens of one kind. `group`: whose they are, and what served.
 
-    `kind`: of a token (app/billing/cost.py), `gpu_time`, whose `quantity` is in microseconds, or `other`: a cost that no known version of
+    `kind`: of a token (app/billing/cost.py), `use:NAME` of what is billed by the use, `gpu_time`,
+    whose `quantity` is in microseconds, or `other`: a cost that no known version of
     its price explains, with the number of requests. `usd_per_million`: of `quantity`, with the tier's factor; None: not known.
     `cost_microusd`: of the records; None: unknown.
     """
@@ -35,11 +40,16 @@ async def walk_cost_lines(
     by_name = {price_name(*key[:2], key[2] or None): versions for key, versions in (await read_price_versions(connection)).items()}
     # The steps of today's version: groups of an earlier one with other steps become `other`.
     steps = {name: [step.above for step in versions[0].steps] for name, versions in by_name.items() if versions[0].steps}
+    hours = {name: [_priced_times(each) for each in versions[0].hours] for name, versions in by_name.items() if versions[0].hours}
     day = first
     while day <= last:
-        groups = await read_charged_groups(connection, day, steps, providers)
+        groups = await read_charged_groups(connection, day, steps, providers, hours)
         yield await asyncio.to_thread(_split_groups, groups, by_name)
         day += DAY
+
+
+def _priced_times(hours: PriceHours) -> PricedTimes:
+    return PricedTimes([WEEKDAYS.index(day) + 1 for day in hours.days], minutes_of(hours.start), minutes_of(hours.end))
 
 
 def _split_groups(groups: Sequence[ChargedGroup], prices: Mapping[str, Sequence[Price]]) -> list[CostLine]:
@@ -50,12 +60,12 @@ def split_group(group: ChargedGroup, prices: Mapping[str, Sequence[Price]]) -> l
     """By the version of the price that the recorded cost is of."""
     cost = group.cost_microusd
     if cost is None:
-        return [CostLine(group, kind, quantity, None, None) for kind, quantity in group.tokens.items()]
+        return [CostLine(group, kind, quantity, None, None) for kind, quantity in _quantities(group).items()]
     for price in prices.get(group.price, ()) if group.price is not None else ():
         lines = _split(group, cost, price)
         if lines is not None:
             return lines
-    lines = [CostLine(group, kind, quantity, None, 0) for kind, quantity in group.tokens.items()]
+    lines = [CostLine(group, kind, quantity, None, 0) for kind, quantity in _quantities(group).items()]
     return lines if cost == 0 else [*lines, CostLine(group, "other", group.requests, None, cost)]
 
 
@@ -64,8 +74,9 @@ def _split(group: ChargedGroup, cost: int, price: Price) -> list[CostLine] | Non
     rates = _usd_by_kind(group, price)
     if rates is None:
         return None
-    quantities = {"gpu_time": group.duration_us} if price.gpu is not None else group.tokens
-    exact = {kind: quantity * rates[kind] for kind, quantity in quantities.items()}
+    quantities = {"gpu_time": group.duration_us} if price.gpu is not None else _quantities(group)
+    # What is used and has no price is a line of no cost.
+    exact = {kind: quantity * rates.get(kind, Fraction(0)) for kind, quantity in quantities.items()}
     # Each request was rounded by half a millionth at most.
     if abs(sum(exact.values()) - cost) > Fraction(group.requests, 2) + 1:
         return None
@@ -74,7 +85,11 @@ def _split(group: ChargedGroup, cost: int, price: Price) -> list[CostLine] | Non
     amounts = {kind: int(each) for kind, each in exact.items()}
     largest = max(amounts, key=lambda kind: amounts[kind])
     amounts[largest] += cost - sum(amounts.values())
-    return [CostLine(group, kind, quantity, rates[kind], amounts[kind]) for kind, quantity in quantities.items()]
+    return [CostLine(group, kind, quantity, rates.get(kind, Fraction(0)), amounts[kind]) for kind, quantity in quantities.items()]
+
+
+def _quantities(group: ChargedGroup) -> dict[str, int]:
+    return {**group.tokens, **{f"{USE}{name}": count for name, count in group.tool_uses.items()}}
 
 
 def _usd_by_kind(group: ChargedGroup, price: Price) -> dict[str, Fraction] | None:
@@ -87,18 +102,27 @@ def _usd_by_kind(group: ChargedGroup, price: Price) -> dict[str, Fraction] | Non
     rates: Price | PriceStep = price.steps[group.step - 1] if group.step else price
     if rates.input is None or rates.output is None:
         return None
+    if group.hours > len(price.hours):
+        return None
     factor = Fraction(1) if group.tier is None else _exact(price.tiers[group.tier])
+    if group.region is not None:
+        factor *= _exact(price.regions.get(group.region, 1.0))
+    if group.hours:
+        factor *= _exact(price.hours[group.hours - 1].factor)
     usd = {
         "input": rates.input,
         "cached_input": _or(rates.cached_input, rates.input),
         "cache_write": _or(rates.cache_write, rates.input),
         "cache_write_hour": _or(rates.cache_write_hour, rates.input),
+        "cache_write_12_hours": _or(rates.cache_write_12_hours, rates.input),
         "audio_input": _or(rates.audio_input, rates.input),
         "image_input": _or(rates.image_input, rates.input),
         "output": rates.output,
         "audio_output": _or(rates.audio_output, rates.output),
     }
-    return {kind: _exact(each) * factor for kind, each in usd.items()}
+    # Prices of uses are for a thousand, and no factor holds for them.
+    uses = {f"{USE}{name}": _exact(each) * 1000 for name, each in price.tool_uses.items()}
+    return {kind: _exact(each) * factor for kind, each in usd.items()} | uses
 
 
 def _or(usd: float | None, other: float) -> float:

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import msgspec
 
-from app.billing.cost_lines import CostLine
+from app.billing.cost_lines import USE, CostLine
 from app.store.charged_tokens import DAY
 
 COLUMNS = (
@@ -55,10 +55,16 @@ def _row(line: CostLine, cost_microusd: int) -> list[str]:
     unit_price = None if line.usd_per_million is None else line.usd_per_million / 1_000_000 * size
     quantity = Fraction(line.quantity, size)
     list_cost = cost if unit_price is None else _decimal(quantity * unit_price)
-    unit, shown_quantity = _UNITS.get(line.kind, "Tokens"), _decimal(quantity)
+    unit, shown_quantity = "Uses" if line.kind.startswith(USE) else _UNITS.get(line.kind, "Tokens"), _decimal(quantity)
     shown_price = "" if unit_price is None else _decimal(unit_price)
     model = group.reported_model or group.model
-    details = {"step": group.step or None, "tier": group.tier, "price": group.price}
+    details = {
+        "step": group.step or None,
+        "tier": group.tier,
+        "region": group.region,
+        "hours": group.hours or None,
+        "price": group.price,
+    }
     sku = f"{group.provider}/{model}/{line.kind}"
     values = {
         "BillingPeriodStart": _time(month),

@@ -10,9 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.billing.price_index import find_price
-from app.domain import Price, Snapshot, Target
+from app.domain import Price, ProviderConfig, Snapshot, Target
 from app.store.config_file import parse_config_file
-from providers.catalogue import ADAPTERS
+from providers.catalogue import ADAPTERS, is_claude_on_azure
+from providers.hosted.azure.resource import serves_claude
 
 # Prefixes of a model's name, by adapter, that name only a location. Not `global.`: on Bedrock that is cheaper.
 _LOCATION_PREFIXES: Mapping[str, Sequence[str]] = {
@@ -71,18 +72,41 @@ def candidate_names(adapter: str, model: str) -> Iterator[str]:
 def _suggest_for_model(snapshot: Snapshot, targets: Sequence[Target], at_s: float) -> Suggestion:
     provider, model = targets[0].provider, targets[0].model
     config = snapshot.providers[provider]
+    listed_provider = _listed_provider(config)
     no_prices = Suggestion(provider, model, has_price=find_price(snapshot, provider, model, at_s) is not None)
     addresses = {address for target in targets for address in target.endpoints or (config.base_url,)}
-    if config.adapter not in {of for of, _ in bundled_prices()}:
+    if listed_provider not in {of for of, _ in bundled_prices()}:
         return replace(no_prices, reason=f"the list has no prices of {config.adapter}; for an engine of your own you can set one, or 0")
-    if other_addresses := sorted(each for each in addresses if each is not None and not _is_official_address(config.adapter, each)):
+    if other_addresses := sorted(each for each in addresses if each is not None and not _is_official_address(listed_provider, each)):
         return replace(no_prices, reason=f"it is called at {other_addresses[0]}, which is not the host whose prices the list has")
-    name = next((each for each in candidate_names(config.adapter, model) if (config.adapter, each) in bundled_prices()), None)
+    named = _deployed_model(config, model)
+    name = next((each for each in candidate_names(config.adapter, named) if (listed_provider, each) in bundled_prices()), None)
     if name is None:
         return replace(no_prices, reason="it is not in the list")
-    prices = tuple(replace(each, provider=provider, model=model) for each in bundled_prices()[config.adapter, name])
+    prices = tuple(replace(each, provider=provider, model=model) for each in bundled_prices()[listed_provider, name])
     return replace(no_prices, prices=prices, listed_as=name)
 
 
+def _listed_provider(config: ProviderConfig) -> str:
+    """The adapter whose prices hold: the configured one, or that of the host which a provider with the adapter openai is called at.
+
+    Claude on Foundry costs what Anthropic asks: https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11.
+    """
+    if is_claude_on_azure(config.adapter, config.options, config.base_url):
+        return "anthropic"
+    if config.adapter != "openai" or config.base_url is None:
+        return config.adapter
+    hosts = (name for name, _ in bundled_prices() if name != "openai" and _is_official_address(name, config.base_url))
+    return next(hosts, config.adapter)
+
+
+def _deployed_model(config: ProviderConfig, model: str) -> str:
+    """The model of a deployment whose name does not tell it, by the option of Claude on Foundry."""
+    deployments = config.options.get("deployments")
+    return str(deployments.get(model, model)) if isinstance(deployments, dict) else model  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
 def _is_official_address(adapter: str, address: str) -> bool:
+    if adapter == "anthropic" and serves_claude(address):
+        return True
     return urlsplit(address).hostname == urlsplit(ADAPTERS[adapter].default_base_url or "").hostname

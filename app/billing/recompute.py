@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
-from app.billing.cost import cost_microusd
+from app.billing.cost import cost_units, round_together
 from app.billing.price_index import PriceIndex
 from app.domain import ChargeBasis
 from app.recording.rollup_sums import RollupSummer
@@ -39,6 +39,7 @@ class _StoredCharge(Struct, frozen=True):
     price: str | None = None
     reported_model: str | None = None
     duration_us: int = 0
+    continues: bool = False
 
 
 class _StoredUsage(Usage, frozen=True, array_like=False):
@@ -128,17 +129,37 @@ def _reprice(row: Mapping[str, Any], prices: PriceIndex) -> CostChange | None:
     charges = _charges_of(row)
     if charges is None:
         return None
-    at_s = row["received_at"].timestamp()
-    repriced: list[_StoredCharge] = []
-    for charge in charges:
-        found = prices.find_served(charge.provider, charge.model, at_s, charge.reported_model)
-        cost = None if found is None else cost_microusd(as_usage(charge.usage), found.price, charge.duration_us)
-        if found is None or cost is None:
-            return None
-        repriced.append(replace(charge, cost_microusd=min(MAX_COST_MICROUSD, cost), price=found.name))
+    repriced = price_charges(charges, prices, row["received_at"].timestamp())
+    if repriced is None:
+        return None
     cost = min(MAX_COST_MICROUSD, sum(each.cost_microusd or 0 for each in repriced))
     new_charges = None if row["charges"] is None else encode_charges(repriced)
-    return CostChange(row["id"], row["cost_microusd"], cost, row["price"], repriced[-1].price if repriced else None, new_charges)
+    price = next((each.price for each in reversed(repriced) if not each.continues), None)
+    return CostChange(row["id"], row["cost_microusd"], cost, row["price"], price, new_charges)
+
+
+def price_charges(charges: Sequence[_StoredCharge], prices: PriceIndex, at_s: float) -> list[_StoredCharge] | None:
+    """As app/gateway/charges.py prices them: the parts of one response are rounded together. None: the price of one is unknown."""
+    repriced: list[_StoredCharge] = []
+    units: list[int] = []
+    own_name: str | None = None
+    for at, charge in enumerate(charges):
+        if not charge.continues:
+            own_name = charge.reported_model
+        if charge.continues and charge.reported_model not in (None, own_name):
+            found = prices.find(charge.provider, charge.reported_model, at_s)  # of another model, which has no other name
+        else:
+            found = prices.find_served(charge.provider, charge.model, at_s, charge.reported_model)
+        priced = None if found is None else cost_units(as_usage(charge.usage), found.price, charge.duration_us, at_s)
+        if found is None or priced is None:
+            return None
+        units.append(priced)
+        repriced.append(replace(charge, price=found.name))
+        if at + 1 == len(charges) or not charges[at + 1].continues:
+            for part, amount in zip(range(len(repriced) - len(units), len(repriced)), round_together(units), strict=True):
+                repriced[part] = replace(repriced[part], cost_microusd=min(MAX_COST_MICROUSD, amount))
+            units = []
+    return repriced
 
 
 def _charges_of(row: Mapping[str, Any]) -> Sequence[_StoredCharge] | None:
@@ -179,7 +200,7 @@ def encode_charges(charges: Sequence[_StoredCharge]) -> str:
 
 
 def _set_fields(struct: Struct) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None}
+    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None and value != ()}
 
 
 def _subtract_usage(new: Sequence[tuple[Any, ...]], old: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -7,8 +7,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.billing.cost_lines import CostLine, walk_cost_lines
-from app.billing.invoices import ALL, InvoiceError, InvoiceFormat, InvoiceLine, read_invoice
+from app.billing.cost_lines import USE, CostLine, walk_cost_lines
+from app.billing.invoices import ALL, OTHER, InvoiceError, InvoiceFormat, InvoiceLine, read_invoice
 from app.billing.price_list import candidate_names
 from app.domain import Snapshot
 
@@ -104,8 +104,9 @@ async def reconcile(
         unpriced += sum({id(line.group): line.group.requests for line in lines if line.cost_microusd is None}.values())
         for line in lines:
             model = _model_of(line, format, their_models)
-            key = line.group.day, model, line.kind
-            if line.kind not in ("other", "gpu_time"):
+            kind = OTHER if line.kind.startswith(USE) else line.kind  # exports have one kind for all that is no token
+            key = line.group.day, model, kind
+            if kind not in (OTHER, "gpu_time"):
                 tokens[key] = tokens.get(key, 0) + line.quantity
             if line.cost_microusd is not None:
                 cost_key = (line.group.day, model, ALL) if is_total else key

@@ -49,8 +49,8 @@ def list_budgets(as_json: bool) -> None:
       narthex budgets list
 
     With --json: {"budgets": [{"name", "scope", "amount", "per", "time_zone", "dry_run", "usage": {"subject", "period_start",
-    "period_end", "counted_since", "amount_usd", "spent_usd", "reserved_usd", "remaining_usd", "percent", "forecast_usd",
-    "override"} or null}]}.
+    "period_end", "counted_since", "amount_usd", "spent_usd", "recorded_usd", "reserved_usd", "remaining_usd", "percent",
+    "forecast_usd", "override"} or null}]}.
     """
     stored, usage = _read_usage(None, most=1)
     if as_json:
@@ -84,8 +84,8 @@ def list_subjects(name: str, limit: int, as_json: bool) -> None:
     Example:
       narthex budgets subjects "each team"
 
-    With --json: {"subjects": [{"subject", "period_start", "period_end", "counted_since", "amount_usd", "spent_usd", "reserved_usd",
-    "remaining_usd", "percent", "forecast_usd", "override"}]}.
+    With --json: {"subjects": [{"subject", "period_start", "period_end", "counted_since", "amount_usd", "spent_usd", "recorded_usd",
+    "reserved_usd", "remaining_usd", "percent", "forecast_usd", "override"}]}.
     """
     stored, usage = _read_usage([name], most=limit)
     if not stored:

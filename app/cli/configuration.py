@@ -10,6 +10,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from app.cli.applied_endpoints import find_wrong_addresses
 from app.cli.changes import format_changes
 from app.cli.output import json_option, print_json, print_table, printable, progress
 from app.cli.store_query import query_store
@@ -81,7 +82,9 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
       narthex apply --dry-run engines.toml
       narthex export | sed s/10.0.0.5/10.0.0.7/ | narthex apply --yes -
 
-    With --json (which needs --yes or --dry-run): {"applied": true or false, "difference": text, "message": text}.
+    Then the gateway looks at the addresses of the file's providers, and what is no engine's address is told.
+
+    With --json (which needs --yes or --dry-run): {"applied": true or false, "difference": text, "message": text, "warnings": [text]}.
     """
     if as_json and not yes and not dry_run:
         raise click.UsageError("--json does not prompt, so it needs --yes (or --dry-run).")
@@ -107,10 +110,15 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
                 author=command_author(),
             ),
         )
+    document: dict[str, Any] = tomllib.loads(text) if outcome.startswith("Applied") else {}
+    providers: dict[str, Any] = document.get("providers", {})
+    warnings = find_wrong_addresses(settings, providers) if providers else []
     if as_json:
-        print_json({"applied": bool(confirm.difference) and not dry_run, "difference": confirm.difference, "message": outcome})
+        shown = {"applied": bool(confirm.difference) and not dry_run, "difference": confirm.difference, "message": outcome}
+        print_json({**shown, "warnings": warnings})
     else:
-        click.echo(outcome)
+        for line in (outcome, *(f"Warning: {each}" for each in warnings)):
+            click.echo(printable(line))
 
 
 @click.command()

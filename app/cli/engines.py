@@ -35,9 +35,9 @@ def list_endpoints(as_json: bool) -> None:
       narthex engines list
 
     With --json: {"data": [{"provider", "endpoint", "adapter", "engine", "version", "router", "served_as", "warning", "models": [{"id",
-    "context_length", "parent"}] or null, "health", "last_response_at", "breaker", "failures", "in_flight", "connections": {"busy", "idle",
-    "max", "waiting"}, "credentials": [{"reference", "cooldown_s", "refused", "models": {model: {"cooldown_s", "rate_limits"}}}],
-    "serves", "operations"}]}.
+    "context_length", "parent"}] or null, "health", "last_response_at", "breaker", "failures", "busy": {model: seconds}, "in_flight",
+    "connections": {"busy", "idle", "max", "waiting"}, "credentials": [{"reference", "cooldown_s", "refused", "models": {model:
+    {"cooldown_s", "rate_limits"}}}], "serves", "operations"}]}.
     """
     response = _request("GET", "/admin/v1/endpoints")
     if as_json:
@@ -53,6 +53,8 @@ def list_endpoints(as_json: bool) -> None:
         for each in response["data"]:
             if each["warning"]:
                 click.echo(printable(f"{each['endpoint']}: {each['warning']}"))
+            for model, left_s in each["busy"].items():
+                click.echo(printable(f"{each['endpoint']} is busy for {format_duration(left_s)} for {model}, as it says"))
             connections = each["connections"]
             if connections["waiting"]:
                 text = f"{connections['waiting']} requests wait for one of {connections['max']} connections"
@@ -65,6 +67,32 @@ def list_endpoints(as_json: bool) -> None:
                 for model, model_state in credential["models"].items():
                     if model_state["cooldown_s"]:
                         click.echo(printable(f"{subject} {_cooldown_text(model_state['cooldown_s'])} for {model}"))
+
+
+@engines.command("rules")
+@json_option
+def list_rules(as_json: bool) -> None:
+    """List the rules of models that hosts taught by refusing a request.
+
+    Other requests are adapted to them for a while, within the drop policy of each. docs/providers.md says more.
+
+    \b
+    Example:
+      narthex engines rules
+
+    With --json: {"data": [{"provider", "model", "rule", "dialect", "field", "values", "until"}]}.
+    """
+    response = _request("GET", "/admin/v1/endpoints/learned-rules")
+    if as_json:
+        print_json(response)
+    elif not response["data"]:
+        click.echo("No host has refused what the rules of its models allow.")
+    else:
+        rows = [
+            (each["provider"], each["model"], each["rule"], each["field"] or "", ", ".join(each["values"]), each["dialect"], each["until"])
+            for each in response["data"]
+        ]
+        print_table(("PROVIDER", "MODEL", "RULE", "FIELD", "VALUES", "DIALECT", "UNTIL"), rows)
 
 
 def _cooldown_text(cooldown_s: float) -> str:

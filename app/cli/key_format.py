@@ -17,8 +17,8 @@ def public_prefix(key: str) -> str:
 
 def key_document(row: KeyRow) -> dict[str, Any]:
     """The key as JSON, with public parts as people type them."""
-    replaced_by = None if row.replaced_by is None else public_prefix(row.replaced_by)
-    return {**msgspec.structs.asdict(row), "prefix": public_prefix(row.prefix), "replaced_by": replaced_by}
+    others = {name: part and public_prefix(part) for name, part in (("replaced_by", row.replaced_by), ("counts_as", row.counts_as))}
+    return {**msgspec.structs.asdict(row), "prefix": public_prefix(row.prefix), **others}
 
 
 def table_row(row: KeyRow, now: datetime) -> tuple[str, ...]:

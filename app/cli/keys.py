@@ -207,7 +207,7 @@ def revoke(prefix: str, as_json: bool) -> None:
 def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
     """Replace the key whose public part is PREFIX with a new one.
 
-    The new key has the same permissions and limits. Both are valid during the overlap; then the old one expires.
+    The new key has the same permissions, and limits count both as one key. Both are valid during the overlap; then the old one expires.
 
     \b
     Examples:
@@ -216,7 +216,10 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
 
     With --json: {"key", "prefix", "replaces", "overlap_s"}.
     """
-    key = query_store(lambda url: store.rotate_key(url, prefix, overlap_s=overlap, author=command_author()))
+    try:
+        key = query_store(lambda url: store.rotate_key(url, prefix, overlap_s=overlap, author=command_author()))
+    except store.KeyReplaced as fault:
+        raise OperatorError(str(fault)) from None
     if key is None:
         _raise_unknown_key(prefix)
     if as_json:

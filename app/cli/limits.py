@@ -12,6 +12,7 @@ from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_in_transaction
 from app.cli.times import MomentParam, PastMomentParam, format_time
+from app.plain_numbers import plain_number
 from app.store import limit_overrides as store
 from app.store.audit_log import command_author
 from app.store.errors import BadConfiguration, InvalidKeyField
@@ -65,7 +66,11 @@ def override(limit: str, subject: Sequence[str], amount: float, ends_at: datetim
     """
     parsed = dict(_parse_subject(each) for each in subject)
     created = _change(lambda connection: store.create_override(connection, command_author(), limit, parsed, amount, ends_at, reason))
-    _print(created, f"{created.limit}: {created.amount:g} until {format_time(created.ends_at)} UTC (override {created.id}).", as_json)
+    _print(
+        created,
+        f"{created.limit}: {plain_number(created.amount)} until {format_time(created.ends_at)} UTC (override {created.id}).",
+        as_json,
+    )
 
 
 @limits.command("overrides")
@@ -120,7 +125,7 @@ def change_override(id: str, amount: float | None, ends_at: datetime | None, rea
         return await store.change_override(connection, command_author(), before, changes)
 
     changed = _change(change)
-    _print(changed, f"{changed.limit}: {changed.amount:g} until {format_time(changed.ends_at)} UTC.", as_json)
+    _print(changed, f"{changed.limit}: {plain_number(changed.amount)} until {format_time(changed.ends_at)} UTC.", as_json)
 
 
 @limits.command("end-override")
@@ -229,4 +234,4 @@ def _scope(scope: Mapping[str, str]) -> str:
 
 def _cells(row: Override) -> tuple[str, ...]:
     until = format_time(row.ended_at or row.ends_at) + ("" if row.in_force else " (ended)")
-    return (row.id, row.limit, _scope(row.subject), f"{row.amount:g}", until, row.author, row.reason)
+    return (row.id, row.limit, _scope(row.subject), plain_number(row.amount), until, row.author, row.reason)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from app.cli.errors import OrderedGroup
 from app.cli.key_format import public_prefix
+from app.cli.models_check import check_models
 from app.cli.output import format_drop, json_option, pluralize, print_json, print_table, printable
 from app.cli.shadow_line import describe_shadow
 from app.cli.store_query import query_store
@@ -50,6 +51,9 @@ def models(context: click.Context, as_json: bool) -> None:
         _print_models(as_json)
     elif as_json:
         raise click.UsageError(f"Put options after the command: narthex models {context.invoked_subcommand} ...")
+
+
+models.add_command(check_models)
 
 
 @models.command("list")

@@ -16,6 +16,7 @@ from app.cli.output import json_option, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import PastMomentParam
 from app.domain import Price, PriceStep, Snapshot
+from app.plain_numbers import plain_number
 from app.store import configuration
 from app.store.audit_log import command_author
 from app.store.config_file import write_file
@@ -169,7 +170,7 @@ def _amounts(price: Price | PriceStep) -> tuple[str, str, str]:
 
 
 def _amount(usd: float | None) -> str:
-    return "" if usd is None else f"{usd:g}"
+    return "" if usd is None else plain_number(usd)
 
 
 def _skip_reason(suggestion: Suggestion) -> str:

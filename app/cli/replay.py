@@ -21,6 +21,7 @@ from app.cli.store_query import query_in_transaction, query_store
 from app.cli.times import PastMomentParam, format_time
 from app.decoding_errors import in_plain_words
 from app.gateway.replay.order import REFUSALS, check_order, describe_nothing
+from app.plain_numbers import plain_number
 from app.store import replays as store
 from app.store.admin_transactions import admin_transaction
 from app.store.audit_log import command_author
@@ -201,7 +202,7 @@ def show(id: str, as_json: bool) -> None:
         click.echo(f"why: `narthex replay items {found.id} --status refused` has the reason of each; docs/replay.md lists them")
     if found.retried:
         click.echo(f"tried again: {found.retried:,}, as the process that ran them had ended")
-    cap = "" if definition.max_usd is None else f" of {definition.max_usd:g}"
+    cap = "" if definition.max_usd is None else f" of {plain_number(definition.max_usd)}"
     click.echo(f"spent: {found.spent_usd:.6f}{cap} USD, {found.reserved_usd:.6f} reserved")
     _print_refused(found)
 

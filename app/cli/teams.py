@@ -35,8 +35,8 @@ def list_teams(as_json: bool) -> None:
     Example:
       narthex teams list
 
-    With --json: {"teams": [{"name", "content", "drop", "priority", "created_at", "keys", "mask", "search"}]}; "keys" is the number of its
-    valid keys.
+    With --json: {"teams": [{"name", "content", "drop", "priority", "created_at", "keys", "mask", "search", "models", "routes",
+    "networks", "limits", "fallbacks"}]}; "keys" is the number of its valid keys.
     """
     rows = query_store(store.list_teams)
     if as_json:
@@ -92,7 +92,8 @@ def set_team(
 ) -> None:
     """Set the options of team NAME; a new NAME creates a team.
 
-    It takes effect for all its keys within two seconds; what is not given stays. docs/recording.md describes what each choice of
+    It takes effect for all its keys within two seconds; what is not given stays. What its keys are held to (models, limits, ...) is set
+    in a file or over the admin API. docs/recording.md describes what each choice of
     --content keeps.
 
     \b
@@ -103,7 +104,8 @@ def set_team(
       narthex teams set search --drop logit_bias --drop seed
       narthex teams set batch --priority -50
 
-    With --json: {"name", "content", "drop", "priority", "mask": {"detectors", "patterns"}, "search"}.
+    With --json: {"name", "content", "drop", "priority", "mask": {"detectors", "patterns"}, "search", "models", "routes", "networks",
+    "limits", "fallbacks"}.
     """
     if not name.strip():
         raise click.BadParameter("a team needs a name", param_hint="NAME")

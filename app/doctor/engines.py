@@ -20,8 +20,9 @@ from providers import catalogue, credentials
 from providers.adapters.probe import MODELS_PATH, ProbeResponse
 from providers.adapters.provider import InvalidOption, Provider
 from providers.adapters.urls import with_version_segment
+from providers.catalogue import ENGINE_PROBES
 from providers.credentials.references import CredentialReader, SecretLookup
-from providers.probing import identify_engine
+from providers.probing import identify_engine, lacks_api, shows_no_api
 from providers.transport.transport import Transport
 
 _TIMEOUTS_S = {"connect": 2.0, "first": 4.0, "read": 4.0, "total": 5.0}
@@ -32,7 +33,8 @@ _MAX_CONCURRENT = 32
 class EndpointFacts(Struct, frozen=True):
     """What one endpoint answered to GET /v1/models. `status` None: no response, and `fault` says why. `models` None: it gave no list.
 
-    `loras`: the LoRA adapters in the list; None: the engine does not list them there.
+    `loras`: the LoRA adapters in the list; None: the engine does not list them there. `has_api`: False: it answered to an empty request
+    of the provider's API as something that does not have it.
     """
 
     provider: str
@@ -41,6 +43,7 @@ class EndpointFacts(Struct, frozen=True):
     models: frozenset[str] | None = None
     fault: str | None = None
     loras: frozenset[str] | None = None
+    has_api: bool = True
 
 
 class EngineFacts(Struct, frozen=True):
@@ -159,6 +162,11 @@ def _diagnose_endpoint(endpoint: EndpointFacts, facts: EngineFacts, findings: Fi
         findings.add_error(
             f"{subject} does not answer: {endpoint.fault}.", remote_advice if endpoint.address.startswith("https:") else local_advice
         )
+    elif not endpoint.has_api:
+        findings.add_error(
+            f"{subject} has no such API: something answers there (status {endpoint.status}), but not as an engine does.",
+            "Correct the provider's base_url, or the endpoint of the target: the address before /v1.",
+        )
     elif (
         endpoint.status in (401, 403, 407)
         and endpoint.provider not in facts.unreadable_credentials
@@ -214,12 +222,30 @@ async def _probe_endpoint(transport: Transport, probe: _EndpointProbe) -> Endpoi
         body = await read_body(response)
     except httpx.TransportError as fault:
         return EndpointFacts(name, address, None, fault=str(fault) or type(fault).__name__)
+    if not await _has_api(transport, probe, provider, ProbeResponse(response.status_code, body)):
+        return EndpointFacts(name, address, response.status_code, has_api=False)
     if response.status_code in (401, 403) and config.adapter not in AUTHENTICATED_LISTINGS:
         return EndpointFacts(name, address, 404)  # a host without such a list may answer with these too
     if response.status_code != 200:
         return EndpointFacts(name, address, response.status_code)
     loras = identify_engine({MODELS_PATH: ProbeResponse(200, body)}).lora_adapters
     return EndpointFacts(name, address, 200, read_model_ids(body), loras=None if loras is None else frozenset(loras))
+
+
+async def _has_api(transport: Transport, probe: _EndpointProbe, provider: Provider, models: ProbeResponse) -> bool:
+    """False where neither the list of models nor the answer to an empty request is an API's, if an operator chose the address."""
+    is_chosen = probe.config.adapter in ENGINE_PROBES or probe.config.base_url is not None
+    if not is_chosen or not shows_no_api(identify_engine({MODELS_PATH: models}), models):
+        return True
+    try:
+        url = provider.complete_url(provider.url(probe.address, provider.spoken_dialects[0], "model"), probe.secret)
+        headers = [("user-agent", "narthex"), ("content-type", "application/json"), *provider.headers(probe.secret)]
+        response = await transport.handle_async_request(
+            httpx.Request("POST", url, headers=headers, content=b"{}", extensions={"timeout": _TIMEOUTS_S})
+        )
+        return not lacks_api(ProbeResponse(response.status_code, await read_body(response)))
+    except (httpx.TransportError, credentials.CredentialError):  # it answered before: what it is, is not known
+        return True
 
 
 def _url(provider: Provider, address: str, secret: str | None) -> httpx.URL:

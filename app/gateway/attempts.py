@@ -14,7 +14,7 @@ from app.domain import USUAL_REASONS, Plan, Target
 from app.gateway.attempt_failures import Failures, Rank
 from app.gateway.charges import estimate_model_usage
 from app.gateway.context import RequestContext
-from app.gateway.emulation.emulation import Emulation
+from app.gateway.emulation.emulation import Emulation, add_field
 from app.gateway.endpoint_attempts import MAX_ATTEMPTS, AttemptStage, EndpointAttempts
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_choice import EndpointChoice
@@ -24,8 +24,10 @@ from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.other_models import name_other_models
 from app.gateway.reasoning_state import ProviderTranslators, is_state_refusal
+from app.gateway.request_faults import RequestFaults
 from app.gateway.request_headers import priority_of, session_of, wants_explanation
 from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.refusal_reader import RefusalReader
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted, Planned
@@ -35,6 +37,7 @@ from app.gateway.upstream.client import OutboundStream
 from app.gateway.upstream.progress import charge_response
 from app.gateway.upstream.timeouts import AttemptTimeouts, Timeouts
 from app.settings import Settings
+from providers.adapters.provider import Provider
 from providers.canonical.errors import (
     CallerCredentialRequired,
     ConstraintUnchecked,
@@ -82,6 +85,11 @@ class _TargetRun:
         self.was_tried = False
         self.retry_after_s: float | None = None
         self.place: Place | None = None
+
+    def note_wait(self, error: UpstreamError) -> None:
+        """One of its endpoints may serve the request after the error's Retry-After."""
+        wait_s = error.retry_after_s or 0.0
+        self.retry_after_s = wait_s if self.retry_after_s is None else min(self.retry_after_s, wait_s)
 
 
 class _Serving:
@@ -142,7 +150,15 @@ class Attempts:
         plan = planned.plan
         reserved = {plan.name} if plan.experiment_model is None else {plan.name, plan.experiment_model}
         attempted = Attempted(planned, context.progress, reserved_models=reserved, variant=plan.variant)
-        return await self._serve(translators, attempted, meta, context), attempted
+        try:
+            return await self._serve(translators, attempted, meta, context), attempted
+        except asyncio.CancelledError:
+            if attempted.faults is not None:
+                attempted.faults.settle(was_cancelled=True)
+            raise
+        finally:
+            if attempted.faults is not None:
+                attempted.faults.settle()
 
     async def resume(
         self, error: UpstreamError, translators: ProviderTranslators, attempted: Attempted, meta: ResponseMeta, context: RequestContext
@@ -159,7 +175,7 @@ class Attempts:
             continuing = None
         if continuing is None:
             return None
-        self._fleet.record_failure(call.endpoint, error)
+        self._fleet.record_failure(call.endpoint, call.model, error)
         failed = replace(
             broken,
             duration_us=progress.elapsed_us() - broken.started_us,
@@ -184,8 +200,14 @@ class Attempts:
             refusal.without_frames()
             attempted.served = failed if attempted.served is None else attempted.served
             return None
+        except asyncio.CancelledError:
+            if attempted.faults is not None:
+                attempted.faults.settle(was_cancelled=True)
+            raise
         finally:
             progress.first_token_us = first_token_us
+            if attempted.faults is not None:
+                attempted.faults.settle()
         assert isinstance(rest, OutboundStream)
         attempted.served = attempted.attempts[-1] = replace(attempted.attempts[-1], resumed_at=resumed_at)
         return rest
@@ -258,9 +280,8 @@ class Attempts:
         ranked = table.rank_targets(plan)
         if translators.marked_state is not None:
             ranked = translators.marked_state.sort_targets(ranked, plan)
-        broken = attempted.broken_endpoint
-        if broken is not None:  # whoever has other endpoints comes first
-            ranked = sorted(ranked, key=lambda at: all(endpoint is broken for endpoint in table.endpoints_of(plan.targets[at])))
+        if attempted.broken_endpoint is not None:
+            ranked = sorted(ranked, key=lambda at: _tried_before(plan.targets[at], table.endpoints_of(plan.targets[at]), attempted))
         return ranked
 
     def _run(self, plan: Plan, target: Target, model_name: str, variant_name: str | None) -> _TargetRun:
@@ -347,14 +368,21 @@ class Attempts:
         translator, left_out = translators.original, ()
         if not translators.are_all_the_same or translator.depends_on_target:
             translator, left_out = await self._translator_for(serving, model_name, target)
+        elif not translator.request.holds_only_text:  # whether it reads images
+            translator.capabilities = attempted.planned.plan.snapshot.models[model_name].capabilities
         choice = attempted.planned.endpoint_table.choose_endpoints(
             target, translator.request, translator.team_id, session_of(translator.headers)
         )
         if attempted.broken_endpoint is not None:
             choice.avoid(attempted.broken_endpoint)
+        reader: RefusalReader | None = None
         for endpoint in choice:
             if len(attempted.attempts) >= MAX_ATTEMPTS or (is_retry and endpoint.breaker.is_open(time.monotonic())):
                 break
+            if endpoint.busy_times and (busy := endpoint.busy_times.refuse(target.model, endpoint.provider.configured_as)) is not None:
+                failures.add(Rank.UPSTREAM, busy)
+                run.note_wait(busy)
+                continue
             try:
                 translated = await translate_request(translator, endpoint, target)
             except (UpstreamNotFound, Unreachable) as reason:  # a LoRA adapter that the endpoint does not have, as far as is known
@@ -366,6 +394,8 @@ class Attempts:
             except Unsupported as reason:
                 failures.add(Rank.UNSUPPORTED, reason)
                 break
+            if reader is not None and reader.refused is not None:
+                reader.check_is_adapted(translated)
             if translator.continues and (translated.emulation is not None or translated.is_checked or not translated.stream):
                 failures.add(Rank.UNSUPPORTED, _cannot_continue(endpoint))
                 break
@@ -392,10 +422,10 @@ class Attempts:
                 failures.add(Rank.CALLER_CREDENTIAL, error)
                 break
             except UpstreamError as error:
-                if not attempted.is_shadow:
-                    self._fleet.record_failure(endpoint, error)
+                self._record_failure(attempted, endpoint, target.model, error)
                 if not error.retry_elsewhere:
-                    if is_state_refusal(error) and await translators.leave_state_out(target.provider):
+                    reader = reader or RefusalReader(self._fleet.learned_rules, target)
+                    if await _adapt_to_refusal(error, reader, translated, translators, translator, target, endpoint.provider, attempted):
                         translator, left_out = await self._translator_for(serving, model_name, target)
                         choice.try_again(endpoint)
                         continue
@@ -406,13 +436,14 @@ class Attempts:
                     return None
                 failures.add(Rank.UPSTREAM, error)
                 if _may_retry(error, attempted):
-                    waits = [each for each in (run.retry_after_s, error.retry_after_s or 0.0) if each is not None]
-                    run.retry_after_s = min(waits)
+                    run.note_wait(error)
                 if is_retry:
                     break
             else:
                 if not attempted.is_shadow:
                     self._fleet.record_success(endpoint)
+                    if attempted.faults is not None:
+                        attempted.faults.settle()
                 if _is_refused(response) and _has_fallback_for(attempted.planned.plan, "content_refused"):
                     assert attempted.call is not None
                     await attempted.call.release()
@@ -421,6 +452,17 @@ class Attempts:
                 _note_translation(attempted, translated, left_out)
                 return response
         return None
+
+    def _record_failure(self, attempted: Attempted, endpoint: Endpoint, model: str, error: UpstreamError) -> None:
+        """A 500 counts later, when it is known whether another endpoint answers the request: see RequestFaults."""
+        if attempted.is_shadow:
+            return
+        if not isinstance(error, UpstreamFailed) or not error.counts_as_failure:
+            self._fleet.record_failure(endpoint, model, error)
+            return
+        if attempted.faults is None:
+            attempted.faults = RequestFaults(self._fleet, attempted.planned.admitted.caller.team_id)
+        attempted.faults.add(endpoint, model, error)
 
     async def _send_hedged(
         self,
@@ -450,8 +492,8 @@ class Attempts:
             except NarthexError:  # there is no such place, or the request cannot be sent there
                 return None
 
-        def record_failure(endpoint: Endpoint, error: UpstreamError) -> None:
-            self._fleet.record_failure(endpoint, error)
+        def record_failure(second: HedgedAttempt, error: UpstreamError) -> None:
+            self._record_failure(attempted, second.endpoint, second.target.model, error)
             serving.failures.add(Rank.UPSTREAM, error)
 
         delay_s = self._hedge_timer.begin(model_name, hedge, streamed=streamed)
@@ -499,6 +541,7 @@ class Attempts:
             translator.apply_operator_drops((*requested, base, model_name), target.provider)
         if translator.request.overrides is not None:
             translator.serving = Scope(model_name, target.provider, serving.attempted.variant)
+        translator.capabilities = serving.attempted.planned.plan.snapshot.models[model_name].capabilities
         return translator, left_out
 
     async def _reserve_fallback(self, planned: Planned, model_name: str, context: RequestContext) -> None:
@@ -511,6 +554,45 @@ class Attempts:
         planned.reservation = await self._limits.extend_reservation(
             planned.reservation, context.id, admitted.caller, model_name, admitted.tags, estimate, planned.matcher, planned.plan.function
         )
+
+
+async def _adapt_to_refusal(
+    error: UpstreamError,
+    reader: RefusalReader,
+    translated: TranslatedRequest,
+    translators: ProviderTranslators,
+    translator: RequestTranslator,
+    target: Target,
+    provider: Provider,
+    attempted: Attempted,
+) -> bool:
+    """Whether the target is to be tried once more, as the request is now without what its host refused."""
+    is_adapted = False
+    if is_state_refusal(error) or reader.blames_dropped_blocks(error):
+        is_adapted = reader.drop_bound_blocks(error, translated, translator, provider)
+        if not is_adapted:
+            reader.forget_blocks(translator)
+            translators.original.own_rules = translator.own_rules
+            if await translators.leave_state_out(provider.configured_as):
+                return True
+    newest = attempted.attempts[-1]
+    if not is_adapted and (newest.provider, newest.model) == (target.provider, target.model):  # a hedge may have gone elsewhere
+        # An account of a caller's own may lack what others have.
+        is_callers_own = attempted.call is not None and attempted.call.credential_client.is_callers_own
+        is_adapted = await reader.learn(error, translated, translator, may_share=not (is_callers_own or attempted.is_shadow))
+    if is_adapted:
+        translators.original.own_rules = translator.own_rules
+    return is_adapted
+
+
+def _tried_before(target: Target, endpoints: Sequence[Endpoint], attempted: Attempted) -> tuple[bool, int]:
+    """The order of targets that go on with a broken stream: those with an endpoint at another address than the broken one come first.
+
+    Of the others, one that was tried less often does: another model at that address may go on where this one breaks off each time.
+    """
+    broken = attempted.broken_endpoint
+    tried = [attempt for attempt in attempted.attempts if (attempt.provider, attempt.model) == (target.provider, target.model)]
+    return all(endpoint is broken for endpoint in endpoints), len(tried)
 
 
 class _TargetGroup(NamedTuple):
@@ -535,6 +617,8 @@ def _group_targets(plan: Plan, ranked: Sequence[int]) -> list[_TargetGroup]:
 def _note_translation(attempted: Attempted, translated: TranslatedRequest, left_out: Sequence[str]) -> None:
     """What the response was made without, and how its constraint was kept."""
     attempted.emulation = translated.emulation
+    if attempted.planned.admitted.read_as:
+        attempted.emulation = add_field(translated.emulation, attempted.planned.admitted.read_as)
     attempted.dropped = [*attempted.planned.admitted.reserved_fields, *left_out, *translated.dropped]
     constraint_plan = translated.constraint_plan
     if attempted.progress.is_unvalidated:

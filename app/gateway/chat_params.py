@@ -34,7 +34,7 @@ def set_chat_params(dialect: CallerDialect, request: InboundRequest, params: Cha
     try:
         parsed = dialect.parse_request(body.write())
     except InvalidRequest as fault:
-        raise InvalidRequest(f"`{_PATH}`: {fault.message}", param=fault.param) from None
+        raise fault.reworded(f"`{_PATH}`: {fault.message}", param=fault.param) from None
     return replace(request, body=parsed.body, output_tokens=parsed.output_tokens)
 
 

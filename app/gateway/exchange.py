@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from app.domain import Attempt, ChargeBasis, ChargedAttempt, Exchange, Origin, Outcome, Plan
-from app.gateway.charges import Cost, cost_of
+from app.gateway.charges import Cost, cost_of, costs_of_iterations
 from app.gateway.stages import Attempted, Planned
 from app.gateway.upstream.progress import Charge, least_certain
 from app.otel.trace_context import TraceContext
@@ -50,10 +50,12 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     price: str | None = None
     host_cost: int | None = None
     recorded_charges: tuple[ChargedAttempt, ...] = ()
+    charge: Charge | None = None
+    if attempted is not None and served is not None and len(attempted.attempts) == 1 and not attempted.discarded:
+        charge = _charge_of_response(attempted, outcome)
     if attempted is None or (served is None and not attempted.discarded):
         input_tokens, output_tokens, cost, basis = 0, 0, 0, None
-    elif served is not None and len(attempted.attempts) == 1 and not attempted.discarded:  # as nearly always
-        charge = _charge_of_response(attempted, outcome)
+    elif served is not None and charge is not None and not charge.usage.iterations:  # as nearly always
         input_tokens, output_tokens, basis = charge.usage.input or 0, charge.usage.output or 0, charge.basis
         served_us = duration_us - served.started_us
         at_s = ended.received_us / 1e6
@@ -65,7 +67,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     else:
         charges = _charges(attempted, outcome, ended.received_us / 1e6, reported_model, duration_us)
         input_tokens, output_tokens, cost, basis = _sum(charges)
-        price, host_cost, recorded_charges = charges[-1].cost.price, _sum_host_costs(charges), _recorded_charges(charges)
+        price, host_cost, recorded_charges = _price_of(charges), _sum_host_costs(charges), _recorded_charges(charges)
     keeps_content = caller.content == "full"
     return Exchange(
         id=ended.id,
@@ -117,6 +119,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         original_id=None if origin is None else origin.original_id,
         replay_id=None if origin is None else origin.replay_id,
         shadow=planned.shadow,
+        content_team_id=None if origin is None else origin.content_team_id,
     )
 
 
@@ -125,13 +128,17 @@ def _is_sampled(trace: TraceContext | None) -> bool:
 
 
 class _AttemptCharge(NamedTuple):
-    """What one attempt is charged. `duration_us`: how long it took, until the end of its response."""
+    """What one attempt is charged. `duration_us`: how long it took, until the end of its response.
+
+    `continues`: another part of the attempt of the charge before it; see ChargedAttempt.
+    """
 
     attempt: Attempt
     charge: Charge
     cost: Cost
     reported_model: str | None
     duration_us: int
+    continues: bool = False
 
     @property
     def input_tokens(self) -> int:
@@ -155,7 +162,7 @@ def _sum(charges: Sequence[_AttemptCharge]) -> tuple[int, int, int | None, Charg
 
 def _sum_host_costs(charges: Sequence[_AttemptCharge]) -> int | None:
     """None: a host does not say what it asks."""
-    costs = [each.charge.usage.host_cost_microusd for each in charges]
+    costs = [each.charge.usage.host_cost_microusd for each in charges if not each.continues]
     return None if None in costs else sum([cost or 0 for cost in costs])
 
 
@@ -170,9 +177,15 @@ def _recorded_charges(charges: Sequence[_AttemptCharge]) -> tuple[ChargedAttempt
             each.cost.price,
             each.reported_model,
             each.duration_us,
+            each.continues,
         )
         for each in charges
     )
+
+
+def _price_of(charges: Sequence[_AttemptCharge]) -> str | None:
+    """Of the model that answered."""
+    return next(each.cost.price for each in reversed(charges) if not each.continues)
 
 
 def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None, duration_us: int) -> list[_AttemptCharge]:
@@ -181,18 +194,29 @@ def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model
     At least one. `duration_us`: of the request.
     """
     plan, served, discarded = attempted.planned.plan, attempted.served, attempted.discarded
-    charges = [_attempt_charge(plan, each.attempt, each.charge, at_s, each.reported_model, each.attempt.duration_us) for each in discarded]
+    charges = [
+        charge
+        for each in discarded
+        for charge in _attempt_charges(plan, each.attempt, each.charge, at_s, each.reported_model, each.attempt.duration_us)
+    ]
     if served is not None and all([each.attempt is not served for each in discarded]):
         charge = _charge_of_response(attempted, outcome)
-        charges.append(_attempt_charge(plan, served, charge, at_s, reported_model, duration_us - served.started_us))
+        charges += _attempt_charges(plan, served, charge, at_s, reported_model, duration_us - served.started_us)
     return charges
 
 
-def _attempt_charge(
+def _attempt_charges(
     plan: Plan, attempt: Attempt, charge: Charge, at_s: float, reported_model: str | None, duration_us: int
-) -> _AttemptCharge:
+) -> list[_AttemptCharge]:
+    """One, or several where the host says that other runs of models are billed for the response, too."""
+    if charge.usage.iterations:
+        parts = costs_of_iterations(plan, attempt.provider, attempt.model, charge.usage, at_s, reported_model, duration_us)
+        return [
+            _AttemptCharge(attempt, Charge(part.usage, charge.basis), part.cost, part.reported_model, duration_us, continues=at > 0)
+            for at, part in enumerate(parts)
+        ]
     cost = cost_of(plan, attempt.provider, attempt.model, charge.usage, at_s, reported_model, duration_us)
-    return _AttemptCharge(attempt, charge, cost, reported_model, duration_us)
+    return [_AttemptCharge(attempt, charge, cost, reported_model, duration_us)]
 
 
 def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
@@ -219,8 +243,7 @@ def _recorded_attempts(
     attempts, skipped = attempted.attempts, _skipped_attempt(attempted)
     if skipped is None and len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None and not _is_sampled(trace):
         return ()
-    charged = {id(each.attempt): each for each in charges}
-    recorded = [_recorded_attempt(attempt, charged.get(id(attempt)), keeps_content) for attempt in attempts]
+    recorded = [_recorded_attempt(attempt, [each for each in charges if each.attempt is attempt], keeps_content) for attempt in attempts]
     return (*recorded,) if skipped is None else (skipped, *recorded)
 
 
@@ -238,9 +261,10 @@ def _skipped_attempt(attempted: Attempted) -> Attempt | None:
     return Attempt(provider=target.provider, model=target.model, endpoint="", started_us=0, duration_us=0, error=SKIPPED)
 
 
-def _recorded_attempt(attempt: Attempt, charge: _AttemptCharge | None, keeps_content: bool) -> Attempt:
+def _recorded_attempt(attempt: Attempt, charges: Sequence[_AttemptCharge], keeps_content: bool) -> Attempt:
     if not keeps_content:
         attempt = replace(attempt, message=None)
-    if charge is None:
+    if not charges:
         return attempt
-    return replace(attempt, input_tokens=charge.input_tokens, output_tokens=charge.output_tokens, cost_microusd=charge.cost.microusd)
+    input_tokens, output_tokens, cost, _ = _sum(charges)
+    return replace(attempt, input_tokens=input_tokens, output_tokens=output_tokens, cost_microusd=cost)

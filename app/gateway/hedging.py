@@ -148,7 +148,7 @@ async def send_hedged(
     send: Send,
     delay_s: float,
     find_second: Callable[[], Awaitable[HedgedAttempt | None]],
-    record_failure: Callable[[Endpoint, UpstreamError], None],
+    record_failure: Callable[[HedgedAttempt, UpstreamError], None],
 ) -> tuple[Response, HedgedAttempt]:
     """The response that comes first, and the attempt that it came from. `find_second`: None: there is none, or no budget for it.
 
@@ -170,7 +170,7 @@ async def send_hedged(
     return response, decided.attempt
 
 
-async def _first_decided(branches: Sequence[_Branch], record_failure: Callable[[Endpoint, UpstreamError], None]) -> _Branch:
+async def _first_decided(branches: Sequence[_Branch], record_failure: Callable[[HedgedAttempt, UpstreamError], None]) -> _Branch:
     """The branch whose response or error counts: the first one's error, where both have failed."""
     running = list(branches)
     while running:
@@ -180,7 +180,7 @@ async def _first_decided(branches: Sequence[_Branch], record_failure: Callable[[
                 return branch
             error = branch.task.exception()
             if branch is not branches[0] and isinstance(error, UpstreamError):
-                record_failure(branch.attempt.endpoint, error)
+                record_failure(branch.attempt, error)
             running.remove(branch)
     return branches[0]
 

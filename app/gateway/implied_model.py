@@ -54,4 +54,4 @@ def _serving_providers(fleet: Fleet, target: Target, dialect: CallerDialect, bod
     endpoints = fleet.table.endpoints_of(target)
     if isinstance(dialect, Route):
         return [endpoint.provider for endpoint in endpoints if dialect.is_served_by(endpoint.provider, body)]
-    return [endpoint.provider for endpoint in endpoints if dialect.name in endpoint.dialects_for(target.model)]
+    return [endpoint.provider for endpoint in endpoints if dialect.name in endpoint.dialects_for(target.model).names]

@@ -19,6 +19,7 @@ class Pricing(Struct, frozen=True, omit_defaults=True):
     cached_input: float | None = None
     cache_write: float | None = None
     cache_write_hour: float | None = None
+    cache_write_12_hours: float | None = None
     audio_input: float | None = None
     audio_output: float | None = None
     image_input: float | None = None
@@ -95,6 +96,7 @@ def _to_pricing(price: Price) -> Pricing | None:
         price.cached_input,
         price.cache_write,
         price.cache_write_hour,
+        price.cache_write_12_hours,
         price.audio_input,
         price.audio_output,
         price.image_input,

@@ -18,9 +18,10 @@ _MAX_NAMED = 5
 
 
 async def name_other_models(refusal: Unsupported, translator: RequestTranslator, planned: Planned) -> Unsupported:
-    """The refusal, with the models that would take the request. As it is, where that would fetch media or translate a large request."""
-    if translator.is_slow_to_translate or translator.may_name_media:
+    """The refusal, with the models that would take the request. As it is, where that would translate a large request."""
+    if translator.is_slow_to_translate:
         return refusal
+    translator = translator.without_fetching()
     takers: list[str] = []
     tried = 0
     for model, serving, target in _other_targets(planned):
@@ -53,6 +54,7 @@ async def _takes_request(target: Target, model: str, serving: str, translator: R
     if translator.operator_drops is not None:
         translator.apply_operator_drops((model, serving), target.provider)
     translator.serving = Scope(serving, target.provider)
+    translator.capabilities = planned.plan.snapshot.models[serving].capabilities
     for endpoint in planned.endpoint_table.endpoints_of(target)[:1]:
         try:
             await translate_request(translator, endpoint, target)

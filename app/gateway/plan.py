@@ -1,6 +1,6 @@
 """Plan: from the model name in a request to the targets to try, in order. Pure: no I/O, the same on every worker."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -35,7 +35,8 @@ def plan(
     RequestFacts. `pinned_variant`: the variant, or arm of a model's experiment, that the caller demands.
 
     Raises UnknownModel or NotAllowed, naming the models that the key may use, and InvalidRequest for a variant that does not exist. What
-    models fall back to, and what a function or an experiment uses, needs no permission: the platform configured it.
+    models fall back to, and what a function or an experiment uses, needs no permission: the platform configured it. With the option
+    `fallbacks` of the key's team the former does.
     """
     model = name
     for prefix in MODEL_PREFIXES:
@@ -43,16 +44,19 @@ def plan(
     config = snapshot.models.get(model)
     if config is None:
         facts = RequestFacts(caller, episode, end_user, tags, now_ms, current_ms)
-        return _plan_function(snapshot, caller, name, model, episode, facts, pinned_variant)
+        planned = _plan_function(snapshot, caller, name, model, episode, facts, pinned_variant)
+        return planned if caller.fallbacks == "any" else _without_forbidden(planned, caller)
     if caller.models is not None and not may_use(caller, model):
         raise _not_allowed(snapshot, caller, name)
     if config.experiment is not None or pinned_variant is not None:
         facts = RequestFacts(caller, episode, end_user, tags, now_ms, current_ms)
-        return _plan_model_experiment(snapshot, name, model, config, facts, pinned_variant)
+        planned = _plan_model_experiment(snapshot, name, model, config, facts, pinned_variant)
+        return planned if caller.fallbacks == "any" else _without_forbidden(planned, caller)
     if len(config.targets) == 1 and not config.fallbacks:
         return Plan(name, model, config.targets, (model,), snapshot)
     candidates = _targets_of(snapshot, model, f"{caller.team_id}/{episode.id}".encode())
-    return Plan(name, model, tuple([target for target, _ in candidates]), tuple([each for _, each in candidates]), snapshot)
+    planned = Plan(name, model, tuple([target for target, _ in candidates]), tuple([each for _, each in candidates]), snapshot)
+    return planned if caller.fallbacks == "any" else _without_forbidden(planned, caller)
 
 
 def without_fallbacks(plan: Plan) -> Plan:
@@ -63,7 +67,20 @@ def without_fallbacks(plan: Plan) -> Plan:
     variants = plan.variants or (None,) * len(plan.targets)
     chosen = plan.variant if plan.variants else None
     own = [at for at, name in enumerate(plan.names) if name == plan.name and variants[at] == chosen]
-    if not own or len(own) == len(plan.targets):
+    return _with_targets(plan, own) if own else plan
+
+
+def _without_forbidden(plan: Plan, caller: Caller) -> Plan:
+    """Without fallbacks that the key may not use. Raises NotAllowed if nothing else would answer."""
+    allowed = [at for at, name in enumerate(plan.names) if name == plan.name or may_use(caller, name)]
+    if not allowed:
+        raise NotAllowed(f"This key may not use what the model {plan.name!r:.100} falls back to, and nothing else answers.", param="model")
+    return _with_targets(plan, allowed)
+
+
+def _with_targets(plan: Plan, own: Sequence[int]) -> Plan:
+    """With these of its targets, by their places."""
+    if len(own) == len(plan.targets):
         return plan
     targets, names = tuple(plan.targets[at] for at in own), tuple(plan.names[at] for at in own)
     return replace(plan, targets=targets, names=names, variants=tuple(plan.variants[at] for at in own) if plan.variants else ())

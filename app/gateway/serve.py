@@ -39,11 +39,13 @@ from app.gateway.feedback.sent import SentFeedback
 from app.gateway.field_letters import check_letters
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop
+from app.gateway.function_variants import write_variant
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import FunctionTable
 from app.gateway.gateway_options import NO_OPTIONS, read_options
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
+from app.gateway.keep_alives import KeepAlives
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.reservation import Reservation
@@ -52,6 +54,8 @@ from app.gateway.limits.usage_amounts import UsageEstimate
 from app.gateway.load_shedding import LoadShedder
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
+from app.gateway.named_models import check_named_models
+from app.gateway.other_api_body import OtherApiRequest, read_other_api
 from app.gateway.plan import plan, without_fallbacks
 from app.gateway.reasoning_state import ProviderTranslators, find_marked_state, marker_for
 from app.gateway.refusals import RefusalRecorder
@@ -88,7 +92,7 @@ from app.settings import Settings
 from app.store.idempotent_responses import StoredResponse
 from app.store.snapshot_cache import SnapshotCache
 from app.telemetry import Telemetry
-from providers.canonical.errors import Unavailable, UpstreamError
+from providers.canonical.errors import InvalidRequest, Unavailable, UpstreamError
 from providers.canonical.raw_json import Body
 from providers.canonical.stream_usage import add_to_last_usage, add_to_usage
 from providers.canonical.token_estimate import text_tokens
@@ -114,6 +118,10 @@ class ResponseSink(Protocol):
     async def send(self, data: bytes) -> None: ...
 
     async def end_stream(self, last: bytes) -> None: ...
+
+    def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
+        """See app.gateway.keep_alives.WatchedStream."""
+        ...
 
 
 class Shadows(Protocol):
@@ -179,6 +187,7 @@ class Gateway:
         self.function_table = FunctionTable()
         self.feedback = FeedbackIntake(settings, snapshot_cache, spool, self.episode_ids, large_requests, telemetry, sent_feedback)
         self.load_shedder = LoadShedder(settings)
+        self.keep_alives = KeepAlives(settings)
         self.shadows = create_shadows(self)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [
@@ -188,6 +197,7 @@ class Gateway:
             *idempotency.background_tasks,
             refusals.task,
             self.load_shedder.task,
+            self.keep_alives.task,
         ]
 
     def finish_exchange(self, context: RequestContext, outcome: Outcome) -> None:
@@ -221,6 +231,8 @@ async def serve(
 ) -> None:
     """Answers one request. Raises NarthexError while nothing has been sent; after that the stream ends with the error.
 
+    Nothing but keep-alives, that is: behind those, too, targets are tried, and what fails is raised.
+
     `reauthenticate`: for a request that has waited, because its key may have been revoked meanwhile.
     """
     authenticated = context.stage
@@ -238,13 +250,28 @@ async def serve(
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
     is_work_large = len(raw) > SMALL_BYTES and is_large(raw)
-    if is_work_large:
-        request = await gateway.large_requests.of_team(authenticated.caller.team_id).parse(dialect, raw)
-    else:
-        request = dialect.parse_request(raw)
+    of_other_api: OtherApiRequest | None = None
+    try:
+        if is_work_large:
+            request = await gateway.large_requests.of_team(authenticated.caller.team_id).parse(dialect, raw)
+        else:
+            request = dialect.parse_request(raw)
+    except InvalidRequest as refusal:
+        arguments = dialect, raw, refusal, droppable_fields(headers)
+        if is_work_large:
+            of_other_api = await gateway.large_requests.of_team(authenticated.caller.team_id).run(read_other_api, *arguments)
+        else:
+            of_other_api = read_other_api(*arguments)
+        request, raw = of_other_api.request, of_other_api.raw
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
     check_letters(request.body)
+    if authenticated.caller.models is not None:
+        named = check_named_models, gateway.snapshot_cache.snapshot, authenticated.caller, request.body
+        if is_work_large:
+            await gateway.large_requests.of_team(authenticated.caller.team_id).run(*named)
+        else:
+            check_named_models(*named[1:])
     reserved = reserved_fields(request.body)
     of_function, options = NO_FUNCTION_FIELDS, NO_OPTIONS
     if reserved:
@@ -270,6 +297,9 @@ async def serve(
     admitted = context.stage = Admitted(authenticated, request, episode, request_tags(request, headers, options.namespace))
     if reserved:
         admitted.reserved_fields = reported_names(options.reported)
+    if of_other_api is not None:
+        admitted.reserved_fields = [*admitted.reserved_fields, *of_other_api.dropped]
+        admitted.read_as = of_other_api.report
     cost_fields = ("narthex_cost_usd",) if request.stream and wants_cost(headers) else ()
     variant = of_function.variant
     if request.dialect == TensorZeroInference.name:
@@ -314,15 +344,22 @@ async def serve(
     )
     of_variant = None if planned.function_request is None else functools.partial(_translate_variant, gateway, planned, translator)
     translators = ProviderTranslators(translator, find_marked_state(request, upstream_raw), of_variant)
-    response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
-    context.status = 200
-    if isinstance(response, OutboundStream):
-        await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta, cost_fields)
-    else:
-        mark = _marker(attempted)
-        if mark is not None:
-            response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
-        await _send_response(gateway, response, raw, context, attempted, sink, cost_fields)
+    is_watched = request.stream and context.origin is None and gateway.keep_alives.longest_s > 0
+    if is_watched:
+        gateway.keep_alives.streams[sink] = dialect, meta
+    try:
+        response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
+        context.status = 200
+        if isinstance(response, OutboundStream):
+            await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta, cost_fields)
+        else:
+            mark = _marker(attempted)
+            if mark is not None:
+                response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
+            await _send_response(gateway, response, raw, context, attempted, sink, cost_fields)
+    finally:
+        if is_watched:
+            del gateway.keep_alives.streams[sink]
 
 
 def drop_rules(headers: Mapping[bytes, bytes], planned: Planned) -> tuple[Callable[[str], bool], OperatorDrops | None]:
@@ -425,9 +462,11 @@ async def _plan(
     planned = context.stage = Planned(
         admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher, function_request
     )
-    if len(raw) > SMALL_BYTES and is_large(raw):
+    if len(raw) > SMALL_BYTES and (opened.is_masked or is_large(raw)):
         large_requests = gateway.large_requests.of_team(caller.team_id)
-        await finish_despite_cancellation(opened.append_large_request(raw, large_requests))
+        recording = opened.append_large_request(raw, large_requests)
+        # To mask a body may take long, and nothing was sent for it: that ends with its caller.
+        await (recording if opened.is_masked else finish_despite_cancellation(recording))
     else:
         opened.append_request(raw)
     return planned, constraint, upstream_raw
@@ -436,8 +475,7 @@ async def _plan(
 async def _write_variant(
     gateway: Gateway, function_request: FunctionRequest, variant: str, caller: Caller, size_bytes: int
 ) -> tuple[InboundRequest, bytes]:
-    large_requests = gateway.large_requests.of_team(caller.team_id)
-    return await large_requests.run_if_large(size_bytes, function_request.write, variant)
+    return await write_variant(gateway.large_requests.of_team(caller.team_id), function_request, variant, size_bytes)
 
 
 async def _translate_variant(gateway: Gateway, planned: Planned, translator: RequestTranslator, variant: str) -> ProviderTranslators:
@@ -480,7 +518,7 @@ async def _send_response(
 ) -> None:
     progress, admitted = attempted.progress, attempted.planned.admitted
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
-    progress.written_tokens = text_tokens(len(response.raw))
+    progress.written_tokens = text_tokens(len(response.raw)) if response.written_tokens is None else response.written_tokens
     await context.release()
     if cost_fields:
         response = replace(response, raw=await _add_cost(gateway, context, attempted, response.raw, add_to_usage, cost_fields))
@@ -533,7 +571,7 @@ async def _relay_stream(
         relayed = await gateway.attempts.resume(error, translators, attempted, meta, context)
         if relayed is None:
             context.set_failure(200, error, error.message)
-            last = dialect.write_error_frame(error)
+            last = editor.write_failure(error) or dialect.write_error_frame(error)
             break
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
     if cost_fields and relayed is not None:
@@ -595,8 +633,10 @@ async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes]
 
 async def record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:
     """Writes a part of the response to the record: beside the event loop, if it is large."""
-    if len(data) > SMALL_BYTES and is_large(data):
-        large_requests = gateway.large_requests.of_team(planned.admitted.caller.team_id)
+    admitted = planned.admitted
+    # The frames of a stream are masked one by one.
+    if len(data) > SMALL_BYTES and (is_large(data) or (admitted.caller.content == "masked" and not admitted.request.stream)):
+        large_requests = gateway.large_requests.of_team(admitted.caller.team_id)
         await finish_despite_cancellation(planned.spool_record.append_large_response(data, large_requests))
     else:
         planned.spool_record.append_response(data)

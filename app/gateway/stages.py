@@ -25,6 +25,7 @@ from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.idempotency.claim import Claim
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatcher
+from app.gateway.request_faults import RequestFaults
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.progress import Charge, ResponseProgress
 from app.recording.spool_record import LargeWork
@@ -58,7 +59,8 @@ class Authenticated(Struct):
 class Admitted(Struct):
     """`tags`: the header's, else the body's. `reserved_fields`: fields for a gateway that this one does not have.
 
-    `request`: of a function, what its variant makes of it.
+    `request`: of a function, what its variant makes of it. `read_as`: that it came as a body of another API than the route's; empty: it
+    did not.
     """
 
     authenticated: Authenticated
@@ -66,6 +68,7 @@ class Admitted(Struct):
     episode: Episode
     tags: Mapping[str, str]
     reserved_fields: list[str] = []
+    read_as: str = ""
 
     @property
     def caller(self) -> Caller:
@@ -106,7 +109,7 @@ class Attempted(Struct):
     or the gateway gave up waiting for a host that may have gone on. `emulation`: what the gateway did itself, as the target could not.
     `candidates`: of the newest attempt; None: no explanation was requested. `reserved_models`: against whose rules was reserved.
     `broken_endpoint`: whose stream another endpoint goes on with; None: none broke off. `variant`: whose request the newest attempt
-    got; None: the plan has no variants.
+    got; None: the plan has no variants. `faults`: the 500s of engines so far; None: there was none.
     """
 
     planned: Planned
@@ -122,6 +125,7 @@ class Attempted(Struct):
     reserved_models: set[str] = set()
     broken_endpoint: Endpoint | None = None
     variant: str | None = None
+    faults: RequestFaults | None = None
 
     @property
     def is_shadow(self) -> bool:

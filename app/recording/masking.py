@@ -50,9 +50,10 @@ class Found(NamedTuple):
 
 
 class MaskRules:
-    """The rules of a team."""
+    """The rules of a team. `config`: they, as JSON."""
 
     def __init__(self, config: MaskConfig) -> None:
+        self.config = msgspec.json.encode(config)
         self._patterns = [(name, Pattern(pattern).find_all) for name, pattern in config.patterns.items()]
         self._detectors = [(name, find) for name, find in FINDERS.items() if name in config.detectors]
         self._clean_names: set[str] = set()  # most bodies have the same fields

@@ -28,6 +28,9 @@ _USAGE_DETAILS = (
     "billed_input",
     "billed_output",
     "requests",
+    "cache_written_12_hours",
+    "region",
+    "tool_uses",
 )
 
 _NO_USAGE_DETAILS = (None,) * len(_USAGE_DETAILS)
@@ -72,7 +75,7 @@ def _charges(charges: tuple[ChargedAttempt, ...]) -> str:
 
 
 def _set_fields(struct: Struct) -> dict[str, Any]:
-    return {name: value for name, value in _to_dict(struct).items() if value is not None}
+    return {name: value for name, value in _to_dict(struct).items() if value is not None and value != ()}
 
 
 def _jsonb(value: Any) -> str:
@@ -101,7 +104,7 @@ _ASSIGNMENT = {
     "experiment_unit": "unit",
     "episode_kind": "episode_kind",
 }
-# Columns of a ShadowRecord's fields.
+# Columns of a ShadowRecord's fields. `content_team_id` of other origins is a field of the exchange.
 _SHADOW = {
     "shadow": "name",
     "content_team_id": "team_id",
@@ -118,7 +121,7 @@ _FIELDS = {
     "usage_details": "usage",
     "erased_at": "id",
     **dict.fromkeys(_ASSIGNMENT, "assignment"),
-    **dict.fromkeys(_SHADOW, "shadow"),
+    **dict.fromkeys(_SHADOW.keys() - {"content_team_id"}, "shadow"),
 }
 _CONVERTERS: Mapping[str, Callable[[Exchange], Any]] = {
     "attempts": _attempts,

@@ -1,5 +1,6 @@
 """A spool record: one exchange on its way into the spool."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ from app.recording.open_segment import OpenSegment
 from app.recording.redaction import redact
 from app.recording.segment_format import PART_OF_REQUEST, PART_OF_RESPONSE
 from app.recording.stream_masking import StreamMasker, mask
+from providers.canonical.errors import WorkTooLarge
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,10 +21,16 @@ T = TypeVar("T")
 
 # A stream is masked in such pieces: each takes one or two milliseconds of the event loop.
 _MASKED_BYTES = 8 * 1024
+_WITHHELD = b"[withheld: %d bytes]"
 
 
 class LargeWork(Protocol):
-    """Work on large bodies: in a thread, or in pieces at turns of the event loop. app.gateway.large_body implements it."""
+    """Work on large bodies: in a thread, in a process, or in pieces at turns of the event loop. app.gateway.large_body implements it.
+
+    mask() raises WorkTooLarge for what takes longer, or more memory, than it may.
+    """
+
+    def mask(self, body: bytes, rules: MaskRules) -> Awaitable[bytes]: ...
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
 
@@ -80,6 +88,11 @@ class SpoolRecord:
         self._response: bytes | bytearray = b""
 
     @property
+    def is_masked(self) -> bool:
+        """Whether to record a body takes time for each of its bytes."""
+        return self._policy == "masked"
+
+    @property
     def part_key(self) -> bytes:
         """The key that the parts of this exchange share."""
         return bytes.fromhex(self.id.replace("-", ""))
@@ -102,11 +115,21 @@ class SpoolRecord:
             self._spill_response()
 
     async def append_large_request(self, body: bytes, large_work: LargeWork) -> None:
-        """As append_request() with the caller's whole body, without holding up the event loop."""
+        """As append_request() with the caller's whole body, without holding up the event loop.
+
+        What cannot be masked in time, or before it is cancelled, is withheld.
+        """
         if self._policy == "none":
             return
         self._request = body  # should the process end meanwhile, close() redacts it
-        if self._policy != "full":
+        if self._policy == "masked":
+            try:
+                body = await self._mask_large(body, large_work)
+            except (WorkTooLarge, asyncio.CancelledError):
+                self._request = b""
+                self._spill(PART_OF_REQUEST, _WITHHELD % len(body), include_tail=True)
+                raise
+        elif self._policy != "full":
             body = await large_work.run(self._protect, body)
         self._request = b""
         await self._spill_in_turns(PART_OF_REQUEST, body, large_work)
@@ -124,6 +147,11 @@ class SpoolRecord:
             masked = await large_work.run(masker.feed, data)
             self._stream_masker, data = masker, bytes(self._masked) + masked
             self._masked = bytearray()
+        elif self._policy == "masked":
+            try:
+                data = await self._mask_large(data, large_work)
+            except WorkTooLarge:
+                data = _WITHHELD % len(data)
         elif self._policy != "full":
             data = await large_work.run(self._protect, data)
         self._response = b""
@@ -153,6 +181,10 @@ class SpoolRecord:
     def _protect(self, body: bytes) -> bytes:
         """A whole body as the policy, which is neither `full` nor `none`, keeps it."""
         return redact(body) if self._mask_rules is None else mask(body, self._mask_rules)
+
+    async def _mask_large(self, body: bytes, large_work: LargeWork) -> bytes:
+        assert self._mask_rules is not None, "the policy `masked` comes with rules"
+        return await large_work.mask(body, self._mask_rules)
 
     def _masker(self) -> StreamMasker:
         if self._stream_masker is None:

@@ -1,5 +1,6 @@
 """Queries of workers about keys: callers by prefix, versions, and what has changed since a version."""
 
+import asyncio
 import hmac
 from collections.abc import Mapping
 from typing import Any, cast
@@ -13,12 +14,15 @@ from app.domain import Caller, ContentPolicy
 from app.store import tables
 from app.store.droppable_fields import from_drop_column, unite_drops
 from app.store.mask_rules import from_mask_column
+from app.store.restrictions import narrow_networks, narrow_patterns
+from app.store.team_restrictions import from_restrictions_column
 
 MAX_CHANGES = 10_000
 
 _SELECT = """
-SELECT k.id::text, k.team_id::text, k.admin, k.prefix, k.hash, k.models, k.routes, k.networks,
+SELECT k.id::text, k.team_id::text, k.admin, k.prefix, k.counts_as, k.hash, k.models, k.routes, k.networks,
        extract(epoch FROM k.expires_at)::float8 AS expires_s, k.drop AS key_drop, t.name AS team, t.content, t.drop AS team_drop, t.mask,
+       t.restrictions,
        coalesce(k.priority, t.priority) AS priority
 FROM keys k JOIN teams t ON t.id = k.team_id
 """
@@ -51,11 +55,13 @@ class ChangedKeys(Struct, frozen=True):
 async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: Mapping[bytes, str]) -> dict[bytes, Caller]:
     """The callers of keys, by the keys' hashes; without those that are unknown or revoked."""
     stored = {row["prefix"]: row for row in await connection.fetch(_FIND, list(set(prefixes_by_hash.values())))}
-    return {
-        hash: _caller(row)
-        for hash, prefix in prefixes_by_hash.items()
-        if (row := stored.get(prefix)) is not None and hmac.compare_digest(row["hash"], hash)
-    }
+    found: dict[bytes, Caller] = {}
+    for hash, prefix in prefixes_by_hash.items():
+        if (row := stored.get(prefix)) is not None and hmac.compare_digest(row["hash"], hash):
+            found[hash] = _caller(row)
+            if row["restrictions"] is not None:
+                await asyncio.sleep(0)  # Its restrictions and its team's may be thousands: others are served in between.
+    return found
 
 
 async def find_key_holder(connection: AsyncConnection, *, key_id: str | None = None, prefix: str | None = None) -> Caller | None:
@@ -95,6 +101,7 @@ def _is_alive() -> ColumnElement[bool]:
 
 
 def _caller(row: Any) -> Caller:
+    team = from_restrictions_column(row["restrictions"])
     return Caller(
         key_id=row["id"],
         team_id=row["team_id"],
@@ -102,13 +109,16 @@ def _caller(row: Any) -> Caller:
         content=cast(ContentPolicy, row["content"]),
         admin=row["admin"],
         prefix=f"nx-{row['prefix']}",
-        models=_to_tuple(row["models"]),
-        routes=_to_tuple(row["routes"]),
-        networks=_to_tuple(row["networks"]),
+        models=narrow_patterns(team.models, _to_tuple(row["models"])),
+        # Routes of callers: what an admin key is for has none of them.
+        routes=_to_tuple(row["routes"]) if row["admin"] else narrow_patterns(team.routes, _to_tuple(row["routes"])),
+        networks=narrow_networks(team.networks, _to_tuple(row["networks"])),
         expires_s=row["expires_s"],
         drop=unite_drops(from_drop_column(row["team_drop"]), from_drop_column(row["key_drop"])),
         priority=row["priority"],
         mask=from_mask_column(row["mask"]),
+        counts_as=f"nx-{row['counts_as']}" if row["counts_as"] else "",
+        fallbacks=team.fallbacks,
     )
 
 

@@ -44,8 +44,12 @@ from app.store.kept_acts import keep_acts
 from app.store.key_rows import lock_changes
 from app.store.key_validation import check_priority, check_team
 from app.store.limit_validation import KnownNames
+from app.store.limits_of_keys import find_kept_limits, own_by_file, read_limits_of_keys
 from app.store.mask_rules import check_mask
+from app.store.name_forms import check_form, explain_homograph, find_homographs
 from app.store.shadows import check_shadow_teams
+from app.store.team_restrictions import check_restrictions
+from app.store.used_entries import read_budgets_of_webhooks, refuse_removing_used
 from app.thread_steps import in_steps, run_in_steps
 
 T = TypeVar("T")
@@ -91,11 +95,14 @@ async def change_configuration(
     """
     await lock_configuration(connection)
     current = await read_state(connection)
+    budgets_of_webhooks = await read_budgets_of_webhooks(connection)
 
     def compute() -> tuple[State, list[EntryChange], list[ExperimentChange]]:
         wanted = edit(current)
         _check_teams({name: team for name, team in wanted.teams.items() if current.teams.get(name) != team})
+        refuse_removing_used(current.snapshot, wanted.snapshot, budgets_of_webhooks)
         validate(wanted.snapshot)
+        _check_new_names(current, wanted)
         check_shadow_teams(wanted.snapshot, wanted.teams)
         return wanted, list(find_changes(current, wanted)), find_experiment_changes(current.snapshot, wanted.snapshot)
 
@@ -193,10 +200,13 @@ async def apply_file(
     await lock_configuration(connection)
     stopped = await read_stopped_arms(connection)
     ends = await read_ends(connection, file)
+    of_keys = await read_limits_of_keys(connection) if prune else {}
     kept: list[str] = []
 
     def edit(current: State) -> State:
         merged = merge_file(current, file, prune=prune)
+        limits, about_limits = find_kept_limits(current, merged, of_keys)
+        kept.extend(about_limits)
         refuse_restarts(current.snapshot, merged.snapshot, ends)
         models, functions = dict(merged.snapshot.models), dict(merged.snapshot.functions)
         for owned, config, sentence in keep_acts(current.snapshot, merged.snapshot, stopped):
@@ -205,9 +215,11 @@ async def apply_file(
             else:
                 functions[owned.owner] = replace(functions[owned.owner], experiment=config)
             kept.append(sentence)
-        return edited(merged, models=models, functions=functions) if kept else merged
+        return edited(merged, models=models, functions=functions, limits=limits) if kept else merged
 
-    return await change_configuration(connection, author, edit, output_tokens=output_tokens), kept
+    changed = await change_configuration(connection, author, edit, output_tokens=output_tokens)
+    await own_by_file(connection, [limit.name for limit in file.limits or ()])
+    return changed, kept
 
 
 async def restore(
@@ -349,9 +361,29 @@ def _check_teams(teams: Mapping[str, TeamConfig]) -> None:
             check_team(name)
             check_priority(team.priority)
             check_mask(team.mask)
+            check_restrictions(team)
         except InvalidKeyField as fault:
             raise BadConfiguration(f"teams.{name!r:.60}: {fault}") from None
         check_drop(f"teams.{name}.drop", team.drop)
+
+
+def _check_new_names(current: State, wanted: State) -> None:
+    """Raises BadConfiguration for a new name that no path can have, or that looks like another one of its kind."""
+    before, after = current.snapshot, wanted.snapshot
+    kinds: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+        ("teams", current.teams, wanted.teams),
+        ("providers", before.providers, after.providers),
+        # What callers send as `model` is one of either.
+        ("models", {**before.functions, **before.models}, {**after.functions, **after.models}),
+        ("metrics", before.metrics, after.metrics),
+    ]
+    for section, known, names in kinds:
+        new = names.keys() - known.keys()
+        faults = [(name, fault) for name in new if (fault := check_form(name)) is not None]
+        faults += [(name, explain_homograph(name, other)) for name, other in find_homographs(new, names)] if new else []
+        for name, fault in sorted(faults)[:1]:
+            section = "functions" if section == "models" and name in after.functions else section
+            raise BadConfiguration(f"{section}.{name!r:.60}: {fault}")
 
 
 async def _read_known_names(connection: AsyncConnection, state: State, output_tokens: int | None) -> KnownNames:

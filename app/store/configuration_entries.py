@@ -15,6 +15,7 @@ from app.store import tables
 from app.store.config_file import limit_path, price_path
 from app.store.configuration import edited
 from app.store.configuration_rows import State, by_name, by_price_key, one_of
+from app.store.key_rows import one_of_key
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.shadows import shadows_of
 
@@ -131,9 +132,15 @@ def metrics_with(kind: str | None, level: str | None) -> list[Condition]:
 
 
 def limits_with(resource: str | None, per: str | None, scope: Mapping[str, str | None]) -> list[Condition]:
-    """`scope`: dimensions with the name, or "each", that they have."""
+    """`scope`: dimensions with the name, or "each", that they have; of a key also that of one which it replaces, or is replaced by."""
     fields = {"resource": resource, "per": per}
-    of_scope = [_limits.c.config["scope"][name].astext == value for name, value in scope.items() if value is not None]
+    of_scope = [
+        one_of_key(_limits.c.config["scope"]["key"].astext, value)
+        if name == "key" and value != "each"
+        else _limits.c.config["scope"][name].astext == value
+        for name, value in scope.items()
+        if value is not None
+    ]
     return [*(_limits.c.config[name].astext == value for name, value in fields.items() if value is not None), *of_scope]
 
 
@@ -165,7 +172,11 @@ def find_references(state: State, section: str, name: str) -> list[str]:
             return [*serving, *(price_path(price) for price in snapshot.prices if price.provider == name)]
         case "models":
             of_fallbacks = [f"models.{model}.fallbacks" for model, config in snapshot.models.items() if name in config.fallbacks]
-            of_arms = [f"models.{model}.experiment" for model, config in snapshot.models.items() if name in _arms(config.experiment)]
+            of_arms = [
+                f"models.{model}.experiment"
+                for model, config in snapshot.models.items()
+                if model != name and name in _arms(config.experiment)
+            ]
             of_variants = [
                 f"functions.{function}.variants.{variant}"
                 for function, config in snapshot.functions.items()

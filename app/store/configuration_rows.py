@@ -16,9 +16,11 @@ from app.store.batches import execute_in_batches
 from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import BadConfiguration
 from app.store.key_rows import notify_workers
+from app.store.limit_heirs import find_heirs, keep_counters, read_counters
 from app.store.limit_validation import counted_subject
 from app.store.mask_rules import from_mask_column, mask_column
 from app.store.snapshots import StoredConfiguration, price_key
+from app.store.team_restrictions import from_restrictions_column, restrictions_column, with_restrictions
 from app.thread_steps import run_in_steps
 
 
@@ -50,21 +52,18 @@ def _decode(stored: StoredConfiguration) -> Snapshot:
 async def read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
     """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
     columns = tables.teams.c
-    query = select(columns.name, columns.content, columns.drop, columns.priority, columns.mask, columns.search)
+    query = select(columns.name, columns.content, columns.drop, columns.priority, columns.mask, columns.search, columns.restrictions)
     if names is not None:
         query = query.where(one_of(tables.teams.c.name, names)).with_for_update()
     rows = await connection.execute(query)
-    teams = (
-        (
-            row.name,
-            {
-                **{"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority},
-                **{"mask": from_mask_column(row.mask), "search": row.search},
-            },
-        )
-        for row in rows
+    return dict(sorted((row.name, to_team_config(row)) for row in rows))
+
+
+def to_team_config(row: Any) -> TeamConfig:
+    values = {"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority}
+    return with_restrictions(
+        {**values, "mask": from_mask_column(row.mask), "search": row.search}, from_restrictions_column(row.restrictions)
     )
-    return dict(sorted((name, msgspec.convert(team, TeamConfig)) for name, team in teams))
 
 
 def one_of(column: ColumnElement[str], values: Iterable[str]) -> ColumnElement[bool]:
@@ -91,11 +90,11 @@ async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamCon
     rows = (
         {
             **{"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority},
-            **{"mask": mask_column(team.mask), "search": team.search},
+            **{"mask": mask_column(team.mask), "search": team.search, "restrictions": restrictions_column(team)},
         }
         for name, team in changed.items()
     )
-    updates = {name: row.excluded[name] for name in ("content", "drop", "priority", "mask", "search")}
+    updates = {name: row.excluded[name] for name in ("content", "drop", "priority", "mask", "search", "restrictions")}
     await execute_in_batches(connection, row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
     if changed.keys() & existing.keys():
         await notify_workers(connection)  # workers cache a team's settings with every key of it
@@ -105,24 +104,23 @@ async def store_limits(
     connection: AsyncConnection, old: tuple[Limit, ...], new: tuple[Limit, ...]
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Store limits; the positions of all before, and of all after."""
-    before = by_name(old)
-    stored = await read_limit_positions(connection)
+    before, after = by_name(old), by_name(new)
+    stored, counters = await read_limit_positions(connection), await read_counters(connection)
     positions = place_limits([limit.name for limit in new], stored)
-    await _delete(connection, tables.limits, [{"name": name} for name in before.keys() - positions.keys()])
+    heirs = find_heirs(before, after, counters)
     changed = (
         {"name": limit.name, "position": positions[limit.name], "config": msgspec.to_builtins(limit)}
         for limit in new
         if before.get(limit.name) != limit or stored.get(limit.name) != positions[limit.name]
     )
     await _upsert(connection, tables.limits, ["name"], ["position", "config"], changed)
-    restarted = (
-        {"key_name": limit.name}
-        for limit in new
-        if limit.name not in before or counted_subject(before[limit.name]) != counted_subject(limit)
-    )
+    restarted = [limit.name for limit in new if limit.name not in before or counted_subject(before[limit.name]) != counted_subject(limit)]
     # A moment before workers have it, as this transaction has yet to be committed: what is counted too much is nothing.
     of_rule = update(tables.limits).where(tables.limits.c.name == bindparam("key_name"))
-    await execute_in_batches(connection, of_rule.values(counted_since=func.clock_timestamp()), restarted)
+    rows = ({"key_name": name} for name in restarted)
+    await execute_in_batches(connection, of_rule.values(counted_since=func.clock_timestamp()), rows)
+    await keep_counters(connection, heirs, restarted, counters)
+    await _delete(connection, tables.limits, [{"name": name} for name in before.keys() - positions.keys()])
     return stored, positions
 
 

@@ -65,7 +65,7 @@ async def summarize_drops(
 def drop_summary_query(
     since: datetime.datetime, until: datetime.datetime, scope: Mapping[str, str], limit: int, only_teams: Collection[str] | None = None
 ) -> Select[Any]:
-    inferences, columns, teams = tables.inferences, tables.inferences.c, tables.teams.c
+    inferences, columns, teams, key = tables.inferences, tables.inferences.c, tables.teams.c, scope.get("key")
     of_teams = () if only_teams is None else (columns.team_id.in_(select(teams.id).where(one_of(teams.name, only_teams))),)
     path = func.unnest(columns.dropped).column_valued("path")
     # A request loses `messages[0].name` and `messages[2].name`: one field, once.
@@ -85,7 +85,12 @@ def drop_summary_query(
             columns.id >= uuid7.lowest_at(_to_ms(since)),
             columns.id < uuid7.lowest_at(_to_ms(until)),
             columns.dropped.is_not(None),
-            *scope_conditions(inferences, scope),
+            *scope_conditions(inferences, {name: value for name, value in scope.items() if name != "key"}),
+            *(
+                [columns.key_id == select(tables.keys.c.id).where(tables.keys.c.prefix == key.removeprefix("nx-")).scalar_subquery()]
+                if key
+                else []
+            ),
             *of_teams,
         )
         .group_by(columns.team_id, columns.key_id, "requested_model", fields.c.field)

@@ -5,6 +5,10 @@ class BadConfiguration(ValueError):
     """A configuration that cannot be applied; the message says where, what is wrong and how to fix it."""
 
 
+class StillUsed(BadConfiguration):
+    """A change of something that is in use, and may not change so; the message names what uses it."""
+
+
 class UnknownVersion(BadConfiguration):
     """A version of the configuration that the history does not have."""
 

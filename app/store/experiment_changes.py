@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import Experiment, ExperimentConfig, MetricConfig, Snapshot
-from app.store.errors import BadConfiguration
+from app.store.errors import BadConfiguration, StillUsed
 from app.thread_steps import in_steps
 
 Section: TypeAlias = Literal["models", "functions"]
@@ -120,12 +120,12 @@ def _changes_of_running(owner: str, running: Experiment, before: Owned | None, a
     how = f"`narthex experiments stop {running.name}` ends it."
     if after is None:
         path = owner if before is None else before.path
-        raise BadConfiguration(f"{path}: the experiment {running.name!r} is running, so it cannot be removed. {how}")
+        raise StillUsed(f"{path}: the experiment {running.name!r} is running, so it cannot be removed. {how}")
     if before is not None and before.section != after.section:
-        raise BadConfiguration(f"{after.path}: the experiment {running.name!r} is running at {before.path} and cannot move. {how}")
+        raise StillUsed(f"{after.path}: the experiment {running.name!r} is running at {before.path} and cannot move. {how}")
     config = after.config
     if config.status == "draft":
-        raise BadConfiguration(f"{after.path}.status: the experiment {running.name!r} is running and can only be ended. {how}")
+        raise StillUsed(f"{after.path}.status: the experiment {running.name!r} is running and can only be ended. {how}")
     if config.status == "ended":
         yield Ended(owner, running.name, config.winner)
         return
@@ -154,7 +154,7 @@ def _check_metrics(name: str, config: ExperimentConfig, current: Mapping[str, Me
     for metric in config.analysis.metrics:
         was, now = current.get(metric), wanted.get(metric)
         if was is not None and now is not None and (was.kind, was.optimize) != (now.kind, now.optimize):
-            raise BadConfiguration(
+            raise StillUsed(
                 f"metrics.{metric}: the experiment {name!r} is running and is read by it, so its `kind` and `optimize` cannot change."
                 f" Declare another metric, or end the experiment: `narthex experiments stop {name}`."
             )

@@ -212,7 +212,7 @@ async def find_episodes(
     """
     columns = tables.inferences.c
     ids = await find_episode_ids(connection, named, team_id=team_id, only_teams=only_teams)
-    query = select(columns.team_id, columns.episode_id).where(columns.episode_id.in_(ids), columns.shadow.is_(None))
+    query = select(columns.team_id, columns.episode_id).where(columns.episode_id.in_(ids), *own_conditions())
     query = query.where(columns.id >= min(map(earliest_id, ids), default=uuid7.lowest_at(0)))
     if team_id is not None:
         query = query.where(columns.team_id == team_id)
@@ -249,7 +249,13 @@ def episode_conditions(team_id: str, episode_id: str) -> Iterator[ColumnElement[
     yield columns.episode_id == episode_id
     yield columns.team_id == team_id
     yield columns.id >= earliest_id(episode_id)
-    yield columns.shadow.is_(None)
+    yield from own_conditions()
+
+
+def own_conditions() -> Iterator[ColumnElement[bool]]:
+    """Without shadows, which nobody got, and what holds the words of another team than the one that pays."""
+    yield tables.inferences.c.shadow.is_(None)
+    yield tables.inferences.c.content_team_id.is_(None)
 
 
 def row_to_dict(row: Row[Any]) -> dict[str, Any]:

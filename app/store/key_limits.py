@@ -1,11 +1,11 @@
-"""Limits of single keys: set when a key is created, copied when it is rotated. They are limits of the configuration like any other."""
+"""Limits of single keys: set when a key is created, and shared by those that replace it. They are limits of the configuration."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy import Text, func, literal, literal_column, select
+from sqlalchemy import Text, func, literal, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import AfterLoss, Limit, Period, Resource
@@ -14,6 +14,7 @@ from app.store.audit_log import Author
 from app.store.calendar_periods import CalendarUnit
 from app.store.configuration import Changed, change_configuration, edited
 from app.store.configuration_rows import State, one_of
+from app.store.key_rows import counted_prefix
 
 MAX_NEW_LIMITS = 20
 
@@ -74,25 +75,28 @@ async def add_key_limits(
     return await change_configuration(connection, author, lambda state: _with_limits(state, added), output_tokens=output_tokens)
 
 
-async def copy_key_limits(connection: AsyncConnection, author: Author, old: str, new: str) -> None:
-    """Give a key the limits of another, by their public parts. The new ones count from now on."""
-    limits = (await read_key_limits(connection, [old])).get(old, ())
-    if limits:
-        copies = [
-            msgspec.structs.replace(each, name=_name_of_copy(each.name, old, new), scope={**each.scope, "key": f"nx-{new}"})
-            for each in limits
-        ]
-        await change_configuration(connection, author, lambda state: _with_limits(state, copies))
-
-
 async def read_key_limits(connection: AsyncConnection, prefixes: Collection[str]) -> Mapping[str, Sequence[Limit]]:
-    """The limits of each of the keys alone, by public part; keys without any are left out."""
-    query = select(tables.limits.c.config).where(one_of(_KEY_NAME, [f"nx-{each}" for each in prefixes])).order_by(tables.limits.c.position)
+    """The limits of each of the keys alone, by public part; keys without any are left out. Keys that replace each other have the same."""
+    named, counted = tables.keys.alias(), tables.keys.alias()
+    query = (
+        select(tables.limits.c.config, counted.c.prefix)
+        .select_from(tables.limits)
+        .join(named, named.c.prefix == func.substr(_KEY_NAME, len("nx-") + 1))
+        .join(counted, func.coalesce(counted.c.counts_as, counted.c.prefix) == func.coalesce(named.c.counts_as, named.c.prefix))
+        .where(one_of(counted.c.prefix, prefixes), one_of(_KEY_NAME, await _read_names(connection, prefixes)))
+        .order_by(tables.limits.c.position)
+    )
     found: dict[str, list[Limit]] = {}
-    for config in await connection.scalars(query):
-        limit = msgspec.convert(config, Limit)
-        found.setdefault(limit.scope["key"].removeprefix("nx-"), []).append(limit)
+    for row in await connection.execute(query):
+        found.setdefault(row.prefix, []).append(msgspec.convert(row.config, Limit))
     return found
+
+
+async def _read_names(connection: AsyncConnection, prefixes: Collection[str]) -> list[str]:
+    """The names, as scopes have them, of all keys that replace each other with one of these."""
+    first = select(counted_prefix()).where(one_of(tables.keys.c.prefix, prefixes))
+    query = select(tables.keys.c.prefix).where(or_(tables.keys.c.prefix.in_(first), tables.keys.c.counts_as.in_(first)))
+    return [f"nx-{prefix}" for prefix in await connection.scalars(query)]
 
 
 async def count_limits_of_keys(connection: AsyncConnection, team: str) -> int:
@@ -108,7 +112,3 @@ def _with_limits(state: State, added: Sequence[Limit]) -> State:
 
 def _default_name(prefix: str, limit: KeyLimit) -> str:
     return "-".join(filter(None, (f"nx-{prefix}", limit.model, limit.resource, limit.per)))
-
-
-def _name_of_copy(name: str, old: str, new: str) -> str:
-    return name.replace(f"nx-{old}", f"nx-{new}") if f"nx-{old}" in name else f"{name}-nx-{new}"

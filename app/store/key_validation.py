@@ -15,12 +15,13 @@ ROUTES = (
     *("/v1/messages", "/v1/messages/count_tokens", "/inference/v1/generate", *ROUTE_BY_PATH),
     *("/inference", "/feedback", "/openai/v1/chat/completions", "/openai/v1/embeddings"),
     *("/v1/models", "/v1/models/*", "/v1/limits", "/v1/limits/preview", "/v1/usage", "/v1/inferences/*"),
-    *("/admin/v1/*", "/metrics"),
+    "/metrics",
 )
 MAX_NAME_CHARACTERS = 200
 MAX_PRIORITY = 100  # and the negative of it the least
 MAX_LIST_ENTRIES = 1000
 
+_ADMIN_ROUTES = "/admin"
 _MAX_OVERLAP_S = 10 * 366 * 86400
 
 _KEY_PATTERN = re.compile(r"nx-([0-9a-f]{12})-[A-Za-z0-9_-]{43}")
@@ -69,6 +70,10 @@ def check_models(models: Sequence[str] | None) -> list[str] | None:
 
 def check_routes(routes: Sequence[str] | None) -> list[str] | None:
     for route in _check_list("routes", routes):
+        if route.startswith(_ADMIN_ROUTES):
+            raise InvalidKeyField(
+                "routes", f"{route!r:.60} is of the admin API, which no `routes` open: it is for admin keys (`admin`) and for roles."
+            )
         if "*" in route[:-1] or not any(_patterns_overlap(route, known) for known in ROUTES):
             raise InvalidKeyField(
                 "routes", f"{route!r:.60} is not a route. The routes are: {', '.join(ROUTES)}. A * is allowed at the end."

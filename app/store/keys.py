@@ -17,10 +17,9 @@ from app import uuid7
 from app.domain import ContentPolicy, DroppableFields
 from app.store import tables
 from app.store.audit_log import SYSTEM, AuditEvent, Author, record
-from app.store.configuration_rows import lock_configuration, one_of
+from app.store.configuration_rows import one_of
 from app.store.database import Database, transaction
 from app.store.droppable_fields import drop_column, from_drop_column
-from app.store.key_limits import copy_key_limits
 from app.store.key_rows import lock_changes, notify_workers, valid_key_conditions
 from app.store.key_validation import (
     check_expiry,
@@ -35,6 +34,7 @@ from app.store.key_validation import (
     parse_prefix,
 )
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.team_restrictions import check_within_team
 from app.store.teams import upsert_team
 
 _keys, _teams = tables.keys, tables.teams
@@ -56,7 +56,7 @@ _KEYSET = Keyset(
 class KeyRow(Struct, frozen=True):
     """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none. `drop`: without what its team's adds.
 
-    `priority` None: the team's.
+    `priority` None: the team's. `counts_as`: the first of the keys that it replaces, one after the other, as which limits count it.
     """
 
     prefix: str
@@ -72,6 +72,7 @@ class KeyRow(Struct, frozen=True):
     drop: DroppableFields
     priority: int | None
     replaced_by: str | None
+    counts_as: str | None
     id: str
 
 
@@ -87,6 +88,10 @@ class KeyFilter(Struct, frozen=True):
     state: KeyState | None = None
     search: str | None = None
     expires_before: datetime | None = None
+
+
+class KeyReplaced(Exception):
+    """A key that was rotated to one that is valid."""
 
 
 class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,6 +139,7 @@ async def create_key(
     async with transaction(database) as connection:
         team_id = await _find_or_create_team(connection, author, team, content)
         await lock_changes(connection)
+        await check_within_team(connection, team, terms)
         key = await _store(connection, {**terms, "team_id": team_id})
         await notify_workers(connection)
         await _record(connection, author, "create", key)
@@ -232,27 +238,32 @@ async def change_key(database: Database, prefix: str, changes: KeyChanges, *, au
 
 
 async def rotate_key(database: Database, prefix: str, *, overlap_s: float, author: Author = SYSTEM) -> str | None:
-    """Create a key with the old one's restrictions, limits and expiry; the old one expires after the overlap, if not before.
+    """Create a key with the old one's restrictions and expiry; the old one expires after the overlap, if not before.
 
-    Returns the new key; None: there is no valid key with this prefix. Raises InvalidKeyField.
+    Limits count both as one key, and go on with what was spent. Returns the new key; None: there is no valid key with this prefix. Raises
+    InvalidKeyField, and KeyReplaced while what it was rotated to is valid.
     """
     overlap = check_overlap(overlap_s)
     async with transaction(database) as connection:
-        await lock_configuration(connection)  # before the keys, as everywhere
         await lock_changes(connection)
         valid_key = select(_keys).where(_keys.c.prefix == parse_prefix(prefix), *valid_key_conditions())
         old = (await connection.execute(valid_key)).mappings().one_or_none()
         if old is None:
             return None
+        of_heir = select(_keys.c.prefix).where(_keys.c.prefix == old["replaced_by"], *valid_key_conditions())
+        if (heir := await connection.scalar(of_heir)) is not None:
+            raise KeyReplaced(
+                f"nx-{old['prefix']} was rotated to nx-{heir} already, and a key is replaced by one. Rotate nx-{heir}, or revoke it first."
+            )
         copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "drop", "priority", "team_id")
-        key = await _store(connection, {field: old[field] for field in copied_fields})
+        counts_as = old["counts_as"] or old["prefix"]
+        key = await _store(connection, {**{field: old[field] for field in copied_fields}, "counts_as": counts_as})
         before = await show_key(connection, prefix)
         expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() ignores null
         await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=expires_at, replaced_by=parse_prefix(key)))
         await notify_workers(connection)
         await _record(connection, author, "rotate", prefix, before)
         await _record(connection, author, "create", key)
-        await copy_key_limits(connection, author, old["prefix"], str(parse_prefix(key)))
     return key
 
 
@@ -280,6 +291,7 @@ async def _update_key(database: Database, prefix: str, values: dict[str, Any], a
         if before is None or before.revoked_at is not None:
             return False
         if values:
+            await check_within_team(connection, before.team, values)
             await connection.execute(update(_keys).where(_keys.c.prefix == before.prefix).values(values))
             await notify_workers(connection)
             await _record(connection, author, action, prefix, before)
@@ -314,5 +326,6 @@ def _to_key_row(row: Row[Any]) -> KeyRow:
         from_drop_column(row.drop),
         row.priority,
         row.replaced_by,
+        row.counts_as,
         row.id,
     )

@@ -117,6 +117,7 @@ async def create_override(
     limit = msgspec.convert(config, Limit)
     _check_subject(limit, subject)
     _check(limit, amount, ends_at, reason)
+    subject = await _as_counted(connection, subject)
     if (await connection.scalar(select(func.count()).select_from(_overrides).where(_in_force())) or 0) >= MAX_IN_FORCE:
         raise BadConfiguration(f"There are {MAX_IN_FORCE:,} overrides in force already, which is the most there may be.")
     of_subject = and_(_overrides.c.limit_name == limit_name, _overrides.c.subject == dict(subject), _overrides.c.ended_at.is_(None))
@@ -173,6 +174,15 @@ def _check_subject(limit: Limit, subject: Mapping[str, str]) -> None:
             raise InvalidKeyField("subject", f"`subject.{name}` must be one name, not {value!r:.60}.")
         if name == "key" and not (value.startswith("nx-") and len(value) == len("nx-") + 12):
             raise InvalidKeyField("subject", "`subject.key` must be a key's public part: nx- and 12 hex digits.")
+
+
+async def _as_counted(connection: AsyncConnection, subject: Mapping[str, str]) -> Mapping[str, str]:
+    """With the key as which limits count the one that is named."""
+    if "key" not in subject:
+        return subject
+    of_key = select(tables.keys.c.counts_as).where(tables.keys.c.prefix == subject["key"].removeprefix("nx-"))
+    first = await connection.scalar(of_key)
+    return subject if first is None else {**subject, "key": f"nx-{first}"}
 
 
 def _check(limit: Limit, amount: float, ends_at: datetime, reason: str) -> None:

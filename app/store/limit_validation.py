@@ -8,6 +8,7 @@ from itertools import islice
 from msgspec import Struct
 
 from app.domain import Limit, ModelConfig, Price, Snapshot
+from app.plain_numbers import plain_number, plain_usd
 from app.store.calendar_periods import CALENDAR_UNITS
 from app.store.config_file import limit_path
 from app.store.errors import BadConfiguration
@@ -39,14 +40,14 @@ def validate(wanted: Snapshot) -> None:
             raise BadConfiguration(f"{limit_path(limit.name)} appears twice.")
         names.add(limit.name)
         _check_scope(limit, wanted.models, wanted.functions)
-        _check_period(limit)
+        check_period(limit)
         check_amount(limit)
         if not limit.dry_run:
             other = limits_by_target.setdefault(counted_subject(limit), limit)
             if other.amount != limit.amount:
                 raise BadConfiguration(
                     f"{limit_path(limit.name)} contradicts {limit_path(other.name)}: for the same scope, resource and period, "
-                    f"one allows {limit.amount:g} and the other {other.amount:g}. Remove one, or make it a `dry_run`."
+                    f"one allows {_amount_text(limit)} and the other {_amount_text(other)}. Remove one, or make it a `dry_run`."
                 )
 
 
@@ -120,8 +121,9 @@ def is_name(text: str) -> bool:
     return bool(text) and text == text.strip() and text.isprintable()
 
 
-def _check_period(limit: Limit) -> None:
-    path = limit_path(limit.name)
+def check_period(limit: Limit, path: str | None = None) -> None:
+    """`path`: where it is; None: among the limits of a file. Raises BadConfiguration."""
+    path = path or limit_path(limit.name)
     if limit.resource == "concurrency" and limit.per is not None:
         raise BadConfiguration(f"{path}.per: concurrency counts requests in progress, and has no period.")
     if limit.resource == "concurrency" and limit.after_loss != "rebuild":
@@ -139,16 +141,20 @@ def _check_period(limit: Limit) -> None:
         raise BadConfiguration(f"{path}.time_zone: {fault}") from None
 
 
-def check_amount(limit: Limit) -> None:
-    path, amount = f"{limit_path(limit.name)}.amount", limit.amount
+def check_amount(limit: Limit, path: str | None = None) -> None:
+    path, amount = f"{path or limit_path(limit.name)}.amount", limit.amount
     max_amount = _MAX_AMOUNT / _MICROUSD if limit.resource == "cost_usd" else _MAX_AMOUNT
     if not 0 < amount <= max_amount:
-        raise BadConfiguration(f"{path} must be more than 0 and at most {max_amount:,.0f}, not {amount:g}.")
+        raise BadConfiguration(f"{path} must be more than 0 and at most {max_amount:,.0f}, not {plain_number(amount)}.")
     if limit.resource == "cost_usd":
         if amount * _MICROUSD < 1:
-            raise BadConfiguration(f"{path} must be at least a millionth of a dollar, not {amount:g}.")
+            raise BadConfiguration(f"{path} must be at least a millionth of a dollar, not {_amount_text(limit)}.")
     elif amount % 1:
-        raise BadConfiguration(f"{path} must be a whole number of {limit.resource}, not {amount:g}.")
+        raise BadConfiguration(f"{path} must be a whole number of {limit.resource}, not {plain_number(amount)}.")
+
+
+def _amount_text(limit: Limit) -> str:
+    return plain_usd(limit.amount) if limit.resource == "cost_usd" else plain_number(limit.amount)
 
 
 def _limit_mistakes(path: str, limit: Limit, demand: Demand, known_names: KnownNames) -> Iterator[Mistake]:
@@ -167,7 +173,7 @@ def _limit_mistakes(path: str, limit: Limit, demand: Demand, known_names: KnownN
         yield Mistake(f"{path} without a price", text, unpriced)
     if exceeding := demand.above(limit):
         whose = "its variants' models'" if is_about_functions else "its" if len(exceeding) == 1 else "their"
-        what = f"{path}.amount {limit.amount:g} is less than a request"
+        what = f"{path}.amount {_amount_text(limit)} is less than a request"
         text = f"{what} for {_join_names(exceeding)} reserves, unless its caller bounds the response: see {whose} `output_tokens`."
         yield Mistake(what, text, exceeding)
 
@@ -182,7 +188,8 @@ def _shadow_mistakes(wanted: Snapshot, demand: Demand) -> Iterator[Mistake]:
             text = f"{path}.usd_per_day: nothing will be answered again (`no_price`), as not every target of {model!r} has a price."
             yield Mistake(text, text)
         elif reserved.cost_usd > amount:
-            what = f"{path}.usd_per_day {amount:g} is less than one request for {model!r} reserves, so nothing will be answered again"
+            less = f"{path}.usd_per_day {plain_number(amount)} is less than one request for {model!r} reserves"
+            what = f"{less}, so nothing will be answered again"
             text = f"{what} (`budget`), unless its caller bounds the response: see its `output_tokens`."
             yield Mistake(text, text)
 

@@ -23,11 +23,15 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 class Pattern:
-    """A compiled pattern for text in UTF-8. Raises ValueError if it is not one of RE2, or needs too much memory."""
+    """A compiled pattern for text in UTF-8; for any bytes if not `is_text`. Raises ValueError if it is not one of RE2, or needs too much
+    memory.
+    """
 
-    def __init__(self, pattern: str, *, max_memory_bytes: int = _MAX_PATTERN_MEMORY_BYTES) -> None:
+    def __init__(self, pattern: str, *, max_memory_bytes: int = _MAX_PATTERN_MEMORY_BYTES, is_text: bool = True) -> None:
         options = cast(Any, re2).Options()
         options.max_mem = max_memory_bytes
+        if not is_text:
+            options.encoding = options.Encoding.LATIN1
         options.log_errors = False
         try:
             self._compiled = cast(Any, re2).compile(pattern.encode(), options)

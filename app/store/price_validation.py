@@ -5,19 +5,26 @@ import datetime
 from msgspec import Struct
 
 from app.domain import GpuPrice, Price, Snapshot
+from app.plain_numbers import plain_number
+from app.price_hours import minutes_of
 from app.store.config_file import price_path
 from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
+from providers.canonical.tool_uses import KNOWN_TOOL_USES
 
 # US dollars for a million tokens: a higher price is probably in another unit.
 _MAX_PRICE = 1_000_000.0
 _PRICE_FIELDS = (
-    *("input", "output", "cached_input", "cache_write", "cache_write_hour"),
+    *("input", "output", "cached_input", "cache_write", "cache_write_hour", "cache_write_12_hours"),
     *("audio_input", "audio_output", "image_input"),
 )
-_TIERS = ("batch", "flex", "priority")
+# How it was served, as dialects read it from responses. fast: of Anthropic; ultrafast: of OpenAI.
+_TIERS = ("batch", "flex", "priority", "fast", "ultrafast")
 _MAX_FACTOR = 100.0
 _MAX_STEPS = 8
+_MAX_HOURS = 32
+_MAX_REGIONS = 32
+_MAX_USE_PRICE = 100_000.0
 _MAX_STEP_TOKENS = 1_000_000_000
 _MAX_GPU_NUMBER = 100_000.0
 
@@ -47,8 +54,10 @@ def validate(wanted: Snapshot) -> None:
         for tier, factor in price.tiers.items():
             if tier not in _TIERS:
                 raise BadConfiguration(f"{path}.tiers may name {', '.join(_TIERS)}, not {tier!r:.60}.")
-            if not 0 <= factor <= _MAX_FACTOR:
-                raise BadConfiguration(f"{path}.tiers.{tier} must be a factor from 0 to {_MAX_FACTOR:g}, not {factor:g}.")
+            _check_factor(factor, f"{path}.tiers.{tier}")
+        _check_hours(price, path)
+        _check_regions(price, path)
+        _check_tool_uses(price, path)
         if price.since is not None:
             _check_day(price.since, path)
 
@@ -62,7 +71,7 @@ def _check_form(price: Price, path: str) -> None:
                 f"{path} lacks {' and '.join(missing)}: a price has `input` and `output`, or `gpu` for an engine's time."
             )
         return
-    fields = [name for name in (*_PRICE_FIELDS, "tiers", "steps") if getattr(price, name)]
+    fields = [name for name in (*_PRICE_FIELDS, "tiers", "steps", "hours", "regions", "tool_uses") if getattr(price, name)]
     if fields:
         raise BadConfiguration(f"{path}: beside `gpu`, which prices an engine's time, {', '.join(fields)} cannot be priced.")
     _check_gpu(price.gpu, f"{path}.gpu")
@@ -70,7 +79,9 @@ def _check_form(price: Price, path: str) -> None:
 
 def _check_gpu(gpu: GpuPrice, path: str) -> None:
     if not 0 <= gpu.usd_per_hour <= _MAX_GPU_NUMBER:
-        raise BadConfiguration(f"{path}.usd_per_hour must be from 0 to {_MAX_GPU_NUMBER:,.0f} US dollars, not {gpu.usd_per_hour:g}.")
+        raise BadConfiguration(
+            f"{path}.usd_per_hour must be from 0 to {_MAX_GPU_NUMBER:,.0f} US dollars, not {plain_number(gpu.usd_per_hour)}."
+        )
     for field in ("gpus", "concurrency", "tokens_per_s"):
         if not 0.001 <= (number := getattr(gpu, field)) <= _MAX_GPU_NUMBER:
             raise BadConfiguration(f"{path}.{field} must be from 0.001 to {_MAX_GPU_NUMBER:,.0f}, not {number:g}.")
@@ -90,10 +101,55 @@ def _check_steps(price: Price, path: str) -> None:
             _check_amount(step, f"{path}.steps[{at}]", field)
 
 
+def _check_factor(factor: float, path: str) -> None:
+    if not 0 <= factor <= _MAX_FACTOR:
+        raise BadConfiguration(f"{path} must be a factor from 0 to {_MAX_FACTOR:g}, not {factor:g}.")
+
+
+def _check_hours(price: Price, path: str) -> None:
+    if len(price.hours) > _MAX_HOURS:
+        raise BadConfiguration(f"{path}.hours may have {_MAX_HOURS} entries, not {len(price.hours)}.")
+    for at, each in enumerate(price.hours):
+        place = f"{path}.hours[{at}]"
+        _check_factor(each.factor, f"{place}.factor")
+        if not each.days:
+            raise BadConfiguration(f"{place}.days names no day: leave it out for all days.")
+        if _minutes(each.start, f"{place}.start") >= _minutes(each.end, f"{place}.end"):
+            raise BadConfiguration(f"{place}.end must be later than its start: write two entries for hours that go past midnight (24:00).")
+
+
+def _minutes(clock: str, path: str) -> int:
+    try:
+        return minutes_of(clock)
+    except ValueError:
+        raise BadConfiguration(f"{path} must be a time from 00:00 to 24:00 in UTC, such as 16:30, not {clock!r:.40}.") from None
+
+
+def _check_regions(price: Price, path: str) -> None:
+    if len(price.regions) > _MAX_REGIONS:
+        raise BadConfiguration(f"{path}.regions may have {_MAX_REGIONS} entries, not {len(price.regions)}.")
+    for name, factor in price.regions.items():
+        if not name.isprintable() or not 0 < len(name) <= MAX_NAME_CHARACTERS:
+            raise BadConfiguration(f"{path:.100}.regions may name places as the host does, such as us, not {name!r:.60}.")
+        _check_factor(factor, f"{path}.regions.{name}")
+
+
+def _check_tool_uses(price: Price, path: str) -> None:
+    for name, usd in price.tool_uses.items():
+        if name not in KNOWN_TOOL_USES:
+            raise BadConfiguration(f"{path}.tool_uses may name {', '.join(KNOWN_TOOL_USES)}, not {name!r:.60}.")
+        if not 0 <= usd <= _MAX_USE_PRICE:
+            raise BadConfiguration(
+                f"{path}.tool_uses.{name} must be from 0 to {_MAX_USE_PRICE:,.0f} US dollars for a thousand uses, not {plain_number(usd)}."
+            )
+
+
 def _check_amount(price: Struct, path: str, field: str) -> None:
     amount: float | None = getattr(price, field)
     if amount is not None and not 0 <= amount <= _MAX_PRICE:
-        raise BadConfiguration(f"{path}.{field} must be from 0 to {_MAX_PRICE:,.0f} US dollars for a million tokens, not {amount:g}.")
+        raise BadConfiguration(
+            f"{path}.{field} must be from 0 to {_MAX_PRICE:,.0f} US dollars for a million tokens, not {plain_number(amount)}."
+        )
 
 
 def _check_day(since: str, path: str) -> None:

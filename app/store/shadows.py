@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from app.domain import Limit, ShadowConfig, Snapshot
+from app.plain_numbers import plain_number
 from app.store.config_file import limit_path
 from app.store.errors import BadConfiguration
 from app.store.experiment_validation import check_has_targets
@@ -52,7 +53,9 @@ def check_shadows(wanted: Snapshot) -> None:
         if not 1 <= shadow.per_minute <= _MAX_PER_MINUTE:
             raise BadConfiguration(f"{path}.per_minute: 1 to {_MAX_PER_MINUTE} shadows in a minute, not {shadow.per_minute}.")
         if shadow.usd_per_day is not None and not 0.000001 <= shadow.usd_per_day <= _MAX_USD_PER_DAY:
-            raise BadConfiguration(f"{path}.usd_per_day: US dollars from 0.000001 to {_MAX_USD_PER_DAY}, not {shadow.usd_per_day:g}.")
+            raise BadConfiguration(
+                f"{path}.usd_per_day: US dollars from 0.000001 to {_MAX_USD_PER_DAY}, not {plain_number(shadow.usd_per_day)}."
+            )
     taken = {limit.name for limit in wanted.limits}
     for limit in shadow_limits(wanted):
         if limit.name in taken:

@@ -13,7 +13,20 @@ from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Experiment, FunctionConfig, Limit, LimitOverride, MetricConfig, ModelConfig, Node, Price, ProviderConfig, Snapshot
+from app.domain import (
+    CountedAs,
+    Experiment,
+    FunctionConfig,
+    Limit,
+    LimitOverride,
+    MetricConfig,
+    ModelConfig,
+    Node,
+    Price,
+    ProviderConfig,
+    Snapshot,
+    TeamLimit,
+)
 from app.store import tables
 from app.store.experiment_versions import versions_in_force
 from app.thread_steps import in_steps
@@ -30,6 +43,8 @@ _NO_FUNCTIONS: Mapping[str, FunctionConfig] = {}
 _NO_METRICS: Mapping[str, MetricConfig] = {}
 _NO_EXPERIMENTS: Mapping[str, Experiment] = {}
 _NO_TEAMS: Mapping[str, str] = {}
+_AS_NAMED = CountedAs()
+_NO_TEAM_LIMITS: Mapping[str, tuple[TeamLimit, ...]] = {}
 _RECORDS_AT_ONCE = 100
 
 # A table as one text, a line for each row: JSON as Postgres writes it has no line break. Rows one by one cost the event loop ten times as
@@ -62,6 +77,11 @@ _STORED_LINES = text("""
            (SELECT string_agg(jsonb_build_array(name, id)::text, E'\\n') FROM teams WHERE name IN (
                 SELECT config -> 'shadow' ->> 'team' FROM models UNION ALL SELECT config -> 'shadow' ->> 'team' FROM functions))
                AS shadow_teams,
+           (SELECT string_agg(jsonb_build_array('nx-' || prefix, 'nx-' || counts_as)::text, E'\\n') FROM keys
+                WHERE counts_as IS NOT NULL AND prefix IN (SELECT substr(config -> 'scope' ->> 'key', 4) FROM limits)) AS counted_keys,
+           (SELECT string_agg(jsonb_build_array(name, counts_as)::text, E'\\n') FROM limits WHERE counts_as IS NOT NULL) AS counted_limits,
+           (SELECT string_agg(jsonb_build_array(name, restrictions -> 'limits')::text, E'\\n' ORDER BY name) FROM teams
+                WHERE restrictions ? 'limits') AS team_limits,
            floor(extract(epoch FROM transaction_timestamp()) * 1000)::bigint AS read_ms
 """)
 
@@ -83,6 +103,9 @@ class StoredConfiguration(Struct, frozen=True):
     metrics: str = ""
     experiments: str = ""
     shadow_teams: str = ""
+    counted_keys: str = ""
+    counted_limits: str = ""
+    team_limits: str = ""
     read_ms: int = 0
 
 
@@ -134,8 +157,14 @@ def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
         _decode_named(stored.metrics, MetricConfig, previous.metrics),
         _decode_experiments(stored.experiments, previous.experiments),
         stored.read_ms,
-        dict(cast("Iterator[tuple[str, str]]", _decode_lines(stored.shadow_teams, cast(Any, tuple[str, str])))),
+        _decode_names(stored.shadow_teams),
+        CountedAs(_decode_names(stored.counted_keys), _decode_names(stored.counted_limits)),
+        _decode_named(stored.team_limits, cast(Any, tuple[TeamLimit, ...]), previous.team_limits),
     )
+
+
+def _decode_names(lines: str) -> dict[str, str]:
+    return dict(cast("Iterator[tuple[str, str]]", _decode_lines(lines, cast(Any, tuple[str, str]))))
 
 
 def _decode_named(lines: str, kind: type[T], before: Mapping[str, T]) -> dict[str, T]:
@@ -181,11 +210,13 @@ def build_snapshot(
     experiments: Mapping[str, Experiment] = _NO_EXPERIMENTS,
     read_ms: int = 0,
     shadow_teams: Mapping[str, str] = _NO_TEAMS,
+    counted_as: CountedAs = _AS_NAMED,
+    team_limits: Mapping[str, tuple[TeamLimit, ...]] = _NO_TEAM_LIMITS,
 ) -> Snapshot:
     sorted_prices = tuple(sorted(prices, key=price_key))
     operations = (nodes, drained, models_created, overrides)
     of_file = (providers, models, tuple(limits), sorted_prices)
-    later = (functions, metrics, experiments, read_ms, shadow_teams)
+    later = (functions, metrics, experiments, read_ms, shadow_teams, counted_as, team_limits)
     unhashed = Snapshot(version, "", *of_file, credentials, limits_since, *operations, *later)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 

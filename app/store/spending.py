@@ -13,6 +13,7 @@ from app.store import tables
 from app.store.configuration_rows import one_of
 from app.store.counted_models import NAME_PREFIX_PATTERN
 from app.store.counted_spending import COUNTED, counts
+from app.store.key_rows import counted_prefix, ids_counted_as
 from app.store.rollups import OTHER
 from app.store.usage import first_full_hour
 
@@ -106,7 +107,7 @@ async def read_spending(
 async def read_active(connection: AsyncConnection, since: datetime.datetime) -> tuple[set[str], set[str]]:
     """The keys, by their twelve digits, and the teams that have used anything since an hour began."""
     joined = _usage.join(_keys, _keys.c.id == _usage.c.key_id).join(_teams, _teams.c.id == _usage.c.team_id)
-    query = select(_keys.c.prefix, _teams.c.name).select_from(joined).where(_usage.c.hour >= since).distinct()
+    query = select(counted_prefix().label("prefix"), _teams.c.name).select_from(joined).where(_usage.c.hour >= since).distinct()
     rows = (await connection.execute(query)).all()
     return {row.prefix for row in rows}, {row.name for row in rows}
 
@@ -141,8 +142,8 @@ def _from_inferences(wanted: _Wanted, since: datetime.datetime, until: datetime.
     served = _Served(_bare_name(columns.model), columns.variant, columns.served_provider, columns.served_model)
     query = _sum_by(wanted, _inferences, columns.key_id, columns.team_id, served, columns.cost_microusd, tags)
     query = query.where(columns.id >= _lowest_id(since), columns.received_at >= since, *(each.is_not(None) for each in tags.values()))
-    if tags:  # a shadow counts for none of the tags of the request that it repeats
-        query = query.where(columns.shadow.is_(None))
+    if tags:  # a shadow counts for none of the tags of the request that it repeats, and a replay for none of another team's
+        query = query.where(columns.shadow.is_(None), columns.content_team_id.is_(None))
     return query if until is None else query.where(columns.id < _lowest_id(until))
 
 
@@ -164,9 +165,9 @@ def _sum_by(
         match dimension:
             case "key":
                 table = table.join(_keys, _keys.c.id == key_id)
-                column = _keys.c.prefix
+                column = counted_prefix()
                 if values is not None:  # by id, which an index has
-                    conditions.append(key_id.in_(select(_keys.c.id).where(one_of(_keys.c.prefix, values))))
+                    conditions.append(key_id.in_(ids_counted_as(values)))
             case "team":
                 table = table.join(_teams, _teams.c.id == team_id)
                 column = _teams.c.name

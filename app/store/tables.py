@@ -48,6 +48,7 @@ teams = Table(
     Column("priority", SmallInteger, nullable=False, server_default="0"),  # from -100 to 100; where requests wait, the highest go first
     Column("mask", JSONB(none_as_null=True)),  # rules of the content policy `masked`; null: all built-in detectors
     Column("search", Boolean, nullable=False, server_default="false"),  # whether the text of its inferences can be searched
+    Column("restrictions", JSONB(none_as_null=True)),  # what its keys are held to: TeamRestrictions; null: to nothing
     Index(None, "changed"),
     Index("teams_search_idx", "id", postgresql_where=text("search")),
 )
@@ -68,12 +69,14 @@ keys = Table(
     Column("routes", ARRAY(Text)),
     Column("networks", ARRAY(Text)),
     Column("replaced_by", Text),  # the prefix of the key that it was rotated to
+    Column("counts_as", Text),  # the prefix of the first of the keys that it replaces, as which limits count it; null: its own
     Column("changed", BigInteger, nullable=False, server_default="0"),  # the keys_version of its last change; set by triggers
     Column("drop", ARRAY(Text)),  # as in teams
     Column("priority", SmallInteger),  # as in teams; null for the team's
     Index(None, "changed"),
     Index(None, "team_id"),
     Index(None, "created_at", "id"),
+    Index("keys_counts_as_idx", "counts_as", postgresql_where=text("counts_as IS NOT NULL")),
 )
 
 # One row. Every change to keys and teams increments `version` in its transaction; `last_removal_version` is the one of the last removal.
@@ -283,6 +286,8 @@ limits = Table(
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("counted_since", DateTime(timezone=True)),  # since when it counts what it counts; None: since before that was recorded
+    Column("counts_as", Text),  # what its counters are named after: the name that it had before it was renamed; null: its name
+    Column("in_file", Boolean, nullable=False, server_default="false"),  # a configuration file that was applied has had it
     # Lists of keys show the limits of each key.
     Index("limits_key_idx", text("((config -> 'scope') ->> 'key')")),
 )

@@ -4,31 +4,37 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, get_args
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
-from app.domain import ContentPolicy, DroppableFields, MaskConfig, TeamConfig
+from app.domain import ContentPolicy, DroppableFields, Fallbacks, MaskConfig, TeamConfig, TeamLimit
 from app.store import tables
 from app.store.audit_log import SYSTEM, Author
 from app.store.configuration_difference import EntryChange, to_entry
 from app.store.configuration_history import publish_changes
-from app.store.configuration_rows import lock_configuration, one_of
+from app.store.configuration_rows import lock_configuration, one_of, to_team_config
 from app.store.database import Database, transaction
 from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import InvalidKeyField
 from app.store.key_rows import lock_changes, notify_workers, valid_key_conditions
 from app.store.key_validation import check_priority, check_team
 from app.store.mask_rules import from_mask_column, mask_column
+from app.store.name_forms import check_form, explain_homograph, find_homograph
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.team_restrictions import FIELDS, check_restrictions, from_restrictions_column, restrictions_column
 
 _keys, _teams = tables.keys, tables.teams
 
 
 class Team(Struct, frozen=True):
-    """A team. `id`: the `team_id` of its inferences. `keys`: how many of its keys are valid."""
+    """A team. `id`: the `team_id` of its inferences. `keys`: how many of its keys are valid.
+
+    `models`, `routes`, `networks`, `limits`, `fallbacks`: what its keys are held to.
+    """
 
     id: str
     name: str
@@ -39,6 +45,11 @@ class Team(Struct, frozen=True):
     keys: int
     mask: MaskConfig
     search: bool
+    models: tuple[str, ...] | None
+    routes: tuple[str, ...] | None
+    networks: tuple[str, ...] | None
+    limits: tuple[TeamLimit, ...]
+    fallbacks: Fallbacks
 
 
 _KEYSET = Keyset({"name": SortColumn(_teams.c.name), "created_at": SortColumn(_teams.c.created_at, datetime)}, SortColumn(_teams.c.name))
@@ -93,6 +104,7 @@ def _select_rows() -> Select[Any]:
 
 
 def _to_row(row: Row[Any]) -> Team:
+    restrictions = from_restrictions_column(row.restrictions)
     return Team(
         row.id,
         row.name,
@@ -103,6 +115,7 @@ def _to_row(row: Row[Any]) -> Team:
         row.keys,
         from_mask_column(row.mask),
         row.search,
+        *(getattr(restrictions, name) for name in FIELDS),
     )
 
 
@@ -115,9 +128,13 @@ async def set_team(
     mask: MaskConfig | UnsetType = UNSET,
     search: bool | UnsetType = UNSET,
     *,
+    restrictions: Mapping[str, Any] | None = None,
     author: Author = SYSTEM,
 ) -> TeamConfig:
-    """Create or change a team; returns it as it is now. UNSET: unchanged, or the default of a new team. Raises InvalidKeyField."""
+    """Create or change a team; returns it as it is now. UNSET: unchanged, or the default of a new team. Raises InvalidKeyField.
+
+    `restrictions`: fields of TeamRestrictions that change.
+    """
     check_team(name)
     if content is not UNSET and content not in get_args(ContentPolicy):
         raise InvalidKeyField("content", f"A team's `content` may be {', '.join(get_args(ContentPolicy))}, not {content!r:.60}.")
@@ -129,6 +146,12 @@ async def set_team(
         **({} if search is UNSET else {"search": search}),
     }
     async with transaction(database) as connection:
+        if restrictions:
+            await lock_configuration(connection)
+            before = await show_team(connection, name)
+            after = msgspec.structs.replace(before or TeamConfig(), **restrictions)
+            check_restrictions(after)
+            values["restrictions"] = restrictions_column(after)
         return await upsert_team(connection, author, name, values)
 
 
@@ -137,6 +160,8 @@ async def upsert_team(connection: AsyncConnection, author: Author, name: str, va
     await lock_configuration(connection)
     await lock_changes(connection)
     old = await show_team(connection, name)
+    if old is None:
+        await _check_new_name(connection, name)
     team_insert = insert(_teams).values(id=uuid7.mint(), name=name, **values)
     # The name: without any value there would be no row to return.
     updates = {column: team_insert.excluded[column] for column in (*values, "name")}
@@ -150,9 +175,16 @@ async def upsert_team(connection: AsyncConnection, author: Author, name: str, va
     return after
 
 
+async def _check_new_name(connection: AsyncConnection, name: str) -> None:
+    """Raises InvalidKeyField for a name that no path can have, or that looks like another team's."""
+    if (fault := check_form(name)) is not None:
+        raise InvalidKeyField("team", fault)
+    other = find_homograph(name, await connection.scalars(select(_teams.c.name)))
+    if other is not None:
+        raise InvalidKeyField("team", explain_homograph(name, other))
+
+
 async def show_team(connection: AsyncConnection, name: str) -> TeamConfig | None:
-    columns = select(_teams.c.content, _teams.c.drop, _teams.c.priority, _teams.c.mask, _teams.c.search)
+    columns = select(_teams.c.content, _teams.c.drop, _teams.c.priority, _teams.c.mask, _teams.c.search, _teams.c.restrictions)
     row = (await connection.execute(columns.where(_teams.c.name == name.replace("\0", "")))).one_or_none()
-    if row is None:
-        return None
-    return TeamConfig(row.content, from_drop_column(row.drop), row.priority, from_mask_column(row.mask), row.search)
+    return None if row is None else to_team_config(row)

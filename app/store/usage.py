@@ -13,6 +13,7 @@ from app import uuid7
 from app.store import tables
 from app.store.configuration_rows import one_of
 from app.store.counted_models import MODEL_PREFIX_PATTERN, NAME_PREFIX_PATTERN, OtherNames, function_names, model_names, sent_names
+from app.store.key_rows import ids_counted_as
 from app.store.rollups import REFUSED
 
 Group = Literal["hour", "day", "month", "model", "key"]
@@ -46,7 +47,7 @@ async def read_used(
 ) -> UsedAmounts:
     """What a subject has used since a moment (with its zone), as far as it is stored in Postgres; spools may hold more.
 
-    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, function, tag:NAME, shadow; or all.
+    `scope`: values of the dimensions key (as which it is counted), team (its name), model, function, tag:NAME, shadow; or all.
     `others`: what counts under its model besides, of which an upper bound is given. Cheap, except for a tag: no sums are kept by tags, so
     all inferences since then are read, which takes some seconds for each million of them.
     """
@@ -204,11 +205,11 @@ async def _read_sums(connection: AsyncConnection, query: Select[*tuple[Any, ...]
 
 def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnElement[bool]]:
     """Conditions of a scope on a table with key_id, team_id and model; tags and shadow are columns of inferences only."""
-    keys, teams = tables.keys.c, tables.teams.c
+    teams = tables.teams.c
     for dimension, subject in scope.items():
         match dimension:
             case "key":
-                yield table.c.key_id == select(keys.id).where(keys.prefix == subject.removeprefix("nx-")).scalar_subquery()
+                yield table.c.key_id.in_(ids_counted_as([subject.removeprefix("nx-")]))
             case "team":
                 yield table.c.team_id == select(teams.id).where(teams.name == subject).scalar_subquery()
             case "model":

@@ -104,7 +104,7 @@ def _query(dimensions: Sequence[str], snapshot: Snapshot) -> tuple[str, list[Any
         match dimension:
             case "key":
                 joins += " JOIN keys ON keys.id = inferences.key_id"
-                columns.append("keys.prefix")
+                columns.append("coalesce(keys.counts_as, keys.prefix)")
             case "team":
                 joins += " JOIN teams ON teams.id = inferences.team_id"
                 columns.append("teams.name")

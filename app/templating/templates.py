@@ -36,13 +36,14 @@ def new_environment() -> minijinja.Environment:
 
 
 class Templates:
-    """Of one variant, by name; `system`, `user` and `assistant` are of messages of that role.
+    """Of one variant, by name; `system`, `user` and `assistant` are of messages of that role. `is_bounded`: whether fuel bounds the time
+    that they take; if not, they are rendered in a process that can be ended.
 
     `schemas`: of what each is rendered with. A template without one has no variables but, of a role, the text of the message.
     Raises TemplateFault.
     """
 
-    __slots__ = ("_environment", "_schemas", "_variables")
+    __slots__ = ("_environment", "_schemas", "_variables", "is_bounded")
 
     def __init__(self, sources: Mapping[str, str], schemas: Mapping[str, InputSchema]) -> None:
         self._environment = new_environment()
@@ -55,6 +56,7 @@ class Templates:
                 raise NamedTemplateFault(name, fault.message, fault.line) from None
             except minijinja.TemplateError as fault:
                 raise NamedTemplateFault(name, fault.detail or fault.message, fault.line) from None
+        self.is_bounded = all(each.is_bounded for each in scanned.values())
         self._schemas = {name: schema for name, schema in schemas.items() if name in sources}
         self._variables = {name: _free_variables(self._environment, name, scanned, ()) for name in sources}
 

@@ -1,19 +1,27 @@
 """Messages of a chat, adapted to an engine: the names of roles and of reasoning, and parts of types that it does not read."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.tool_calls import write_call_input
 from providers.drop_policy import DropPolicy
 
 # Types of parts that few engines read, in their quotes, with the reason.
 UNREAD_PARTS: Mapping[bytes, str] = {b'"file"': "it reads no documents.", b'"refusal"': "it has no parts of that type."}
 
+
+class CustomCall(Struct):
+    name: str = ""
+    input: str = ""
+
+
 _decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_decode_call = msgspec.json.Decoder(CustomCall).decode
 _decode_parts = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 _DEVELOPER, _SYSTEM = Raw(b'"developer"'), Raw(b'"system"')
 
@@ -54,14 +62,46 @@ def rename_developer_role(body: Body) -> None:
     body["messages"] = messages
 
 
-def drop_unsupported_parts(body: Body, reasons: Mapping[bytes, str], drop_policy: DropPolicy) -> None:
-    """Drops or refuses content parts by their type. `reasons`: why each type is unsupported, by the type in its quotes.
+def write_custom_calls_as_functions(body: Body) -> None:
+    """Writes calls of tools for free text, which a session at OpenAI may have behind it, as calls of functions with an `input`.
 
-    Raises Unsupported.
+    Engines and most hosts know functions alone. Sources: vm0-ai/vm0#28274, awsl-project/maxx#813, imateusdev/loom-router#17, read 2026-11.
     """
     if not body.has_value("messages"):
         return
     raw = bytes(as_raw(body["messages"]))
+    if b'"custom"' not in raw:
+        return
+    try:
+        messages = _decode_messages(raw)
+        for message in messages:
+            if message.get("tool_calls", NULL) != NULL:
+                message["tool_calls"] = Raw(msgspec.json.encode([_as_function_call(call) for call in _decode_parts(message["tool_calls"])]))
+    except DECODE_ERRORS:
+        return
+    body["messages"] = messages
+
+
+def _as_function_call(call: dict[str, Raw]) -> dict[str, Any]:
+    if call.get("custom", NULL) == NULL:
+        return call
+    custom = _decode_call(call["custom"])
+    arguments = msgspec.json.encode(write_call_input(custom.input, custom=True)).decode()
+    kept = {key: value for key, value in call.items() if key != "custom"}
+    return {**kept, "type": "function", "function": {"name": custom.name, "arguments": arguments}}
+
+
+def drop_unsupported_parts(body: Body, reasons: Mapping[bytes, str], drop_policy: DropPolicy) -> None:
+    """Drops or refuses content parts by their type. `reasons`: why each type is unsupported, by the type in its quotes.
+
+    Raises Unsupported. Calls of tools for free text become calls of functions: what reads few types of parts knows no such tools.
+    """
+    if not body.has_value("messages"):
+        return
+    raw = bytes(as_raw(body["messages"]))
+    if b'"custom"' in raw:
+        write_custom_calls_as_functions(body)
+        raw = bytes(as_raw(body["messages"]))
     if not any(part_type in raw for part_type in reasons):
         return
     try:

@@ -7,7 +7,9 @@ import httpx
 from msgspec.structs import replace
 
 from providers import structured_output
+from providers.adapters.content_parts import drop_unsupported_parts
 from providers.adapters.provider import Adapted, Provider, remove_gateway_fields
+from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import Unsupported, UpstreamError
 from providers.canonical.output_format import JsonSchema, OutputFormat, Regex, output_kind
 from providers.canonical.raw_json import NULL, Body
@@ -49,6 +51,8 @@ class OpenAICompatible(Provider):
         {"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern", "do_preprocess"}
     )
     hint_fields: frozenset[str] = frozenset({"guided_decoding_backend"})
+    # Types of parts that its chat does not read, in their quotes, with the reason: refused in a chat that is translated.
+    unread_parts: Mapping[bytes, str] = {}
     # What the server is, is not known.
     restricted_fields: Mapping[str, str] = RESTRICTED_FIELDS
 
@@ -101,6 +105,12 @@ class OpenAICompatible(Provider):
         Source: https://platform.openai.com/docs/guides/structured-outputs, read 2026-11.
         """
         return not self.is_openai_host or not isinstance(output, JsonSchema) or is_sent_as_strict(output)
+
+    def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
+        """Refuses parts that it does not read here, where their places are the caller's: in the body that is written they are others."""
+        if dialect != "openai_chat" or not self.unread_parts:
+            return chat
+        return drop_unsupported_parts(chat, {kind.strip(b'"').decode(): why for kind, why in self.unread_parts.items()}, drop_policy)
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         if dialect not in OPENAI_SHAPED:

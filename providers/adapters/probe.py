@@ -28,6 +28,12 @@ ProbeResponses = Mapping[str, ProbeResponse]
 """The responses of an endpoint so far, by path."""
 
 
+ImageSupport = Mapping[str, bool]
+"""Whether a model reads images, by its name; ALL_MODELS: every model that the server answers for. Missing: not known."""
+ALL_MODELS = "*"
+NO_IMAGE_SUPPORT: ImageSupport = {}
+
+
 class ListedModel(Struct, frozen=True):
     """A model that an endpoint lists. `context_length` in tokens. `parent`: the model of which this is a LoRA adapter."""
 
@@ -48,6 +54,7 @@ class ProbeResult(Struct, frozen=True):
     models: tuple[ListedModel, ...] | None = None
     router: str | None = None
     lora_adapters: LoadedAdapters = None
+    image_support: ImageSupport = NO_IMAGE_SUPPORT
 
 
 def no_version(responses: ProbeResponses) -> str | None:
@@ -65,13 +72,18 @@ def no_lora_adapters(responses: ProbeResponses, models: Sequence[ListedModel] | 
     return None
 
 
+def no_image_support(responses: ProbeResponses) -> ImageSupport:
+    """For engines that do not report which models read images."""
+    return NO_IMAGE_SUPPORT
+
+
 class EngineProbe(Struct, frozen=True):
     """How one engine is probed and recognised.
 
     `health_path`: the cheap path that shows whether it takes requests. `detail_paths`: requested as well once the engine is known.
     `owner`: the `owned_by` of the models that it lists. `is_recognised`: whether responses are this engine's, where no owner shows it.
-    `find_router`: the router in front of it. `read_lora_adapters`: by the models (None: not listed) and the router. `load_metrics`: those
-    of its /metrics page; None: it has no such page.
+    `find_router`: the router in front of it. `read_lora_adapters`: by the models (None: not listed) and the router.
+    `read_image_support`: which models read images. `load_metrics`: those of its /metrics page; None: it has no such page.
     """
 
     health_path: str
@@ -81,6 +93,7 @@ class EngineProbe(Struct, frozen=True):
     read_version: Callable[[ProbeResponses], str | None] = no_version
     find_router: Callable[[ProbeResponses, Sequence[ListedModel]], str | None] = no_router
     read_lora_adapters: Callable[[ProbeResponses, Sequence[ListedModel] | None, str | None], LoadedAdapters] = no_lora_adapters
+    read_image_support: Callable[[ProbeResponses], ImageSupport] = no_image_support
     load_metrics: LoadMetrics | None = None
 
 

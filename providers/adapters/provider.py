@@ -7,7 +7,7 @@ error of a response.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import httpx
@@ -16,17 +16,23 @@ from msgspec.structs import replace
 
 from providers import structured_output
 from providers.adapters.lora import AdapterNaming, LoadedAdapters, check_loaded
+from providers.adapters.probe import ALL_MODELS, NO_IMAGE_SUPPORT, ImageSupport
+from providers.adapters.tool_names import ToolNames
 from providers.adapters.urls import DIALECT_PATHS, ROOT_PATHS, dialect_url
-from providers.canonical.chat import ChatRequest
+from providers.canonical.chat import CacheMarkPlace, ChatRequest
 from providers.canonical.errors import Unsupported, UpstreamError
 from providers.canonical.media import MediaKind
 from providers.canonical.output_format import OutputFormat
 from providers.canonical.raw_json import Body
 from providers.canonical.sse import StreamUnwrapper
+from providers.canonical.template_errors import TemplateRule
 from providers.canonical.upstream_errors import read_error
 from providers.credentials import Fetch, Signer
+from providers.dialect_rule import DialectRule
 from providers.drop_policy import DropPolicy, unsupported_error
 from providers.host_operation import HostOperation
+from providers.learned_rules.rule import NOTHING_LEARNED, LearnedRules
+from providers.profiles.claude.host import ClaudeHost
 from providers.restricted_fields import RestrictedFields
 from providers.structured_output import Constraint, ConstraintPlan
 
@@ -68,6 +74,12 @@ class Provider:
         "refuses": "a list of more fields that callers may not set",
         "guided": 'whether this server enforces JSON schemas: "validated" (default; the gateway checks responses) or "enforced"',
         "stops_on_disconnect": 'which responses it stops generating, and billing, once the gateway leaves: "always", "streams" or "never"',
+        "stops_after_calls": "true: it ends responses with calls by `stop`, and callers of Chat get `tool_calls`, as OpenAI says it",
+        "instructions": (
+            'where the models\' chat templates take instructions: "anywhere" (default), in one "first" message, or "nowhere"; others become'
+            " marked texts of the user's"
+        ),
+        "turns": 'how users and assistants may follow each other in the chat templates: "freely" (default), or they must "alternate"',
         "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
         "media_hosts": "a list of hosts (NAME or *.NAME) whose media URLs a self-hosted engine gets as they are; others are fetched for it",
     }
@@ -77,6 +89,12 @@ class Provider:
     is_self_hosted: bool = False
     # Whether it gets the trace of a request unless its configuration says otherwise; None: if it is self-hosted.
     gets_trace: ClassVar[bool | None] = None
+    # What it takes of Claude's features, where that is not all of them.
+    claude_host: ClaudeHost | None = None
+    # Where its chat reads Anthropic's marks of a cache: in a part, or beside the messages.
+    cache_marks: frozenset[CacheMarkPlace] = frozenset()
+    # Whether must_adapt_as_chat() may be true.
+    adapts_own_dialects: ClassVar[bool] = False
     # Whether its URLs name the model, and differ for streams.
     model_in_url: ClassVar[bool] = False
     # Whether the headers of its responses report its rate limits.
@@ -95,10 +113,14 @@ class Provider:
     strict_tools: ClassVar[bool] = True
     # It ends a response at a stop sequence and leaves the sequence in the text, which the gateway then cuts.
     leaves_stop_in_text: ClassVar[bool] = False
+    # The names of tools that it takes; others are sent under one that it does. None: no rule is known.
+    tool_names: ToolNames | None = None
     # The field for a request id of ours, by which abort_request() stops a request where closing the connection does not.
     request_id_field: ClassVar[str | None] = None
+    # In chat: the objects `thinking` and `reasoning` that it reads itself; the others are written as `reasoning_effort`. None: not known.
+    thinking_fields: frozenset[str] | None = None
     # It reports the finish reason `stop` for responses with tool calls. Callers of Messages and Responses see calls anyway.
-    stops_after_calls: ClassVar[bool] = False
+    stops_after_calls: bool = False
     # Its dialects in which it reads `cache_salt`: there each team gets a prefix cache of its own.
     salted_dialects: frozenset[str] = frozenset()
     # What makes its completions as long as a chat's would be, for a raw prompt that came to the chat route. None: nothing does.
@@ -119,6 +141,13 @@ class Provider:
     # In all of its dialects and routes: fields that are not open to callers, with what a request would choose by them.
     restricted_fields: Mapping[str, str] = {}
 
+    # The beta with which it drops thinking blocks that are bound to another conversation, if asked to; None: it does not.
+    binding_controls_beta: ClassVar[str | None] = None
+    # Where it lists its models with what they accept; None: nothing is read by itself.
+    model_list_path: ClassVar[str | None] = None
+    # What hosts have refused in this process, which all of its providers share; see providers/learned_rules.
+    learned_rules: LearnedRules = NOTHING_LEARNED
+
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
@@ -132,8 +161,15 @@ class Provider:
         stream = options.get("stream", "both")
         if stream not in ("both", "only", "never"):
             raise InvalidOption(f'Option stream={stream!r} may be "both", "only" or "never".')
+        if options.get("instructions", "anywhere") not in ("anywhere", "first", "nowhere"):
+            raise InvalidOption('Option instructions may be "anywhere", "first" or "nowhere".')
+        if options.get("turns", "freely") not in ("freely", "alternate"):
+            raise InvalidOption('Option turns may be "freely" or "alternate".')
         if options.get("guided", "validated") not in ("validated", "enforced"):
             raise InvalidOption('Option guided may be "validated" or "enforced".')
+        stops_after_calls = options.get("stops_after_calls", self.stops_after_calls)
+        if not isinstance(stops_after_calls, bool):
+            raise InvalidOption("Option stops_after_calls may be true or false.")
         stops_on_disconnect = options.get("stops_on_disconnect", self.stops_on_disconnect)
         if stops_on_disconnect not in ("always", "streams", "never"):
             raise InvalidOption('Option stops_on_disconnect may be "always", "streams" or "never".')
@@ -147,6 +183,7 @@ class Provider:
         if not isinstance(dialects, list) or not DIALECT_PATHS.keys() | ROOT_PATHS.keys() >= set(dialects):  # pyright: ignore[reportUnknownArgumentType]
             known = ", ".join([*DIALECT_PATHS, *ROOT_PATHS])
             raise InvalidOption(f"Option dialects must be a list of these: {known}.")
+        self.template_rule: TemplateRule | None = _template_rule(options)
         self.media_hosts = frozenset(str(host).lower() for host in media_hosts)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         self._dialects: tuple[str, ...] = tuple(dialects)  # pyright: ignore[reportUnknownArgumentType]
         self.configured_as = configured_as
@@ -154,8 +191,10 @@ class Provider:
         self.version = version
         self.base_url = base_url
         self.lora_adapters: LoadedAdapters = None
+        self.image_support: ImageSupport = NO_IMAGE_SUPPORT
         self.streams: Literal["both", "only", "never"] = stream
         self.stream_usage = bool(options.get("stream_usage", True))
+        self.stops_after_calls = stops_after_calls
         self.stops_on_disconnect = stops_on_disconnect
         self.unsupported_fields = self.unsupported_fields - accepts
         self.hint_fields = self.hint_fields - accepts
@@ -167,7 +206,9 @@ class Provider:
 
     def at_version(self, version: tuple[int, ...] | None) -> "Provider":
         """The same provider for this version of its engine."""
-        return type(self)(self.configured_as, self.options, version, self.base_url)
+        provider = type(self)(self.configured_as, self.options, version, self.base_url)
+        provider.learned_rules = self.learned_rules
+        return provider
 
     @property
     def target_name(self) -> str:
@@ -215,6 +256,10 @@ class Provider:
         """Its dialects for one of its models, best first."""
         return self.spoken_dialects
 
+    def dialect_rule_for(self, model: str) -> DialectRule | None:
+        """Which requests one of its models takes in one dialect only, or best; None: the dialect does not depend on the request."""
+        return None
+
     def inline_media_kinds_in(self, dialect: str) -> frozenset[MediaKind]:
         """The kinds of media that it takes inline only, in this dialect."""
         return self.inline_media_kinds
@@ -223,9 +268,20 @@ class Provider:
         """Whether it reads this URL itself, although that kind of media has to come inline otherwise."""
         return False
 
+    def why_no_images(self, model: str) -> str | None:
+        """Why one of its models reads no images: a sentence that begins with "it" or "its"; None: it does, or that is not known."""
+        support = self.image_support
+        if not support or support.get(model, support.get(ALL_MODELS)) is not False:
+            return None
+        return f"its model {model} reads no images."
+
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
         """Writes the model into a body that is otherwise ready, or removes it where the URL names it."""
         body["model"] = model
+
+    def must_adapt_as_chat(self, body: Body, dialect: str, model: str) -> bool:
+        """Whether a body in a dialect that caller and provider share must be adapted as a chat. Asked where `adapts_own_dialects`."""
+        return False
 
     def forward_betas(self, body: Body, dialect: str, betas: bytes) -> bytes:
         """The caller's `anthropic-beta` as this host gets it: in the header that is returned, or in the body."""
@@ -363,6 +419,14 @@ class Provider:
         """The body to send once more after this error: without what the gateway itself added and the host refuses. None: there is none."""
         return None
 
+    def next_model_page(self, page: bytes) -> str | None:
+        """The path of what follows this page of its list of models; None: it is the last. Raises ValueError for what is no such page."""
+        return None
+
+    def apply_model_list(self, pages: Sequence[bytes]) -> Sequence[str]:
+        """From now on models accept what the list says; returns those of which it says something else than our tables."""
+        return ()
+
     def diagnostic_request(self, raw: bytes) -> bytes | None:
         """A body to send after a stream that ended before its first byte, so that the engine reports the reason; None: there is none."""
         return None
@@ -373,6 +437,15 @@ class Provider:
         None: closing the connection is enough.
         """
         return None
+
+
+def _template_rule(options: Mapping[str, Any]) -> TemplateRule | None:
+    """What the options say of the models' chat templates; None: they take what every caller sends, as far as is known."""
+    if options.get("instructions") == "nowhere":
+        return "no_instructions"
+    if options.get("turns") == "alternate":
+        return "alternate_turns"
+    return "leading_instructions" if options.get("instructions") == "first" else None
 
 
 def _field_names(option: str, options: Mapping[str, Any]) -> frozenset[str]:

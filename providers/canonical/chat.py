@@ -16,12 +16,15 @@ Extra = Mapping[str, Raw]
 class Usage(Struct, frozen=True, array_like=True):
     """Tokens of one request and its response. None = not reported, 0 = reported as none.
 
-    Parts of `input`: `cached`, `cache_written` (with its own part `cache_written_hour`, which is cached for an hour), `audio_input`,
-    `image_input`. Parts of `output`: `reasoning`, `audio_output`. `tier`: the service tier, where it has its own price: "batch", "flex",
-    "priority". `billed_input`, `billed_output`: the tokens that the host bills, where it bills others than it processed; what they cost
+    Parts of `input`: `cached`, `cache_written` (with its own parts `cache_written_hour` and `cache_written_12_hours`, which are kept so
+    long), `audio_input`, `image_input`. Parts of `output`: `reasoning`, `audio_output`. `tier`: how it was served, where that has its own
+    price: "batch", "flex", "priority", "fast", "ultrafast". `region`: where, if the host names a place that may have its own price.
+    `tool_uses`: how often something was used that hosts bill by the use, by name; see providers/canonical/tool_uses.py.
+    `billed_input`, `billed_output`: the tokens that the host bills, where it bills others than it processed; what they cost
     is priced by them. None: those of `input` and `output`. `estimated`: the gateway counted, as the host reported nothing.
     `host_cost_microusd`: what the host itself says that this cost. `requests`: the number of requests that these are the sum of; None:
-    one. Recorded as an array: fields are only ever appended.
+    one. `iterations`: the usage by the model's runs, where the host says that it made several for one response and bills each; all
+    other fields are of all of them together. Recorded as an array: fields are only ever appended.
     """
 
     input: int | None = None
@@ -39,6 +42,17 @@ class Usage(Struct, frozen=True, array_like=True):
     estimated: bool = False
     host_cost_microusd: int | None = None
     requests: int | None = None
+    cache_written_12_hours: int | None = None
+    region: str | None = None
+    tool_uses: Mapping[str, int] | None = None
+    iterations: "tuple[Iteration, ...]" = ()
+
+
+class Iteration(Struct, frozen=True, array_like=True):
+    """One run of a model within a response. `model`: the host's name of it; None: the one that the response is of."""
+
+    model: str | None
+    usage: Usage
 
 
 class OpaqueState(Struct, frozen=True):
@@ -67,6 +81,7 @@ class Text(Struct, frozen=True, tag=True):
     text: str
     citations: tuple[Citation, ...] = ()
     extra: Extra = {}
+    phase: str | None = None  # OpenAI's, of a response: `commentary` or `final_answer`
 
 
 class Reasoning(Struct, frozen=True, tag=True):
@@ -208,19 +223,27 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class Thinking(Struct, frozen=True):
-    """How much the model reasons. `effort` "none": not at all. `adaptive`: the model decides. `summary`: OpenAI's, how to report it."""
+    """How much the model reasons. `effort` "none": not at all. `adaptive`: the model decides. `summary`: OpenAI's, how to report it.
+
+    `between_tools`: with effort "none", Claude may still write what it does between calls of tools.
+    """
 
     effort: Effort | None = None
     budget_tokens: int | None = None
     adaptive: bool = False
     summary: str | None = None
+    between_tools: bool = False
+
+
+CacheMarkPlace = Literal["part", "request"]
 
 
 class ChatRequest(Struct, frozen=True):
     """A request for a chat. `origin`: the caller's dialect. `prompt`: raw text to continue, instead of messages.
 
     `max_tokens`: of each of the `n` choices, reasoning included. `logit_bias`: OpenAI's object. `cache_key`: OpenAI's prompt_cache_key.
-    `continues`: the last message is the beginning of the response, which goes on exactly after it.
+    `continues`: the last message is the beginning of the response, which goes on exactly after it. `cache_marks`: where the target reads
+    Anthropic's `cache_control` in another dialect: in texts, or beside the messages.
     """
 
     origin: str
@@ -253,6 +276,7 @@ class ChatRequest(Struct, frozen=True):
     cache_key: str | None = None
     continues: bool = False
     extra: Extra = {}
+    cache_marks: frozenset[CacheMarkPlace] = frozenset()
 
 
 class Choice(Struct, frozen=True):

@@ -10,10 +10,13 @@ NarthexError                          500
 │   ├── UnknownRoute                  404
 │   ├── UnknownRecord                 404 no such inference or episode is recorded
 │   ├── MethodNotAllowed              405
+│   │   └── UpgradeRefused            426 a WebSocket was offered, which this gateway does not speak
 │   ├── Conflict                      409 the same request is in progress
 │   ├── PreconditionFailed            412 If-Match names another state of the resource than the current one
+│   ├── RequestTimedOut               408
 │   ├── BodyTooLarge                  413
 │   ├── Unsupported                   422 a field that no target of the model can honour
+│   ├── WorkTooLarge                  422 to work on the request takes more time or memory than one request may
 │   ├── IdempotencyKeyReused          422 the Idempotency-Key belongs to another request
 │   ├── PreconditionRequired          428 a change of an existing resource without If-Match
 │   ├── LimitExceeded                 429 a limit has no room for the request now
@@ -32,6 +35,7 @@ NarthexError                          500
     ├── StreamTruncated               502 the stream ended before its end
     ├── CredentialRefused             502 the engine rejected the gateway's credential: not a 401 of the caller's
     ├── TokenUnavailable              502 the token service for our credential is unreachable, or too slow
+    ├── ApiMissing                    502 there is no such API at the address
     ├── RouteNotServed                501 the engine, or its model, was not started for this route
     ├── ConstraintViolation           502 the response failed validation against the requested format
     │   └── ConstraintUnchecked       502 it could not be validated, and the caller refuses such responses
@@ -72,6 +76,13 @@ class NarthexError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+
+    def reworded(self, message: str, *, param: str | None) -> Self:
+        """The same error in other words: of the same class, with all else that it says."""
+        error = type(self).__new__(type(self), message)
+        error.__dict__.update(self.__dict__)
+        error.message, error.param = message, param
+        return error
 
     def without_frames(self) -> Self:
         """Itself, once it and the errors before it no longer hold the frames that they passed through.
@@ -145,6 +156,17 @@ class MethodNotAllowed(RequestError):
         self.allowed = allowed
 
 
+class UpgradeRefused(MethodNotAllowed):
+    """The Codex CLI goes on by HTTP at once after a 426; after a 403, 404 or 405 it first tries for 6 to 9 seconds."""
+
+    status = 426
+    code = "upgrade_refused"
+
+    def __init__(self, path: str) -> None:
+        super().__init__("GET", path, "POST")
+        self.message = f"This gateway does not speak WebSocket: send requests to {path} by HTTP, with POST; they may be streamed."
+
+
 class Conflict(RequestError):
     status = 409
     kind = "conflict"
@@ -160,9 +182,28 @@ class PreconditionRequired(RequestError):
     kind = "precondition_required"
 
 
+class RequestTimedOut(RequestError):
+    """Raised while the head or the body of a request comes: too slowly, or for too long."""
+
+    status = 408
+    kind = "timeout_error"
+    code = "request_timeout"
+
+
 class BodyTooLarge(RequestError):
     status = 413
     kind = "invalid_request_error"
+
+
+class UnsupportedMediaType(RequestError):
+    """`accepted`: the content codings that are, as the value of the Accept-Encoding header."""
+
+    status = 415
+    kind = "invalid_request_error"
+
+    def __init__(self, message: str, *, accepted: str) -> None:
+        super().__init__(message)
+        self.accepted = accepted
 
 
 class Unsupported(RequestError):
@@ -181,6 +222,13 @@ class TooManyInputs(Unsupported):
     def __init__(self, message: str, *, param: str, maximum: int) -> None:
         self.maximum = maximum
         super().__init__(message, param=param)
+
+
+class WorkTooLarge(RequestError):
+    """Raised by app.gateway.large_work. The message names the bound, its value and what would fit."""
+
+    status = 422
+    kind = "invalid_request_error"
 
 
 class IdempotencyKeyReused(RequestError):
@@ -326,6 +374,10 @@ class CredentialRefused(UpstreamError):
 
 class TokenUnavailable(UpstreamError):
     counts_as_failure = False
+
+
+class ApiMissing(UpstreamError):
+    """Something answers at the provider's address, but it is no engine: the address is wrong."""
 
 
 class RouteNotServed(UpstreamError):

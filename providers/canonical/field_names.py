@@ -41,4 +41,4 @@ def rename_field_in_error(error: Unsupported, name: Callable[[str], str]) -> Uns
     message = error.message.replace(f"`{error.param}`", f"`{caller_name}`").replace(
         f"x-narthex-drop: {error.param}", f"x-narthex-drop: {caller_name}"
     )
-    return Unsupported(message, param=caller_name)
+    return error.reworded(message, param=caller_name)

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from providers.canonical.convert_scalars import convert_scalars
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body, find_lone_surrogate
 
@@ -18,6 +19,9 @@ def parse_body(raw: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, Body]:
     try:
         return decoder.decode(raw), Body.read(raw)
     except msgspec.ValidationError as error:
+        converted = convert_scalars(raw, decoder.type)
+        if converted is not None:
+            return parse_body(converted, decoder)[0], Body.read(converted)
         raise _validation_error(str(error)) from None
     except msgspec.DecodeError as error:
         raise _not_json(raw, str(error)) from None

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.raw_json import DECODE_ERRORS, Body, repair_unicode
 from providers.canonical.upstream_errors import find_error
 
@@ -11,7 +12,7 @@ T = TypeVar("T")
 
 
 def decode_repaired(raw: bytes, decode: Callable[[bytes], T], expected: str) -> T:
-    """Decodes JSON that did not decode at once: it holds an error, which is raised, or broken Unicode, which is repaired.
+    """Decodes JSON that did not decode at once: it holds an error, which is raised, or broken Unicode or types, which are repaired.
 
     `expected` names the response in the message: "one of Ollama's chat". Raises InvalidUpstreamResponse if it is neither.
     """
@@ -20,5 +21,9 @@ def decode_repaired(raw: bytes, decode: Callable[[bytes], T], expected: str) -> 
         raise error
     try:
         return decode(repair_unicode(raw))
+    except DECODE_ERRORS:
+        pass
+    try:
+        return decode(with_expected_types(raw))
     except DECODE_ERRORS as decode_error:
         raise InvalidUpstreamResponse(f"The engine's response is not {expected}: {decode_error}.") from None

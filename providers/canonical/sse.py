@@ -5,7 +5,10 @@ Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, read 202
 
 from typing import Protocol
 
+import msgspec
+
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS
 
 # The byte order mark, with which some hosts begin.
 BOM = b"\xef\xbb\xbf"
@@ -16,6 +19,7 @@ class SSEDecoder:
 
     Comments, ids, event names and retry times are dropped: no chat dialect needs them. Line ends may be LF, CRLF or CR.
     Data of several lines is joined to one: it is JSON, where a line end is white space, and it is sent on in one line.
+    Events without a blank line between them are read if each is one line of JSON.
     A line that begins with `{` is data too: LMDeploy's proxy sends its errors so in the middle of a stream.
     Raises InvalidUpstreamResponse for an event of more than `limit_bytes`: an engine must not be able to fill our memory.
     """
@@ -33,6 +37,8 @@ class SSEDecoder:
             # A CR at the very end may be half of a CRLF: it waits for the next block.
             tail = b"\r" if block.endswith(b"\r") else b""
             block = block[: len(block) - len(tail)].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + tail
+        if b"}\ndata:" in block or b"}\nevent:" in block:
+            block = _separate_events(block)
         *complete, self._buffer = block.split(b"\n\n")
         if self._buffer[:1] == b"{" and self._buffer[-1:] == b"\n":
             complete.append(self._buffer)
@@ -43,8 +49,37 @@ class SSEDecoder:
 
     def finish(self) -> list[bytes]:
         """The data of a last event without the blank line after it: some engines end so, and the data is complete."""
-        remaining, self._buffer = self._buffer.replace(b"\r", b"\n"), b""
+        remaining, self._buffer = _separate_events(self._buffer.replace(b"\r", b"\n")), b""
         return [data for frame in remaining.split(b"\n\n") if (data := _event_data(frame)) is not None]
+
+
+def _separate_events(block: bytes) -> bytes:
+    """The block with the blank lines between events that some servers leave out.
+
+    A first line of data that is complete JSON is an event of its own; the first line of data of several is no JSON alone.
+    """
+    frames = block.split(b"\n\n")
+    return b"\n\n".join([_separate(frame) if b"}\ndata:" in frame or b"}\nevent:" in frame else frame for frame in frames])
+
+
+def _separate(frame: bytes) -> bytes:
+    lines, separated, has_data = frame.split(b"\n"), list[bytes](), False
+    for line, following in zip(lines, [*lines[1:], b""], strict=True):
+        separated.append(line)
+        is_data = line.removeprefix(BOM).startswith(b"data:")
+        if is_data and not has_data and following.startswith((b"data:", b"event:")) and _is_json(line.removeprefix(BOM)[5:]):
+            separated.append(b"")
+        else:
+            has_data = has_data or is_data
+    return b"\n".join(separated)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except DECODE_ERRORS:
+        return False
+    return True
 
 
 def _event_data(frame: bytes) -> bytes | None:

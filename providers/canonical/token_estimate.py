@@ -3,7 +3,8 @@
 Text counts a third of its bytes: more than tokenizers make of European languages, and about what they make of Chinese. Media has fixed
 estimates, whatever its size: an image of 5 MB is as many tokens as one of 50 kB.
 
-What a model wrote counts a quarter of its characters, as nobody reserves for it: the count that comes closest is the best.
+What a model wrote counts a quarter of its bytes in UTF-8, as nobody reserves for it: the count that comes closest is the best. It is
+the same for a response and for a stream of it, whatever it is cut into: texts, reasoning and the arguments of calls.
 """
 
 from typing import Any, cast
@@ -12,8 +13,8 @@ import msgspec
 
 from providers.canonical.raw_json import DECODE_ERRORS
 
-# Few engines write tokens shorter than this.
-CHARACTERS_PER_WRITTEN_TOKEN = 4
+# About what tokenizers make of English; of Chinese, with three bytes a character, they make three quarters of a token each.
+BYTES_PER_WRITTEN_TOKEN = 4
 # The fields of choices, output items and content blocks that hold what the model wrote.
 _WRITTEN_FIELDS = frozenset({"arguments", "content", "input", "reasoning", "reasoning_content", "refusal", "text", "thinking"})
 
@@ -32,25 +33,30 @@ def text_tokens(size_bytes: int) -> int:
     return (size_bytes + 2) // 3
 
 
+def tokens_of_bytes(size_bytes: int) -> int:
+    """The estimate for so much that a model wrote."""
+    return -(-size_bytes // BYTES_PER_WRITTEN_TOKEN)
+
+
 def written_tokens(output: bytes) -> int:
     """The estimate for the choices, output items or content blocks of a complete response, as JSON."""
     try:
-        return -(-_written_characters(msgspec.json.decode(output)) // CHARACTERS_PER_WRITTEN_TOKEN)
+        return tokens_of_bytes(_written_bytes(msgspec.json.decode(output)))
     except DECODE_ERRORS:
         return 0
 
 
-def _written_characters(value: Any) -> int:
+def _written_bytes(value: Any) -> int:
     if isinstance(value, list):
-        return sum(map(_written_characters, cast(list[Any], value)))
+        return sum(map(_written_bytes, cast(list[Any], value)))
     if not isinstance(value, dict):
         return 0
-    characters = 0
+    size = 0
     for name, field in cast(dict[str, Any], value).items():
         if name in _WRITTEN_FIELDS and isinstance(field, str):
-            characters += len(field)
+            size += len(field.encode())
         elif name == "input":  # a call's arguments, which Messages have as an object
-            characters += len(msgspec.json.encode(field))
+            size += len(msgspec.json.encode(field))
         else:
-            characters += _written_characters(field)
-    return characters
+            size += _written_bytes(field)
+    return size

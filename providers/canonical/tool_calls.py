@@ -30,6 +30,14 @@ def write_arguments(arguments: str, *, custom: bool = False) -> Any:
     return {_UNPARSED: arguments} if custom or not is_json_object(arguments) else Raw(arguments.encode())
 
 
+def write_call_input(arguments: str, *, custom: bool) -> Any:
+    """The input of a call in a history, as a JSON object. A `custom` call, of a tool for free text, is written as a function's.
+
+    Sessions that move to another model have such calls behind them: vm0-ai/vm0#28274, awsl-project/maxx#813, read 2026-11.
+    """
+    return {"input": arguments} if custom else write_arguments(arguments)
+
+
 def read_arguments(raw: Raw) -> str:
     """The reverse of write_arguments. Null counts as an empty object. Raises msgspec.ValidationError for anything else."""
     if raw == NULL:

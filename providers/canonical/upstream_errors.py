@@ -25,6 +25,7 @@ from providers.canonical.errors import (
     UpstreamRejected,
 )
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
+from providers.canonical.template_errors import names_template_rule
 
 # Of an error's body: what is read. A longer one repeats the request, and is read as text; decoding takes up to 10 ms for this size.
 MAX_ERROR_BYTES = 64 * 1024
@@ -100,6 +101,8 @@ def _upstream_error(status: int, text: str, param: str | None, codes: Sequence[s
             return UpstreamFailed(text, upstream_status=status)
         case 408 | 504:
             return TimedOut(text, upstream_status=status)
+        case 500 if names_template_rule(text):
+            return UpstreamRejected(text, upstream_status=400)
         case 429 | 503 | 529:
             return Overloaded(text, upstream_status=status)
         case _ if 400 <= status < 500:

@@ -14,13 +14,13 @@ from msgspec import Meta, Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.finish_reasons import check_failure
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.canonical.sse import sse_frame
 from providers.canonical.token_counts import plausible_count
 from providers.canonical.token_estimate import text_tokens
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai.finish_reasons import check_finish_reason
 from providers.engine_routes.read_response import read_object
 from providers.engine_routes.route import RequestDecoder, Route
 from providers.stream_editor import SSEStreamEditor
@@ -177,10 +177,10 @@ def _read_output(raw: bytes) -> _Output:
 
 
 def _finish_reason(output: _Output) -> str | None:
-    """None if it has not finished. Raises UpstreamFailed for a reason that means that the response failed."""
+    """None if it has not finished. Raises UpstreamError for a reason that means that the response failed."""
     finished = output.meta_info.finish_reason
     reason = None if finished is None else finished.type
-    check_finish_reason(reason)
+    check_failure(reason)
     return reason
 
 

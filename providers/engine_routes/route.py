@@ -17,6 +17,7 @@ from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, St
 from providers.dialects.openai.errors import write_error_envelope
 from providers.engine_routes.read_response import read_object_or_list, reported_input_tokens
 from providers.engine_routes.route_binding import RouteBinding, unsupported_without_alternative
+from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class CommonFields(Struct):
@@ -187,3 +188,6 @@ class Route:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return sse_frame(write_error_envelope(error))
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return COMMENTS

@@ -69,6 +69,7 @@ def _class_attributes(spec: HostSpec) -> Mapping[str, Any]:
         "dialects": spec.dialects,
         "default_base_url": spec.base_url,
         "rules": spec.rules,
+        "models": spec.models,
         "unsupported_fields": ((ENGINE_FIELDS | RARE_FIELDS) - spec.supported_fields) | spec.unsupported_fields,
         "hint_fields": HINT_FIELDS - spec.supported_fields,
         "renamed_fields": spec.renamed_fields,
@@ -77,4 +78,5 @@ def _class_attributes(spec: HostSpec) -> Mapping[str, Any]:
         "stops_after_calls": spec.stops_after_calls,
         "reports_rate_limits": spec.reports_rate_limits,
         "requests_stream_usage": spec.requests_stream_usage,
+        "tool_names": spec.rules.valid_tool_names,
     }

@@ -12,6 +12,7 @@ from msgspec import Struct
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.output_format import OutputKind
 from providers.hosted.rules.host_rules import HostRules
+from providers.hosted.rules.model_rules import ModelHosting
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -27,6 +28,7 @@ class HostSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `restricted_fields`: those of providers.fields.RESTRICTED_FIELDS that it reads, which are not open to callers.
     `constraint_support`: the kinds of output format that it accepts; with "strict" it enforces schemas that are sent as strict, and
     responses for others are validated. `requests_stream_usage`: its streams report usage only with stream_options. `rules`: see HostRules.
+    `models`: see ModelHosting.
     The other fields are those of Provider.
     """
 
@@ -43,6 +45,7 @@ class HostSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reports_rate_limits: bool = False
     requests_stream_usage: bool = True
     rules: HostRules = HostRules()
+    models: ModelHosting = ModelHosting()
 
 
 def read_host_specs(raw: bytes) -> Mapping[str, HostSpec]:

@@ -34,6 +34,11 @@ class Constraint(Struct, frozen=True):
     whitespace_regex: str | None = None
     caller_paths: Mapping[str, str] = {}
 
+    @property
+    def demands_schema(self) -> bool:
+        """Whether the answer, or the arguments of a call, must match a JSON schema."""
+        return isinstance(self.output, JsonSchema) or bool(self.strict_tools)
+
     def caller_path(self, path: str) -> str:
         """The caller's own path of a strict tool, or of something in one."""
         tool, dot, rest = path.partition(".")

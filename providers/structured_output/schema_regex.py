@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from providers.canonical.errors import Unsupported
 from providers.structured_output import regex_ast
+from providers.structured_output.format_regexes import FORMAT_REGEXES
 from providers.structured_output.parse_regex import parse_anchored_regex
 from providers.structured_output.regex_ast import (
     Alternatives,
@@ -49,16 +50,6 @@ _ANNOTATION_KEYWORDS = frozenset(
 _UNESCAPED_CHARACTER = r'[^"\\\x00-\x1f]'
 _UNESCAPED_RANGES = complement(((0, 31), (34, 34), (92, 92)))
 _INTEGER = "-?(0|[1-9][0-9]*)"
-_DIVISIBLE_BY_FOUR = "(0[48]|[2468][048]|[13579][26])"
-_MONTH_DAYS = (
-    "(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])",
-    "(0[469]|11)-(0[1-9]|[12][0-9]|30)",
-    "02-(0[1-9]|1[0-9]|2[0-8])",
-)
-_FORMAT_REGEXES: Mapping[str, str] = {
-    "date": f"([0-9]{{4}}-({'|'.join(_MONTH_DAYS)})|([0-9]{{2}}{_DIVISIBLE_BY_FOUR}|{_DIVISIBLE_BY_FOUR}00)-02-29)",
-    "uuid": r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
-}
 _SCALAR_REGEXES: Mapping[str, str] = {
     "integer": _INTEGER,
     "number": _INTEGER + r"(\.[0-9]+)?([eE][+-]?[0-9]+)?",
@@ -225,7 +216,7 @@ def _write_string(keywords: Mapping[str, Any]) -> str:
     if len(keywords.keys() & {"pattern", "format"}) + bool(keywords.keys() & {"minLength", "maxLength"}) > 1:
         raise Unsupported("two of pattern, format and length together cannot be converted to a regex.")
     if "format" in keywords:
-        format_regex = _FORMAT_REGEXES.get(keywords["format"])
+        format_regex = FORMAT_REGEXES.get(keywords["format"])
         if format_regex is None:
             raise Unsupported(f"format {keywords['format']!r:.40} cannot be converted to a regex.")
         return f'"{format_regex}"'

@@ -16,10 +16,15 @@ _TURN_S = 0.002  # where pieces take longer than usual, fewer are done
 
 
 class LoopTurns:
-    """The pieces that wait, for all callers of a process."""
+    """The pieces that wait, for all callers of a process. `pieces_a_turn`: the most that are done at one turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces_a_turn: int = _PIECES_A_TURN) -> None:
+        self._pieces_a_turn = pieces_a_turn
         self._waiting: deque[Callable[[], None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
 
     def append(self, do_piece: Callable[[], None]) -> None:
         """Calls it at a later turn of the event loop."""
@@ -36,7 +41,7 @@ class LoopTurns:
     def _next(self) -> None:
         ends_s = time.monotonic() + _TURN_S
         try:
-            for _ in range(min(_PIECES_A_TURN, len(self._waiting))):
+            for _ in range(min(self._pieces_a_turn, len(self._waiting))):
                 self._waiting.popleft()()
                 if time.monotonic() > ends_s:
                     break

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from tests.clients.clients import CHECKS_FOR_ONE_MODEL, Client
@@ -24,6 +24,31 @@ _OFFLINE_ENVIRONMENT = {
 }
 
 Report = dict[str, dict[str, Any]]
+
+
+async def run_client(client: Client, service: Service, model: str, checks: Iterable[str]) -> Report:
+    """What the script of a client reports of these checks."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")}
+    process = await asyncio.create_subprocess_exec(
+        *client.command(),
+        *checks,
+        env={
+            **inherited,
+            **_OFFLINE_ENVIRONMENT,
+            "BASE_URL": service.url,
+            "API_KEY": service.key,
+            "SURFACE": client.surface,
+            "MODEL": model,
+            "SLOW_MODEL": "sandbox-slow",
+            "EMBEDDING_MODEL": "sandbox-embed",
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, errors = await asyncio.wait_for(process.communicate(), LIMIT_S)
+    lines = out.decode().splitlines()
+    assert process.returncode == 0 and lines, errors.decode()
+    return json.loads(lines[-1])
 
 
 class ClientRuns:
@@ -48,27 +73,8 @@ class ClientRuns:
         before = await self._aborted()
         scripted_model = ScriptedModel()
         self._engine.script = scripted_model.script
-        inherited = {name: value for name, value in os.environ.items() if name not in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")}
-        process = await asyncio.create_subprocess_exec(
-            *client.command(),
-            *sorted(client.checks if model == "sandbox" else client.checks - CHECKS_FOR_ONE_MODEL),
-            env={
-                **inherited,
-                **_OFFLINE_ENVIRONMENT,
-                "BASE_URL": self._service.url,
-                "API_KEY": self._service.key,
-                "SURFACE": client.surface,
-                "MODEL": model,
-                "SLOW_MODEL": "sandbox-slow",
-                "EMBEDDING_MODEL": "sandbox-embed",
-            },
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, errors = await asyncio.wait_for(process.communicate(), LIMIT_S)
-        lines = out.decode().splitlines()
-        assert process.returncode == 0 and lines, errors.decode()
-        report: Report = json.loads(lines[-1])
+        checks = client.checks if model == "sandbox" else client.checks - CHECKS_FOR_ONE_MODEL
+        report = await run_client(client, self._service, model, sorted(checks))
         if "result" in report.get("abort", {}):
             report["abort"]["result"]["stopped"] = await self._stopped(before)
         report["signatures"] = {"result": scripted_model.signatures_returned}

@@ -17,6 +17,15 @@ __all__ = ["client", "engine", "engines", "service"]
 _ABORTED = re.compile(r'^sandbox_requests_total\{model="sandbox-slow",outcome="aborted"\} (\S+)$', re.MULTILINE)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A client runs once for each model, so the checks of that run belong to one process of xdist, as do the other tests of a file."""
+    for item in items:
+        if isinstance(item, pytest.Function) and HERE in item.path.parents:
+            of_client = item.callspec.params.keys() >= {"client", "model"} if hasattr(item, "callspec") else False
+            name = "{client}-{model}".format(**item.callspec.params) if of_client else item.path.stem
+            item.add_marker(pytest.mark.xdist_group(name))
+
+
 @pytest.fixture(scope="session")
 async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> ClientRuns:
     """The reports of every client, which runs once for each model."""

@@ -26,6 +26,8 @@ _ITEM_ID = re.compile(rb'"(msg|rs|fc)_(\d+)"')
 _FREE_TEXT = b'"text": {"format": {"type": "text"}}'
 GEMINI = "gemini"
 BEDROCK = "bedrock_converse"
+# Of all runs: no item of a real engine has the id of another one.
+_ANSWERED = count()
 _DIALECTS = {
     "/messages": ANTHROPIC,
     "/responses": RESPONSES,
@@ -72,7 +74,6 @@ class ScriptedModel:
 
     def __init__(self) -> None:
         self.signatures_returned: list[bool] = []
-        self._answered = count()
 
     async def script(self, request: ReceivedRequest) -> None:
         if not request.body:  # a probe of the gateway
@@ -93,11 +94,11 @@ class ScriptedModel:
         calls = any(isinstance(part, ToolCall) for part in parts)
         usage = Usage(input=20, output=9)
         if dialect == RESPONSES:
-            request = _ResponsesRequest(**vars(request), number=next(self._answered))
+            request = _ResponsesRequest(**vars(request), number=next(_ANSWERED))
         await respond_with(Situation(name=last, parts=parts, finish="tool_calls" if calls else "stop", usage=usage))(request)
 
     def _parts(self, request: ReceivedRequest, last: str, whole: str) -> tuple[Part, ...]:
-        tools = list(_tool_names(request.body))
+        tools = list(tool_names(request.body))
         if tools and (file := _WEATHER_FILE.search(whole)):
             return (_agent_turn(file[0], tools, whole, request.raw),)
         if _GREETING_FILE in last:
@@ -135,11 +136,16 @@ def _agent_turn(file: str, tools: list[str], whole: str, raw: bytes) -> Part:
     """Reads the file, and then answers. Some agents put further messages behind the prompt or the result."""
     if SCENARIO["sunny"] in whole:
         return Text(WEATHER_TEXT)
+    return read_file_call("call_file", file, tools, raw)
+
+
+def read_file_call(id: str, file: str, tools: list[str], raw: bytes) -> ToolCall:
+    """The call by which the agent with these tools reads a file."""
     name, arguments = next((name, arguments) for name, arguments in _FILE_READERS.items() if name in tools)
     # Continue's tool has Claude Code's name, and Claude Code refuses a call with an argument that it does not know.
     if name == "Read" and b'"filepath"' in raw:
-        return ToolCall("call_file", name, json.dumps({"filepath": file}))
-    return ToolCall("call_file", name, json.dumps(arguments(file)))
+        return ToolCall(id, name, json.dumps({"filepath": file}))
+    return ToolCall(id, name, json.dumps(arguments(file)))
 
 
 def _dspy_step(prompt: str) -> str:
@@ -159,7 +165,7 @@ def _thinks(body: Mapping[str, Any]) -> bool:
     return bool(wanted or "reasoningConfig" in body.get("additionalModelRequestFields", {}))
 
 
-def _tool_names(body: Mapping[str, Any]) -> Iterator[str]:
+def tool_names(body: Mapping[str, Any]) -> Iterator[str]:
     for tool in body.get("tools") or body.get("toolConfig", {}).get("tools") or ():
         for each in tool.get("functionDeclarations") or (tool.get("function") or tool.get("toolSpec") or tool,):
             if "name" in each:

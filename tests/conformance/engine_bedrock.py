@@ -5,11 +5,13 @@ Independent of the dialect in providers/, which the tests check against it.
 Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html, read 2026-11.
 """
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from providers.canonical.chat import Reasoning, Text, ToolCall
+from tests.conformance import engine_anthropic
 from tests.conformance.situations import Situation, StreamStep, WireResponse, stream_steps
 from tests.replay.hosts.aws_event_stream import event
 
@@ -18,6 +20,13 @@ _STOPS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", 
 
 def wire_response(situation: Situation) -> WireResponse:
     return WireResponse(b"".join(_events(situation)), json.dumps(_body(situation)).encode())
+
+
+def invoke_response(situation: Situation) -> WireResponse:
+    """What InvokeModel answers for Claude: Anthropic's own events, each within a chunk."""
+    events = engine_anthropic.stream_events(situation)
+    chunks = [event("chunk", {"bytes": base64.b64encode(json.dumps(each).encode()).decode(), "p": "abc"}) for each in events]
+    return WireResponse(b"".join(chunks), json.dumps(engine_anthropic.response_body(situation)).encode())
 
 
 def _events(situation: Situation) -> Iterator[bytes]:

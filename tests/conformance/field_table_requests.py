@@ -85,6 +85,7 @@ HOSTED_TARGETS = (
     _hosted("Azure", "azure", "gpt-5-mini", "text-embedding-3-small"),
     _hosted("Anthropic, Claude 4.5", "anthropic", "claude-sonnet-4-5"),
     _hosted("Anthropic, Claude 5", "anthropic", "claude-opus-5"),
+    _hosted("Foundry, Claude", "azure", "claude-opus-5", api="anthropic", resource="r"),
     _hosted("Bedrock, Claude", "bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0", "amazon.titan-embed-text-v2:0", region="us-east-1"),
     _hosted("Bedrock, Nova", "bedrock", "amazon.nova-pro-v1:0", "cohere.embed-v4:0", region="us-east-1"),
     _hosted("Bedrock, Llama", "bedrock", "meta.llama3-3-70b-instruct-v1:0", "cohere.embed-english-v3", region="us-east-1"),
@@ -103,6 +104,9 @@ HOSTED_TARGETS = (
     _hosted("Perplexity", "perplexity", "sonar"),
     _hosted("Cerebras", "cerebras", "gpt-oss-120b"),
     _hosted("Hyperbolic", "hyperbolic", "openai/gpt-oss-120b"),
+    _hosted("Moonshot", "moonshot", "kimi-k3"),
+    _hosted("Z.ai", "zai", "glm-5.3"),
+    _hosted("Alibaba", "alibaba", "qwen3.8-max", "text-embedding-v4"),
     _hosted("SageMaker", "sagemaker", region="us-east-1"),
 )
 

@@ -101,6 +101,7 @@ def _engine_response(dialect: str, tier: str) -> dict[str, Any]:
                 "model": "m",
                 "status": "completed",
                 "output": [],
+                "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
                 "service_tier": tier,
             }
         case _:

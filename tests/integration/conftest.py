@@ -18,6 +18,7 @@ from tests.support.service import Service
 __all__ = ["blank_database", "database", "postgres"]
 
 MOST_BODY_BYTES = 1_000_000
+HEAD_TIMEOUT_S = 5
 WORKERS = 2
 # A certificate authority for the tests' own TLS servers on localhost.
 TLS = Path(__file__).parents[1] / "support" / "tls"
@@ -39,8 +40,10 @@ def service() -> Generator[Service]:
         bodies_max_bytes_team=30 * MOST_BODY_BYTES,
         first_token_timeout_s=5,
         silence_timeout_s=4,
+        head_timeout_s=HEAD_TIMEOUT_S,
         total_timeout_s=15,
         breaker_failures=1000,
+        endpoint_cooldown_max_s=0,
         retries=0,
         node_secret=NODE_SECRET,
         node_networks="127.0.0.0/8",
@@ -83,6 +86,7 @@ async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, Scri
         old = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.11.0" }} }}
         anthropic = {{ adapter = "anthropic", base_url = "{one}" }}
         responses = {{ adapter = "openai", base_url = "{one}", options = {{ dialects = ["openai_responses"] }} }}
+        stops-after-calls = {{ adapter = "openai", base_url = "{one}", options = {{ stops_after_calls = true }} }}
         nowhere = {{ adapter = "openai", base_url = "http://127.0.0.1:9" }}
         [models]
         scripted = {{ targets = [{{ provider = "first", model = "engine-model" }}] }}
@@ -97,6 +101,7 @@ async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, Scri
         claude = {{ targets = [{{ provider = "anthropic", model = "engine-model" }}] }}
         responses = {{ targets = [{{ provider = "responses", model = "engine-model" }}] }}
         pinned = {{ targets = [{{ provider = "vllm", model = "engine-model", dialect = "openai_chat" }}] }}
+        stops-after-calls = {{ targets = [{{ provider = "stops-after-calls", model = "engine-model" }}] }}
         unreachable = {{ targets = [{{ provider = "nowhere", model = "engine-model" }}] }}
     """)
     yield first, second

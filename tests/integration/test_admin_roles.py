@@ -224,6 +224,7 @@ TABLE = {
     "reconcile_costs": Row(READ, query={"format": "openai"}, body={}),
     "export_focus": Row(READ, query={"since": "2020-01-01", "until": "2020-01-02"}),
     "list_endpoints": Row(READ, is_list=True),
+    "list_learned_rules": Row(READ, is_list=True),
     "get_endpoint_metrics": Row(READ, query={"endpoint": "http://none"}, is_missing=True),
     "read_engine": Row(READ, "", {"model": "none", "operation": "version"}, is_missing=True),
     "operate_engine": Row(ADMINISTER, "", {"model": "none", "operation": "sleep"}, body={}, is_missing=True),

@@ -87,7 +87,8 @@ async def test_a_dry_run_shows_the_difference_and_changes_nothing(admin: httpx.A
     shown = await ok(await admin.post("/admin/v1/teams?dry_run=true", json={"name": name, "priority": 5}))
     change = {"action": "create", "resource": "team", "name": name, "team": name, "before": None}
     mask: dict[str, Any] = {"detectors": list(ALL_DETECTORS), "patterns": {}}
-    after: dict[str, Any] = {"content": "full", "drop": [], "priority": 5, "mask": mask, "search": False}
+    restrictions: dict[str, Any] = {"models": None, "routes": None, "networks": None, "limits": [], "fallbacks": "any"}
+    after: dict[str, Any] = {"content": "full", "drop": [], "priority": 5, "mask": mask, "search": False, **restrictions}
     assert shown == {"dry_run": True, "changes": [{**change, "after": after}], "warnings": []}
     await ok(await admin.get(f"/admin/v1/teams/{name}"), 404)
 

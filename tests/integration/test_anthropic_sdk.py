@@ -182,7 +182,7 @@ async def test_overloaded_engine_is_typed_as_overloaded_with_its_status_and_retr
     engine.script = fail_with(429, ERRORS[target], "retry-after: 7")
     with pytest.raises(anthropic.RateLimitError) as raised:
         await sdk.messages.create(model=MODELS[target], max_tokens=10, messages=HI)
-    assert raised.value.type == "overloaded_error" and raised.value.response.headers["retry-after"] == "7"
+    assert raised.value.type == "rate_limit_error" and raised.value.response.headers["retry-after"] == "7"
 
 
 @every_engine_api

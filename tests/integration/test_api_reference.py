@@ -104,6 +104,25 @@ async def test_openapi_document_has_the_address_of_the_request_and_an_etag(servi
     assert "script" not in odd
 
 
+async def test_pages_are_sent_compressed_and_not_again_to_whoever_has_them(client: httpx.AsyncClient):
+    for path in ("/docs", "/openapi.json"):
+        packed = await client.get(path, headers={"accept-encoding": "br, gzip;q=0.5"})
+        plain = await client.get(path, headers={"accept-encoding": "gzip;q=0, identity"})
+        assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+        assert int(packed.headers["content-length"]) * 5 < int(plain.headers["content-length"])
+        assert packed.content == plain.content and "accept-encoding" in plain.headers["vary"]
+        assert packed.headers["etag"] != plain.headers["etag"]
+        again = await client.get(path, headers={"if-none-match": packed.headers["etag"], "accept-encoding": "gzip"})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/docs", "/metrics", "/admin/v1/sign-in"])
+async def test_text_names_its_charset_once(client: httpx.AsyncClient, path: str):
+    response = await client.get(path, headers={"accept": "text/html"})
+    content_type = response.headers["content-type"]
+    assert content_type.startswith("text/") and content_type.count("charset") == 1
+
+
 async def test_every_link_within_the_reference_leads_somewhere(client: httpx.AsyncClient):
     page = (await client.get("/docs")).text
     ids = re.findall(r' id="([^"]+)"', page)

@@ -72,7 +72,6 @@ async def test_api_that_no_target_supports_is_501(client: httpx.AsyncClient, eng
     requests: dict[str, dict[str, Any]] = {
         "/v1/embeddings": {"model": "claude", "input": "x"},
         "/inference/v1/generate": {"model": "claude", "token_ids": [1], "sampling_params": {}},
-        "/v1/chat/completions": {"model": "claude", "prompt": "x"},
     }
     for path, body in requests.items():
         refused = await client.post(path, json=body)

@@ -139,7 +139,7 @@ async def test_apply_without_prune_removes_nothing(database: str):
         ("[providers.r]\nadapter = 5", "Expected text, got an integer at `providers.r.adapter`"),
         (
             '[providers.r]\nadapter = "vlm"\nbase_url = "http://h"',
-            "providers.r: there is no adapter 'vlm'. There are: anthropic, auto, azure, ",
+            "providers.r: there is no adapter 'vlm'. There are: alibaba, anthropic, auto, azure, ",
         ),
         ('[providers.r]\nadapter = "openai"\noptions = { regoin = "x" }', "'regoin'"),
         (

@@ -238,10 +238,41 @@ async def test_a_request_in_progress_is_shown_as_reserved(service: Service, admi
         await wait_until(is_reserved, 120)
         assert usage["spent_usd"] == 0 and usage["percent"] == 0
         assert usage["remaining_usd"] == pytest.approx(1 - usage["reserved_usd"])
+        assert usage["recorded_usd"] == 0
         finish.set()
         assert (await running).status_code == 200
     usage = await wait_for_usage(admin, team.name, COST_USD)
     assert (usage["reserved_usd"], usage["remaining_usd"]) == (0, pytest.approx(1 - COST_USD))
+    await ok(await admin.delete(f"/admin/v1/budgets/{team.name}", headers={"if-match": "*"}))
+
+
+async def test_a_budget_shows_what_a_request_has_spent_at_once_and_all_of_it_adds_up(
+    service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine
+):
+    team = await make_team(admin)
+    done = service.run("budgets", "set", team.name, "--for", f"team={team.name}", "--amount", "0.05", "--per", "day")
+    assert done.returncode == 0, done.stderr  # every worker has it now
+    async with service.keyless_client() as client:
+        for count in range(1, 7):
+            answered = await team.chat(client)
+            usage = (await ok(await admin.get(f"/admin/v1/budgets/{team.name}")))["usage"]
+            assert answered.status_code == 200, answered.text
+            assert (usage["spent_usd"], usage["reserved_usd"]) == (pytest.approx(count * COST_USD), 0), "at once"
+            assert usage["spent_usd"] + usage["remaining_usd"] == pytest.approx(0.05)
+            assert usage["percent"] == pytest.approx(count * COST_USD / 0.05 * 100) and usage["recorded_usd"] <= usage["spent_usd"] + 1e-9
+        running = asyncio.gather(*(team.chat(client) for _ in range(4)))
+        while not running.done():
+            usage = (await ok(await admin.get(f"/admin/v1/budgets/{team.name}")))["usage"]
+            assert usage["spent_usd"] + usage["reserved_usd"] + usage["remaining_usd"] == pytest.approx(0.05)
+        assert {answered.status_code for answered in await running} == {200}
+        usage = (await ok(await admin.get(f"/admin/v1/budgets/{team.name}")))["usage"]
+        assert usage["spent_usd"] + usage["reserved_usd"] + usage["remaining_usd"] == pytest.approx(0.05)
+
+    async def is_recorded() -> bool:
+        usage = (await ok(await admin.get(f"/admin/v1/budgets/{team.name}")))["usage"]
+        return usage["recorded_usd"] == pytest.approx(usage["spent_usd"])
+
+    await wait_until(is_recorded, 120)
     await ok(await admin.delete(f"/admin/v1/budgets/{team.name}", headers={"if-match": "*"}))
 
 

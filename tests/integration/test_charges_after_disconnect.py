@@ -57,7 +57,7 @@ async def test_disconnect_before_the_response_is_charged_what_was_reserved_at_a_
     assert row["charged_input"] > 0 and row["output_tokens"] is None
 
 
-@pytest.mark.parametrize(("model", "charged"), [("scripted", (100_000, "reserved")), ("vllm", (4, "received"))])
+@pytest.mark.parametrize(("model", "charged"), [("scripted", (100_000, "reserved")), ("vllm", (5, "received"))])
 async def test_disconnect_within_a_stream_is_charged_what_was_reserved_at_a_host_that_may_go_on(
     service: Service, engine: ScriptedEngine, model: str, charged: tuple[int, str]
 ):

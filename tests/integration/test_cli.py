@@ -140,6 +140,7 @@ def test_configuration_file_is_dry_run_applied_and_exported(service: Service) ->
         "applied": False,
         "difference": "",
         "message": "Nothing to change.",
+        "warnings": [],
     }
     exported = run_command(service, "export")
     assert tomllib.loads(exported.stdout) == run_json_command(service, "export")
@@ -260,7 +261,9 @@ def test_quiet_prints_only_the_key(service: Service) -> None:
 def test_teams_set_changes_the_content_policy(service: Service) -> None:
     changed = run_json_command(service, "teams", "set", "typists", "--content", "none")
     mask = changed.pop("mask")
-    assert (changed, mask["patterns"]) == ({"name": "typists", "content": "none", "drop": [], "priority": 0, "search": False}, {})
+    restrictions: dict[str, Any] = {"models": None, "routes": None, "networks": None, "fallbacks": "any", "limits": []}
+    assert changed == {"name": "typists", "content": "none", "drop": [], "priority": 0, "search": False, **restrictions}
+    assert mask["patterns"] == {}
     run_json_command(service, "keys", "create", "--team", "typists")
     teams = {each["name"]: each for each in run_json_command(service, "teams", "list")["teams"]}
     assert (teams["typists"]["content"], teams["typists"]["keys"]) == ("none", 1)
@@ -379,7 +382,7 @@ def test_chat_prints_the_answer_on_stdout_and_usage_on_stderr(service: Service) 
 def test_chat_prints_gateway_refusals_as_sentences(service: Service, tmp_path: Path) -> None:
     unknown = run_command(service, "chat", "nothing", "hi", "--json")
     error = json.loads(unknown.stderr)["error"]
-    assert unknown.exit_code == 1 and unknown.stdout == "" and error["status"] == 404 and "sandbox" in error["message"]
+    assert unknown.exit_code == 1 and unknown.stdout == "" and error["status"] == 404 and "This key may use: " in error["message"]
     refused = run_command(service, "chat", "sandbox", "hi", "--key", "nx-000000000000-x")
     assert refused.exit_code == 1 and "not valid" in refused.stderr and "--key" in refused.stderr
     unreadable = run_command(service, "chat", "sandbox", "hi", "--key", "schlüssel")

@@ -137,6 +137,7 @@ def test_drop_of_a_key_is_shown_changed_copied_by_rotation_and_removed(service: 
 
 
 EVERY_DETECTOR: Any = {"detectors": list(ALL_DETECTORS), "patterns": {}}
+UNRESTRICTED: Any = {"models": None, "routes": None, "networks": None, "fallbacks": "any", "limits": []}
 
 
 def test_drop_of_a_team_is_set_apart_from_its_content(service: Service):
@@ -147,6 +148,7 @@ def test_drop_of_a_team_is_set_apart_from_its_content(service: Service):
         "priority": 0,
         "mask": EVERY_DETECTOR,
         "search": False,
+        **UNRESTRICTED,
     }
     assert run_json(service, "teams", "set", "lossy", "--content", "none") == {
         "name": "lossy",
@@ -155,9 +157,11 @@ def test_drop_of_a_team_is_set_apart_from_its_content(service: Service):
         "priority": 0,
         "mask": EVERY_DETECTOR,
         "search": False,
+        **UNRESTRICTED,
     }
     changed = run_json(service, "teams", "set", "lossy", "--drop", "all")
-    assert changed == {"name": "lossy", "content": "none", "drop": "all", "priority": 0, "mask": EVERY_DETECTOR, "search": False}
+    content = {"content": "none", "mask": EVERY_DETECTOR, "search": False}
+    assert changed == {"name": "lossy", "drop": "all", "priority": 0, **content, **UNRESTRICTED}
     assert any(line.split()[0::6] == ["lossy", "all"] for line in service.run("teams", "list").stdout.splitlines())
     new_key(service, "lossy", "--content", "full")
     (listed,) = [each for each in run_json(service, "teams", "list")["teams"] if each["name"] == "lossy"]

@@ -29,7 +29,7 @@ USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 
 @pytest.fixture(scope="module", autouse=True)
 async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> None:
-    """mini: takes no stop sequences, and streams alone. lmdeploy: one choice. sglang: several calls all the same. messages: chats alone."""
+    """mini: takes no stop sequences, and streams alone. lmdeploy: one choice. sglang: several calls all the same. chats: no completions."""
     url = f"http://127.0.0.1:{engines[0].port}"
     service.apply(f"""
         [providers]
@@ -37,7 +37,9 @@ async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine
         emulated-lmdeploy = {{ adapter = "lmdeploy", base_url = "{url}", options = {{ version = "0.12.0" }} }}
         emulated-goes-on = {{ adapter = "mini_sglang", base_url = "{url}", options = {{ stops_on_disconnect = "never" }} }}
         emulated-sglang = {{ adapter = "sglang", base_url = "{url}" }}
+        emulated-chats = {{ adapter = "groq", base_url = "{url}/v1", options = {{ stream = "only" }} }}
         [models]
+        chats = {{ targets = [{{ provider = "emulated-chats", model = "engine-model" }}] }}
         mini = {{ targets = [{{ provider = "emulated-mini", model = "engine-model" }}] }}
         lmdeploy = {{ targets = [{{ provider = "emulated-lmdeploy", model = "engine-model" }}] }}
         goes-on = {{ targets = [{{ provider = "emulated-goes-on", model = "engine-model" }}] }}
@@ -377,7 +379,7 @@ async def test_functions_of_older_clients_are_tools_and_their_call_a_function_ca
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_completion_reaches_a_host_that_has_chats_alone(sdk: Any, engine: ScriptedEngine, streamed: bool):
     engine.script = text_stream("Once", " upon")
-    fields: Any = {"model": "mini", "prompt": "Tell me a story.", "max_tokens": 20}
+    fields: Any = {"model": "chats", "prompt": "Tell me a story.", "max_tokens": 20}
     if streamed:
         text = "".join([choice.text async for each in await sdk.completions.create(**fields, stream=True) for choice in each.choices])
     else:
@@ -393,7 +395,7 @@ async def test_several_prompts_for_a_host_that_has_chats_alone_are_answered_in_o
         await text_stream(request.body["messages"][0]["content"].upper())(request)
 
     engine.script = respond
-    response = await sdk.completions.create(model="mini", prompt=["a", "b", "c"], max_tokens=5)
+    response = await sdk.completions.create(model="chats", prompt=["a", "b", "c"], max_tokens=5)
     assert [(choice.index, choice.text) for choice in response.choices] == [(0, "A"), (1, "B"), (2, "C")]
     assert response.usage is not None and response.usage.prompt_tokens == 9
 

@@ -1,6 +1,9 @@
 """Probes of endpoints: requests are written for the engine that an endpoint reports to be, whatever it is configured as."""
 
+import asyncio
+import contextlib
 import json
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +14,7 @@ import pytest
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
 from tests.support.service_inspection import wait_until_endpoints
+from tests.support.wait_until import wait_until
 
 CHAT = "/v1/chat/completions"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -116,3 +120,42 @@ async def test_lora_adapter_missing_on_one_endpoint_is_requested_from_another(po
     pool.with_adapter.script = refuse_adapter
     answer = await client.post(CHAT, json={**HELLO, "model": "tuned"})
     assert answer.status_code == 404 and "`sql` does not exist" in answer.json()["error"]["message"]
+
+
+async def test_wrong_address_is_reported_by_every_command_the_metric_and_the_first_error(service: Service, tmp_path: Path):
+    """Another service of the company answers there."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int((re.search(rb"content-length: (\d+)", head) or [b"", b"0"])[1]))
+                writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 14\r\n\r\n<html>?</html>")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as web_server:
+        address = f"http://127.0.0.1:{web_server.sockets[0].getsockname()[1]}"
+        file = tmp_path / "wiki.toml"
+        file.write_text(f"""
+            [providers.wiki]
+            adapter = "vllm"
+            base_url = "{address}"
+            [models.misplaced]
+            targets = [{{ provider = "wiki", model = "m" }}]
+        """)
+        applied = json.loads((await asyncio.to_thread(service.run, "apply", str(file), "--yes", "--json")).stdout)
+        assert [warning for warning in applied["warnings"] if address in warning and "no such API" in warning]
+        await wait_until_endpoints(service, lambda endpoints: endpoints.get("wiki", {}).get("health") == "no_api")
+        listed = await asyncio.to_thread(service.run, "engines", "list")
+        assert f"{address}: something answers, but there is no such API there" in listed.stdout
+        assert f"Provider wiki on {address} has no such API" in (await asyncio.to_thread(service.run, "doctor")).stdout
+        async with service.client() as client:
+            response = await client.post(CHAT, json={"model": "misplaced", **HELLO})
+            error = response.json()["error"]
+            assert (response.status_code, error["type"]) == (502, "backend_error")
+            assert "There is no such API at the address of wiki: it answers 404 with a web page." in error["message"]
+
+            async def is_counted() -> bool:
+                return 'narthex_endpoints{provider="wiki",state="no_api"} 1.0' in (await client.get(f"{service.url}/metrics")).text
+
+            await wait_until(is_counted)

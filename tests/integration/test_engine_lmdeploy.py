@@ -117,6 +117,9 @@ async def test_unsupported_grammar_and_structural_tag_are_refused_without_an_ups
     assert lmdeploy.bodies == []
 
 
+OBJECT: Any = {"type": "object", "properties": {}}
+
+
 async def test_every_documented_field_is_forwarded_neutral_or_reported(client: httpx.AsyncClient, lmdeploy: ScriptedLMDeploy):
     fields: dict[str, Any] = {
         **{"temperature": 0.1, "top_p": 0.9, "n": 1, "stream": False, "max_completion_tokens": 7, "max_tokens": 7},
@@ -125,7 +128,7 @@ async def test_every_documented_field_is_forwarded_neutral_or_reported(client: h
         **{"min_new_tokens": 2, "min_p": 0.1, "session_id": 5, "do_preprocess": True, "logprobs": True, "top_logprobs": 2},
         **{"chat_template_kwargs": {"a": 1}, "mm_processor_kwargs": {"a": 1}, "enable_thinking": True, "reasoning_effort": "low"},
         **{"return_token_ids": True, "include_stop_str_in_output": True, "presence_penalty": 0, "frequency_penalty": 0.0, "user": "u"},
-        **{"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}], "tool_choice": "auto", "logit_bias": {}},
+        **{"tools": [{"type": "function", "function": {"name": "f", "parameters": OBJECT}}], "tool_choice": "auto", "logit_bias": {}},
     }
     answer = await client.post("/v1/chat/completions", json={"model": "lmdeploy", "messages": "Hello!", **fields})
     assert (answer.status_code, answer.headers.get("x-narthex-dropped"), lmdeploy.ignored_fields) == (200, "user", set())

@@ -28,13 +28,16 @@ from tests.support.writer_process import drain
 TODAY = datetime.datetime.now(datetime.UTC).date()
 DAYS = [TODAY - datetime.timedelta(days=back) for back in (2, 1)]
 TOKENS = Price(
-    *("gpu", "tokens", 0.15, 0.6),
+    provider="gpu",
+    model="tokens",
+    input=0.15,
+    output=0.6,
     cached_input=0.075,
     cache_write=0.2,
     cache_write_hour=0.3,
     audio_input=1.1,
     tiers={"batch": 0.5},
-    steps=(PriceStep(1000, 0.3, 0.9, cached_input=0.1),),
+    steps=(PriceStep(above=1000, input=0.3, output=0.9, cached_input=0.1),),
 )
 TIMED = Price("gpu", "timed", gpu=GpuPrice(2.5, 2, 8))
 USAGES = [

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import errno
+import gzip
 import json
 import socket
 import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -16,12 +18,14 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from backports import zstd
 
 from app.api.metrics import keep_metrics_current
 from app.gateway.limits.limits import Limits
 from app.gateway.load_shedding import LoadShedder
 from app.gateway.target_queues import TargetQueues
 from app.settings import Settings
+from app.store.snapshots import EMPTY
 from app.telemetry import Telemetry
 from providers.transport.transport import Transport
 from tests.integration.conftest import MOST_BODY_BYTES, WORKERS
@@ -204,15 +208,36 @@ async def test_expect_100_continue_without_a_valid_key_is_401(service: Service):
         assert (await caller.answer())[0] == 401
 
 
-async def test_large_body_without_a_valid_key_is_refused_before_it_is_complete(service: Service):
-    """The refusal does not wait for the rest of the body."""
+@pytest.mark.parametrize(("path", "length"), [(CHAT, 20), (CHAT, 900_000), ("/v1/feedback", 900_000)])
+async def test_body_without_a_valid_key_is_refused_before_it_comes(service: Service, path: str, length: int):
+    """The refusal does not wait for the body, and the connection does not for long."""
     async with raw_connection(service) as caller:
-        caller.send(head(service, 900_000).replace(service.key.encode(), b"nobodys") + b" " * 100_000)
+        caller.send(head(service, length).replace(service.key.encode(), b"nobodys").replace(CHAT.encode(), path.encode()))
         assert (await caller.answer())[0] == 401
+        async with asyncio.timeout(GENEROUS_S):
+            assert await caller.reader.read() == b""
+
+
+async def test_body_beyond_the_limit_is_a_413_before_it_comes(service: Service):
+    async with raw_connection(service) as caller:
+        caller.send(head(service, MOST_BODY_BYTES + 1))
+        assert (await caller.answer())[0] == 413
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/feedback"])
+async def test_body_that_stays_away_is_a_408_in_the_shape_of_the_api(service: Service, path: str):
+    async with raw_connection(service) as caller:
+        caller.send(head(service, 70_000).replace(CHAT.encode(), path.encode()) + b"{")
+        status, headers, body = await caller.answer()
+        content: Any = json.loads(body)
+        assert (status, headers.get("connection"), content["error"]["type"]) == (408, "close", "timeout_error")
+        assert "too slowly: 1 bytes" in content["error"]["message"]
+        assert content.get("type") == ("error" if path == "/v1/messages" else None)
+        assert await caller.reader.read() == b""
 
 
 async def test_open_uploads_of_a_key_are_bounded_and_freed_by_a_disconnect(service: Service, engine: ScriptedEngine):
-    """Each declares the largest body, and sends a part of it."""
+    """Each declares the largest body, and sends a byte of it."""
     large = json.dumps({"model": "scripted", "messages": [{"role": "user", "content": "x" * 500_000}]}).encode()
     created = service.run("keys", "create", "--team", "other uploads", "--quiet")
     assert created.returncode == 0, created.stderr
@@ -226,7 +251,7 @@ async def test_open_uploads_of_a_key_are_bounded_and_freed_by_a_disconnect(servi
     async with AsyncExitStack() as connections:
         for _ in range(WORKERS * 20 + 10):
             caller = await connections.enter_async_context(raw_connection(service))
-            caller.send(head(service, MOST_BODY_BYTES) + b" " * 100_000)
+            caller.send(head(service, MOST_BODY_BYTES) + b" ")
             refusal = asyncio.create_task(caller.answer())
             refusal.add_done_callback(lambda done: None if done.cancelled() or done.exception() else refusals.append(done.result()))
             connections.callback(refusal.cancel)
@@ -241,6 +266,8 @@ async def test_open_uploads_of_a_key_are_bounded_and_freed_by_a_disconnect(servi
         for _ in range(2 * WORKERS):
             assert await status_of(CHAT, REQUEST) == 200
             assert await status_of(CHAT, large, **of_other_team) == 200
+        await wait_until(lambda: len(refusals) == WORKERS * 20 + 10)  # those that were accepted come too slowly
+        assert {status for status, _, _ in refusals} == {408, 429}
     async with asyncio.timeout(GENEROUS_S):
         for _ in range(2 * WORKERS):
             while await status_of(CHAT, large) != 200:
@@ -267,6 +294,24 @@ async def test_h2c_upgrade_offer_is_declined_and_served_over_http_1_1(service: S
         caller.send(head(service) + REQUEST)
         assert (await caller.answer())[0] == 200
     assert [request.body["messages"] for request in chat_requests(engine)] == [HI, HI]
+
+
+@pytest.mark.parametrize("connection", ["Upgrade", "keep-alive, Upgrade"])
+async def test_websocket_at_responses_is_a_426_and_an_ordinary_get_a_405(service: Service, connection: str):
+    """The Codex CLI goes on by HTTP at once after a 426 alone."""
+    offer = f"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: {connection}\r\nupgrade: websocket\r\n".encode()
+    handshake = b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    async with raw_connection(service) as caller:
+        for _ in range(2):  # the connection stays open
+            caller.send(offer + handshake)
+            status, headers, body = await caller.answer()
+            error = json.loads(body)["error"]
+            assert (status, error["code"], "upgrade" in headers) == (426, "upgrade_refused", False)
+            assert "WebSocket" in error["message"] and "POST" in error["message"]
+        caller.send(b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert (await caller.answer())[0] == 405
+        caller.send(head(service) + REQUEST)
+        assert (await caller.answer())[0] == 200
 
 
 @pytest.mark.parametrize("endless", [b"GET /", b"POST /v1/models HTTP/1.1\r\nx: "], ids=["path", "header"])
@@ -330,14 +375,59 @@ async def test_duplicate_gateway_header_is_refused(service: Service, client: htt
     assert (answer.status_code, name in answer.json()["error"]["message"]) == (400, True)
 
 
-async def test_content_encoding_is_refused_by_name(client: httpx.AsyncClient):
-    answer = await client.post(CHAT, content=REQUEST, headers={"content-encoding": "gzip"})
-    assert answer.status_code == 400 and "gzip" in answer.json()["error"]["message"]
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+async def test_content_coding_that_is_not_decoded_is_a_415_that_names_those_that_are(client: httpx.AsyncClient, path: str):
+    answer = await client.post(path, content=REQUEST, headers={"content-encoding": "br"})
+    assert answer.status_code == 415 and answer.json()["error"]["type"] == "invalid_request_error"
+    assert "gzip, deflate, zstd" in answer.json()["error"]["message"] and answer.headers["accept-encoding"] == "gzip, deflate, zstd"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+async def test_compressed_body_is_served_and_recorded_as_it_was_meant(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, coding: str
+):
+    compress = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}[coding]
+    answer = await client.post(CHAT, content=compress(REQUEST), headers={"content-encoding": coding.upper()})
+    assert answer.status_code == 200 and engine.requests[-1].body["messages"] == json.loads(REQUEST)["messages"]
+    assert "content-encoding" not in engine.requests[-1].headers
+    row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    assert json.loads(row["content"]["request"]) == json.loads(REQUEST)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+async def test_body_that_decodes_to_too_much_is_a_413_in_little_time(client: httpx.AsyncClient, engine: ScriptedEngine, coding: str):
+    bomb = (gzip.compress if coding == "gzip" else zstd.compress)(b" " * 300_000_000)
+    assert len(bomb) < 1_000_000
+    answer = await client.post(CHAT, content=bomb, headers={"content-encoding": coding})
+    assert answer.status_code == 413 and not engine.requests
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+async def test_body_that_is_not_of_its_coding_is_a_400(client: httpx.AsyncClient, coding: str):
+    for content in (REQUEST, b"x"):
+        answer = await client.post(CHAT, content=content, headers={"content-encoding": coding})
+        assert answer.status_code == 400 and coding in answer.json()["error"]["message"]
 
 
 async def test_empty_episode_header_is_a_400(client: httpx.AsyncClient):
     answer = await client.post(CHAT, content=REQUEST, headers={"x-narthex-episode-id": ""})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
+
+
+async def test_head_of_a_response_is_short_whatever_was_dropped(client: httpx.AsyncClient, engine: ScriptedEngine):
+    """Proxies take a server for broken whose heads are longer than they accept: all gateways behind one, for all teams."""
+    message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "Hello."}]}
+    end = {"stop_reason": "end_turn", "stop_sequence": None, "usage": {"input_tokens": 3, "output_tokens": 2}}
+
+    async def answer(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps({**message, **end}).encode())
+
+    engine.script = answer
+    fields = {f"{number}{'k' * 3_000}": 1 for number in range(20)}
+    body = {"model": "claude", "messages": HI, "max_tokens": 9, **fields}
+    response = await client.post(CHAT, json=body, headers={"x-narthex-drop": "all"})
+    assert response.status_code == 200, response.text
+    assert response.headers["x-narthex-dropped"].startswith("0kkk") and len(response.headers["x-narthex-dropped"]) < 1_600
 
 
 async def test_duplicate_json_keys_are_sent_as_they_were_checked(client: httpx.AsyncClient, engine: ScriptedEngine):
@@ -424,6 +514,7 @@ async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
 
     class CurrentKeys:
         revocation_lag_s = 0.0
+        snapshot = EMPTY
 
     class NoEndpoints:
         endpoints = ()

@@ -16,8 +16,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from app.api.http_call import HttpCall
-from app.api.http_protocol import http_protocol_class
+from app.api.http_protocol import RequestTimes, http_protocol_class
 from app.api.inference_protocol import InferenceProtocol
+from providers.canonical.errors import RequestTimedOut
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.wait_until import GENEROUS_S, wait_until
@@ -25,6 +26,7 @@ from tests.support.wait_until import GENEROUS_S, wait_until
 REQUEST = b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
 IDLE_S = 1.0
 HEAD_S = 2.0
+BODY_S, BODY_MIN_BYTES_S = 4.0, 1_000
 
 
 async def _unused_app(scope: object, receive: object, send: object) -> None:
@@ -58,7 +60,8 @@ class EchoServer:
 @pytest.fixture
 async def echo_server() -> AsyncGenerator[EchoServer]:
     echo = EchoServer()
-    protocol = http_protocol_class(WriteBatcher(), LoopTurns(), 5, {"/echo": lambda call: echo.answer(call)}, head_timeout_s=HEAD_S)
+    times = RequestTimes(pause_s=5, head_s=HEAD_S, body_s=BODY_S, body_min_bytes_s=BODY_MIN_BYTES_S)
+    protocol = http_protocol_class(WriteBatcher(), LoopTurns(), times, {"/echo": lambda call: echo.answer(call)})
     assert issubclass(protocol, InferenceProtocol)
     config = uvicorn.Config(_unused_app, ws="none", lifespan="off", log_config=None)
     config.load()
@@ -105,7 +108,7 @@ async def test_idle_timeout_spares_a_connection_with_a_partial_request(echo_serv
 
 
 @pytest.mark.parametrize("before", [b"", REQUEST])
-async def test_head_that_comes_byte_by_byte_is_cut_off_and_a_slow_body_is_not(echo_server: EchoServer, before: bytes):
+async def test_head_that_comes_byte_by_byte_is_cut_off(echo_server: EchoServer, before: bytes):
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
     closed = asyncio.create_task(reader.read())
     begun = time.monotonic()
@@ -119,11 +122,84 @@ async def test_head_that_comes_byte_by_byte_is_cut_off_and_a_slow_body_is_not(ec
     assert time.monotonic() - begun >= HEAD_S
     writer.close()
 
+
+async def test_body_has_its_own_time_and_more_the_more_of_it_came(echo_server: EchoServer):
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
-    writer.write(REQUEST[:-1])
-    await asyncio.sleep(HEAD_S * 1.2)
+    writer.write(REQUEST[:-3])
+    await asyncio.sleep(HEAD_S * 0.7)
+    writer.write(REQUEST[-3:-1])
+    await asyncio.sleep(HEAD_S * 0.7)
     writer.write(REQUEST[-1:])
     assert await read_response_body(reader) == b"hi"
+    writer.close()
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 1501\r\n\r\n" + b"x" * 1_500)
+    await asyncio.sleep(HEAD_S * 1.4)
+    writer.write(b"x")
+    async with asyncio.timeout(GENEROUS_S):
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    writer.close()
+
+
+@pytest.mark.parametrize(("pace_bytes", "longest_s"), [(1, HEAD_S), (500, BODY_S), (100_000, BODY_S)], ids=["byte", "slow", "fast"])
+@pytest.mark.parametrize("before", [b"", REQUEST], ids=["first", "second"])
+async def test_body_that_comes_too_slowly_is_a_408_and_closes_the_connection(
+    echo_server: EchoServer, pace_bytes: int, longest_s: float, before: bytes
+):
+    """A body of any pace ends: with the slowest that is allowed it may take BODY_S."""
+
+    async def answer(call: HttpCall) -> None:
+        try:
+            await call.send_response(200, b"", b"%d" % len(await call.read(10**9)))
+        except RequestTimedOut as error:
+            await call.send_response(error.status, b"", b"")
+
+    echo_server.answer = answer
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    received = asyncio.create_task(reader.read())
+    writer.write(before + b"POST /echo HTTP/1.1\r\ncontent-length: 100000000\r\n\r\n")
+    begun = time.monotonic()
+    while not received.done():
+        assert time.monotonic() - begun < GENEROUS_S, "it lives for ever"
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"x" * pace_bytes)
+        await asyncio.wait([received], timeout=0.2)
+    assert time.monotonic() - begun >= longest_s
+    with contextlib.suppress(ConnectionResetError):  # what was written after the end
+        assert b"HTTP/1.1 408" in received.result()
+    writer.close()
+
+
+async def test_caller_is_known_and_may_be_refused_before_the_body_comes(echo_server: EchoServer):
+    """What is left of the body is thrown away for a while, so that a caller who sends it first can read the answer."""
+
+    async def refuse(call: HttpCall) -> None:
+        await call.send_response(401, b"", b"no")
+
+    echo_server.answer = refuse
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 3000000\r\n\r\n")
+    assert await read_response_body(reader) == b"no"
+    writer.write(b"x" * 3_000_000)
+    echo_server.answer = echo_server.echo
+    writer.write(REQUEST)
+    assert await read_response_body(reader) == b"hi"
+    writer.close()
+
+    echo_server.answer = refuse
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 3000000\r\n\r\nx")
+    async with asyncio.timeout(GENEROUS_S):
+        assert (await reader.read()).startswith(b"HTTP/1.1 401"), "and then it is closed"
+    writer.close()
+
+
+async def test_slow_head_is_a_408(echo_server: EchoServer):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(REQUEST[:20])
+    async with asyncio.timeout(GENEROUS_S):
+        assert (await reader.read()).startswith(b"HTTP/1.1 408")
     writer.close()
 
 

@@ -33,11 +33,8 @@ CHAT = "/v1/chat/completions"
         (b'{"model": "m", "messages": [{"role": "user", "content": "\xff"}]}', "not UTF-8", None),
         (b'{"model": "m", "messages": [{"role": "user", "content": "\\ud83d"}]}', "half a surrogate pair (byte 57)", None),
         (b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "stream_options": {}}', "stream: true", "stream_options"),
-        (
-            b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 90_000 + b"]" * 90_000 + b"}",
-            "too deeply",
-            None,
-        ),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 8_000 + b"]" * 8_000 + b"}", "too deeply", None),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 90_000 + b"]" * 90_000 + b"}", "levels", None),
     ],
 )
 async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncClient, body: bytes, message: str, param: str | None):

@@ -233,7 +233,9 @@ async def test_applied_limits_reach_every_worker_before_apply_returns_and_polici
         done = await configuration.apply(database, more.replace('"redacted"', '"full"'), prune=False, confirm=lambda _: True, wait_s=60)
         assert "2 workers serve it" in done
         await wait_until(policies_are_full)
-        assert caches[0].snapshot.prices[0] == Price("p", "x", 0.15, 0.6, 0.075, source="the provider's page, read in November")
+        assert caches[0].snapshot.prices[0] == Price(
+            "p", "x", input=0.15, output=0.6, cached_input=0.075, source="the provider's page, read in November"
+        )
     finally:
         for cache in caches:
             await cache.stop()

@@ -280,3 +280,21 @@ async def test_limits_preview_reports_the_outcome_and_changes_nothing(client: ht
     bad = await client.post("/v1/limits/preview", json={"model": "only-tokens"})
     assert bad.status_code == 400 and bad.json()["error"]["param"] == "messages"
     assert (await client.post("/v1/limits/preview", json=body, headers={"authorization": "Bearer no"})).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "reason"),
+    [
+        ("GET", "/v1/limits?model=", "`model` is empty"),
+        ("GET", "/v1/limits?modle=scripted", "Unknown parameter 'modle'"),
+        ("GET", "/v1/limits?model=scripted&model=scripted", "`model` appears several times"),
+        ("POST", "/v1/limits/preview?model=scripted", "Unknown parameter 'model'"),
+        ("GET", "/v1/usage?group_by=", "`group_by` is empty"),
+        ("GET", "/v1/usage?groupby=day", "Unknown parameter 'groupby'"),
+    ],
+)
+async def test_mistyped_or_empty_parameter_is_refused_by_name(client: httpx.AsyncClient, method: str, path: str, reason: str):
+    refused = await client.request(method, path, json={"model": "scripted", "messages": HI} if method == "POST" else None)
+    error = refused.json()["error"]
+    assert refused.status_code == 400 and reason in error["message"]
+    assert f"`{error['param']}`" in error["message"] or f"'{error['param']}'" in error["message"]

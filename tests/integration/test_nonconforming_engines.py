@@ -10,7 +10,7 @@ import pytest
 
 from app.store import configuration
 from providers.canonical.sse import sse_frame
-from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
+from tests.support.scripted_engine import HELLO, ReceivedRequest, Script, ScriptedEngine, chunk, completion, stream_script
 from tests.support.service import Service
 from tests.support.service_inspection import database_url
 from tests.support.wait_until import wait_until
@@ -215,3 +215,51 @@ async def test_done_marker_with_extra_space_ends_the_stream(client: httpx.AsyncC
     engine.script = stream_script(chunk({"content": "Hello."}, "stop"), b" [DONE]", done=False)
     answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": True})
     assert answer.text.endswith("data: [DONE]\n\n") and "error" not in answer.text
+
+
+CALLS: list[Any] = [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}]
+
+
+def answer_with(reason: str, calls: list[Any] | None = None) -> Script:
+    message: dict[str, Any] = {"tool_calls": calls} if calls else {"content": "Hello."}
+
+    async def script(request: ReceivedRequest) -> None:
+        if request.body.get("stream"):
+            frames = chunk({"role": "assistant", **message}), chunk({}, reason)
+            await stream_script(*frames)(request)
+            return
+        body = completion(None if calls else "Hello.", **message if calls else {})
+        body["choices"][0]["finish_reason"] = reason
+        await request.respond(200, json.dumps(body).encode())
+
+    return script
+
+
+def finish_reasons(answer: httpx.Response, *, stream: bool) -> list[str]:
+    bodies = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")] if stream else [answer.json()]
+    return [choice["finish_reason"] for body in bodies for choice in body["choices"] if choice["finish_reason"]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_option_says_that_stop_after_calls_is_tool_calls(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
+    """OpenAI itself ends calls that a request forces by name with `stop`, so it is an option of the provider."""
+    engine.script = answer_with("stop", CALLS)
+    for model, expected in (("stops-after-calls", "tool_calls"), ("scripted", "stop")):
+        answer = await send_chat(client, stream=stream, model=model)
+        assert finish_reasons(answer, stream=stream) == [expected]
+    engine.script = answer_with("stop")
+    assert finish_reasons(await send_chat(client, stream=stream, model="stops-after-calls"), stream=stream) == ["stop"]
+
+
+async def test_header_has_the_engines_own_word_for_an_ending_that_nobody_knows(client: httpx.AsyncClient, engine: ScriptedEngine):
+    for word, header in (("what_may_come", "what_may_come"), ("stop", None), ("max_tokens", None)):
+        engine.script = answer_with(word)
+        answer = await send_chat(client, stream=False)
+        expected = {"stop": "stop", "max_tokens": "length", "what_may_come": "stop"}[word]
+        assert (finish_reasons(answer, stream=False), answer.headers.get("x-narthex-finish-reason")) == ([expected], header)
+        answer = await send_chat(client, stream=True)
+        assert finish_reasons(answer, stream=True) == [expected] and "x-narthex-finish-reason" not in answer.headers
+    for path, body in (("/v1/responses", {"input": "Hi", "store": False}), ("/v1/messages", {"max_tokens": 9, "messages": HI})):
+        engine.script = answer_with("what_may_come")
+        answer = await client.post(path, json={"model": "scripted", **body})
+        assert answer.headers["x-narthex-finish-reason"] == "what_may_come", path

@@ -19,7 +19,10 @@ async def test_price_with_steps_and_one_of_time_round_trip_over_rest_and_files(s
         stepped = {"provider": "sandbox", "model": name, "input": 2.0, "output": 12.0, "steps": STEPS}
         created = await admin.post("/admin/v1/prices", json=stepped)
         assert created.status_code == 201, created.text
-        assert created.json()["steps"][0] == {**STEPS[0], **dict.fromkeys(("cache_write", "cache_write_hour", "image_input"))} | {
+        assert created.json()["steps"][0] == {
+            **STEPS[0],
+            **dict.fromkeys(("cache_write", "cache_write_hour", "cache_write_12_hours", "image_input")),
+        } | {
             "audio_input": None,
             "audio_output": None,
         }

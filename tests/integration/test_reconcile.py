@@ -45,7 +45,7 @@ async def settings(tmp_path: Path, database: str, postgres: Postgres) -> Setting
         config = {"provider": f"my-{format}", "model": MODELS[format], "input": 2.0, "output": 10.0, "cached_input": 0.2}
         query = "INSERT INTO prices (provider, model, since, config) VALUES ($1, $2, '', $3::jsonb)"
         await connection.execute(query, config["provider"], config["model"], json.dumps(config))
-        cost = cost_microusd(USAGE, Price("p", "m", 2.0, 10.0, cached_input=0.2))
+        cost = cost_microusd(USAGE, Price("p", "m", input=2.0, output=10.0, cached_input=0.2))
         for number in range(11):
             at_us = int(datetime.datetime.combine(DAY, datetime.time(number), datetime.UTC).timestamp() * 1_000_000)
             is_priced = number < 10

@@ -230,7 +230,7 @@ async def test_counts_and_sample_match_the_errors_that_callers_got(world: World)
             assert (await client.post(CHAT, json=chat("sandbox-slow", max_tokens=1), headers=bearer(key))).status_code == 200
             answered += 1
         await asyncio.gather(*(send(client, each) for each in chance.choices(REQUESTS, k=400)), *(send(client, each) for each in REQUESTS))
-    assert {each.status for each in errors} == {400, 401, 403, 404, 405, 413, 422, 429}
+    assert {each.status for each in errors} == {400, 401, 403, 404, 405, 413, 415, 422, 429}
     assert {each.rule for each in errors} == {None, "never", "once"}
 
     async def all_are_counted() -> bool:

@@ -35,6 +35,9 @@ def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> 
         ] }}
         cannot-alone = {{ targets = [{{ provider = "unable-here", model = "m" }}] }}
         alone = {{ targets = [{{ provider = "here", model = "m" }}] }}
+        other-model-there = {{ targets = [{{ provider = "here", model = "m" }}, {{ provider = "here", model = "n" }}] }}
+        fallback-there = {{ targets = [{{ provider = "here", model = "m" }}], fallbacks = ["other-there"] }}
+        other-there = {{ targets = [{{ provider = "here", model = "n" }}] }}
         two-endpoints = {{ targets = [{{ provider = "here", model = "m", endpoints = ["{one}", "{two}"] }}] }}
         cannot = {{ targets = [{{ provider = "here", model = "m" }}, {{ provider = "unable", model = "m" }}] }}
         to-claude = {{ targets = [{{ provider = "here", model = "m" }}, {{ provider = "claude", model = "claude-3-5-haiku-latest" }}] }}
@@ -144,8 +147,8 @@ async def test_usage_and_limits_count_the_whole_response(client: httpx.AsyncClie
     engine.script, second_engine.script = writes_then_breaks("One two three"), goes_on()
     _, frames, _ = await read_stream(client, model="goes-on", max_tokens=20)
     usage = next(frame["usage"] for frame in frames if frame.get("usage"))
-    assert usage["completion_tokens"] == 8 and usage["prompt_tokens"] == 8  # 11 less the three that had been written
-    assert second_engine.requests[0].body["max_completion_tokens"] == 17
+    assert (usage["completion_tokens"], usage["prompt_tokens"]) == (9, 7)  # 4, an estimate of the 13 bytes, and 5; 11 less those 4
+    assert second_engine.requests[0].body["max_completion_tokens"] == 16
 
 
 async def test_other_endpoint_of_the_target_goes_on(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):
@@ -173,6 +176,21 @@ async def test_lone_endpoint_goes_on_itself(client: httpx.AsyncClient, engine: S
 
     engine.script = script
     assert (await read_stream(client, model="alone"))[0] == TEXT
+
+
+@pytest.mark.parametrize("model", ["other-model-there", "fallback-there"])
+async def test_target_at_the_same_address_goes_on_where_the_first_one_always_breaks_off(
+    client: httpx.AsyncClient, engine: ScriptedEngine, model: str
+):
+    async def script(request: ReceivedRequest) -> None:
+        if request.body["model"] == "n":
+            return await goes_on()(request)
+        await writes_then_breaks("One two" if len(engine.requests) == 1 else " three")(request)
+
+    engine.script = script
+    text, frames, _ = await read_stream(client, model=model)
+    assert text == TEXT and not any("error" in frame for frame in frames)
+    assert [request.body["model"] for request in engine.requests] == ["m", "n"]
 
 
 @pytest.mark.parametrize("model", ["cannot", "to-new-claude", "cannot-alone"])

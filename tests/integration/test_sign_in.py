@@ -245,6 +245,9 @@ async def test_people_with_one_name_are_two_users(browser: httpx.AsyncClient, pe
     person.update(sub=person["sub"] + "-c", email_verified=False, preferred_username="ada")
     await sign_in(browser)
     assert (await ok(await browser.get("/admin/v1/session")))["name"] == "ada"
+    person.update(sub=person["sub"] + "-d", preferred_username="bo\u0455\u0455")  # with Cyrillic letters
+    await sign_in(browser)
+    assert (await ok(await browser.get("/admin/v1/session")))["name"] == f"bo\u0455\u0455 ({person['sub']})"
 
 
 @pytest.mark.parametrize("change", ["used_at = now() - interval '3601 seconds'", "expires_at = now()"])

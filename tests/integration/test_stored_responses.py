@@ -97,6 +97,18 @@ async def delete_from_redis(service: Service, id: str) -> bool:
 
 
 @pytest.mark.parametrize("model", MODELS)
+async def test_call_that_got_no_result_is_answered_when_its_response_is_continued(
+    sdk: openai.AsyncOpenAI, engine: ScriptedEngine, model: str
+):
+    first = await sdk.responses.create(model=model, input="One?", tools=[WEATHER])
+    assert [item.type for item in first.output] == ["function_call"]
+    second = await sdk.responses.with_raw_response.create(model=model, input="Never mind.", previous_response_id=first.id)
+    roles = [role for role, _ in received_history(engine)]
+    assert roles == ["user", "calls", "tool", "user"]
+    assert "previous_response_id" in second.headers["x-narthex-dropped"]
+
+
+@pytest.mark.parametrize("model", MODELS)
 async def test_engine_receives_the_whole_conversation(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, model: str):
     first = await sdk.responses.create(model=model, instructions="Be brief.", input="One?")
     second = await sdk.responses.create(model=model, input=[{"role": "user", "content": "Two?"}], previous_response_id=first.id)

@@ -260,7 +260,7 @@ async def test_usage_requires_a_key_and_refuses_repeated_parameters(usage_databa
     answer = await usage_database.get(None)
     assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
     twice = await usage_database.get("one", "/v1/usage?scope=key&scope=team")
-    assert twice.status_code == 400 and "twice" in twice.text
+    assert twice.status_code == 400 and "several times" in twice.text
 
 
 # --- records from before the usage table

@@ -123,6 +123,7 @@ async def test_each_threshold_is_notified_once_with_a_valid_signature(
 
     sent = await deliveries(admin, hook["name"])
     assert [each["status"] for each in sent] == ["delivered"] * 4 and {each["response_status"] for each in sent} == {204}
+    await ok(await admin.delete(f"/admin/v1/webhooks/{hook['name']}", headers={"if-match": "*"}))
     await ok(await admin.delete(f"/admin/v1/budgets/{team.name}", headers={"if-match": "*"}))
 
 

@@ -17,6 +17,9 @@ _REFUSED = {
     "items_over_the_cap": {"400"},
     "unknown_keys": {"400"},
     "deep": {"400"},
+    "wrong_items": {"400"},
+    "repeated_list": {"422"},
+    "masked_own_patterns": {"422"},
     "media_addresses": {"400"},
     "unknown_responses": {"400", "404"},
 }

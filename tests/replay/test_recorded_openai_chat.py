@@ -156,9 +156,9 @@ def test_unstreamed_response_survives_the_canonical_round_trip(recording: Record
     )
     rewritten = json.loads(DIALECT.write_response(response, META))
     assert [summarize_message(choice["message"], choice["finish_reason"]) for choice in rewritten["choices"]] == expected
-    # OpenAI's usage has no cost.
+    # OpenAI's usage has no cost, and does not count uses of tools.
     assert response.usage is not None
-    assert expected_usage(rewritten["usage"]) == replace(response.usage, host_cost_microusd=None)
+    assert expected_usage(rewritten["usage"]) == replace(response.usage, host_cost_microusd=None, tool_uses=None)
 
 
 @one_test_per_group(STREAMED, group=host_folder, name=recording_name)
@@ -311,6 +311,8 @@ def expected_usage(usage: dict[str, Any]) -> Usage:
         audio_output=completion.get("audio_tokens"),
         image_input=prompt.get("image_tokens"),
         host_cost_microusd=expected_host_cost(usage),
+        # Perplexity's fee for each request goes by this size.
+        tool_uses={f"search_{usage['search_context_size']}": 1} if "search_context_size" in usage else None,
     )
 
 

@@ -160,9 +160,9 @@ def urls(parts: Any) -> list[str]:
 
 # Fields of usage that a caller's API does not have.
 USAGE_FIELDS_NOT_REPORTED: Mapping[str, frozenset[str]] = {
-    CHAT: frozenset({"cache_written_hour", "host_cost_microusd"}),
-    RESPONSES: frozenset({"cache_written_hour", "audio_input", "audio_output", "image_input", "host_cost_microusd"}),
-    ANTHROPIC: frozenset({"audio_input", "audio_output", "image_input", "host_cost_microusd"}),
+    CHAT: frozenset({"cache_written_hour", "host_cost_microusd", "tool_uses"}),
+    RESPONSES: frozenset({"cache_written_hour", "audio_input", "audio_output", "image_input", "host_cost_microusd", "tool_uses"}),
+    ANTHROPIC: frozenset({"audio_input", "audio_output", "image_input", "host_cost_microusd", "tool_uses"}),
 }
 
 
@@ -181,8 +181,6 @@ INVALID_REQUESTS = {
     "anthropic/34-error-400-c": "tools.0.input_schema.type",
 }
 CACHE_BREAKPOINTS = ("openai/01-chat-plain", "openai/26-chat-cache-hit")
-# DeepSeek's `thinking` is a field of its chat alone.
-DEEPSEEK_THINKING = {each.name for each in RECORDINGS if each.dialect == CHAT and "thinking" in each.request_body}
 # Anthropic accepts no request of instructions alone: there, they become the user's message.
 INSTRUCTIONS_ONLY = {("openai/03-chat-developer-role", ANTHROPIC)}
 
@@ -194,8 +192,9 @@ REFUSED_PARAM: Mapping[tuple[str, str], str] = {
     ("anthropic/25-stop-sequence", RESPONSES): "stop_sequences",
     ("xai/18-responses-web-search", CHAT): "tools[0]",
     ("xai/18-responses-web-search", ANTHROPIC): "tools[0]",
-    **{(each.name, target): "thinking" for each in RECORDINGS if each.name in DEEPSEEK_THINKING for target in (RESPONSES, ANTHROPIC)},
     ("deepseek/24-error-400-c", ANTHROPIC): "messages[0].content[1]",
+    ("deepseek/16-length", ANTHROPIC): "logprobs",
+    ("deepseek/17-logprobs-stream", ANTHROPIC): "logprobs",
 }
 # The hints that are reported as dropped.
 REPORTED_DROPS: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -205,6 +204,8 @@ REPORTED_DROPS: Mapping[tuple[str, str], tuple[str, ...]] = {
         for name in CACHE_BREAKPOINTS
     },
     **{(each.name, ANTHROPIC): ("store",) for each in RECORDINGS if each.dialect == RESPONSES and "store" in each.request_body},
+    # `thinking: {type: enabled}`, without a budget or an effort, which the Responses API cannot be told.
+    ("deepseek/23-error-400-b", RESPONSES): ("reasoning_effort",),
     ("anthropic/18-thinking", CHAT): ("thinking.display",),
     ("anthropic/19-thinking-adaptive-effort", CHAT): ("thinking.display",),
     **{("anthropic/03-tool-single", target): ("tools[1].defer_loading",) for target in (CHAT, RESPONSES)},

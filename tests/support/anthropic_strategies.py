@@ -115,7 +115,7 @@ tools = st.lists(
         Tool,
         name=ids,
         description=st.none() | texts,
-        parameters=json_objects.map(raw_json),
+        parameters=json_objects.map(lambda schema: raw_json({**schema, "type": "object"})),
         strict=st.none() | st.booleans(),
         extra=st.just(NO_EXTRA) | st.just({"defer_loading": Raw(b"true")}),
     )

@@ -56,6 +56,11 @@ def install(report_path: str | None = None) -> None:
     sys.addaudithook(_audit)
 
 
+def _lead_to_loopback(argument: Any) -> Any:
+    """Leads names such as scripted-engine.api.openai.com to loopback: adapters treat a host by its name."""
+    return "127.0.0.1" if isinstance(argument, str) and argument.startswith("scripted-engine.") else argument
+
+
 def _report(violation: str) -> None:
     violations.append(violation)
     if _report_path is not None:
@@ -100,6 +105,7 @@ def _check_destination(loop_class: type, name: str, destination: Callable[[tuple
     original: Callable[..., Any] = getattr(loop_class, name)
 
     async def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tuple(map(_lead_to_loopback, args)), {key: _lead_to_loopback(value) for key, value in kwargs.items()}
         for host in destination(args, kwargs):
             _check_host(host)
         return await original(self, *args, **kwargs)

@@ -4,12 +4,13 @@ Whoever is sent to it is `person`, who agrees at once. It is strict: codes are f
 """
 
 import base64
+import contextlib
 import hashlib
 import json
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -24,7 +25,10 @@ _LIFETIME_S = 300
 
 
 class OidcIssuer:
-    """`changed_claims`: of the ID token, before it is signed; None: it has none. `in_id_token` False: the person's are in userinfo only."""
+    """`changed_claims`: of the ID token, before it is signed; None: it has none. `in_id_token` False: the person's are in userinfo only.
+
+    `answers`: by route, what it answers instead of what it should: a status, and bytes or an object.
+    """
 
     def __init__(self) -> None:
         self.person: dict[str, Any] = {}
@@ -32,6 +36,7 @@ class OidcIssuer:
         self.in_id_token = True
         self.refuses = False
         self.is_down = False
+        self.answers: dict[str, Callable[[], tuple[int, Any]]] = {}
         self.issued_tokens: list[str] = []
         self.published_keys: Sequence[Key] = ()
         self.rotate_key("RS256")
@@ -64,6 +69,8 @@ class OidcIssuer:
         route = path.removeprefix("/realms/test")
         if self.is_down:
             return 503, {"error": "temporarily_unavailable"}
+        if route in self.answers:
+            return self.answers[route]()
         match method, route:
             case "GET", "/.well-known/openid-configuration":
                 return 200, self._discovery()
@@ -162,9 +169,10 @@ class _Handler(BaseHTTPRequestHandler):
         form = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
         headers = {name.lower(): value for name, value in self.headers.items()}
         status, answer = self.issuer.answer(self.command, url.path, dict(parse_qsl(url.query)), dict(parse_qsl(form)), headers)
-        body = b"" if status == 302 else json.dumps(answer).encode()
+        body = b"" if status == 302 else answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)
-        self.send_header("Location", answer) if status == 302 else self.send_header("Content-Type", "application/json")
+        self.send_header("Location", str(answer)) if status == 302 else self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # Whoever asked reads no more of what is too large.
+            self.wfile.write(body)

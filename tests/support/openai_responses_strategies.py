@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
 from providers.canonical.chat import (
     Audio,
@@ -39,7 +40,11 @@ from tests.support.chat_strategies import META, counts, nonempty_texts, texts
 ORIGIN = "openai_responses"
 
 usage_reports = st.builds(Usage, input=counts, output=counts, cached=counts, reasoning=counts, cache_written=counts)
-tool_calls = st.builds(ToolCall, id=nonempty_texts, name=nonempty_texts, arguments=texts, custom=st.booleans())
+# Without arguments the call of a function is read as `{}`, which test_loose_responses.py covers; a custom tool's input may be empty.
+tool_calls = st.one_of(
+    st.builds(ToolCall, id=nonempty_texts, name=nonempty_texts, arguments=nonempty_texts.filter(str.strip)),
+    st.builds(ToolCall, id=nonempty_texts, name=nonempty_texts, arguments=texts, custom=st.just(True)),
+)
 opaque_states = st.builds(
     OpaqueState, origin=st.sampled_from([ORIGIN, "anthropic_messages"]), data=nonempty_texts.filter(lambda text: text[0] not in "n{")
 )
@@ -111,6 +116,26 @@ chat_responses = st.builds(
     usage=st.none() | usage_reports,
     service_tier=st.none() | st.sampled_from(["default", "scale"]),
 )
+
+
+def _is_answered(answer: ChatResponse) -> bool:
+    """An answer that ends by itself with neither content, calls nor usage is a failure, which test_empty_answers.py covers."""
+    (choice,) = answer.choices
+    if choice.finish_reason in ("length", "content_filter") or (answer.usage is not None and (answer.usage.input or answer.usage.output)):
+        return True
+    return any(not isinstance(part, Text | Refusal) or part.text for part in choice.parts)
+
+
+answered_responses = chat_responses.filter(_is_answered)
+
+
+def with_tool_uses(answer: ChatResponse) -> ChatResponse:
+    """As it is read: what was used of the host's tools is counted in the output, where there is usage, which does not say."""
+    searches = sum(isinstance(part, Opaque) and part.origin == ORIGIN for part in answer.choices[0].parts)
+    if answer.usage is None or not searches:
+        return answer
+    return replace(answer, usage=replace(answer.usage, tool_uses={"web_search": searches}))
+
 
 base64s = st.sampled_from(["QUJD", "", "AA=="])
 sources = (

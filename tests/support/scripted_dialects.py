@@ -18,10 +18,14 @@ _WRITERS = {
     ":streamGenerateContent": engine_gemini.wire_response,
     "/converse": engine_bedrock.wire_response,
     "/converse-stream": engine_bedrock.wire_response,
+    "/invoke": engine_anthropic.wire_response,
+    "/invoke-with-response-stream": engine_bedrock.invoke_response,
+    ":rawPredict": engine_anthropic.wire_response,
+    ":streamRawPredict": engine_anthropic.wire_response,
 }
-_AWS_STREAM = "/converse-stream"
+_AWS_STREAMS = ("/converse-stream", "/invoke-with-response-stream")
 # Of the APIs that choose streaming by the path, not by a field of the body.
-_STREAMING_PATHS = (":streamGenerateContent", _AWS_STREAM)
+_STREAMING_PATHS = (":streamGenerateContent", ":streamRawPredict", *_AWS_STREAMS)
 _SSE_FRAME = re.compile(rb".*?\r?\n\r?\n", re.DOTALL)
 
 
@@ -43,8 +47,8 @@ def respond_with(*situations: Situation) -> Script:
             assert wire.body is not None
             await request.respond(200, wire.body)
             return
-        request.begin_stream("application/vnd.amazon.eventstream" if path.endswith(_AWS_STREAM) else "text/event-stream")
-        for frame in [wire.stream] if path.endswith(_AWS_STREAM) else _SSE_FRAME.findall(wire.stream):
+        request.begin_stream("application/vnd.amazon.eventstream" if path.endswith(_AWS_STREAMS) else "text/event-stream")
+        for frame in [wire.stream] if path.endswith(_AWS_STREAMS) else _SSE_FRAME.findall(wire.stream):
             request.send_chunk(frame)
             await request.writer.drain()
         request.end_stream()

@@ -45,6 +45,8 @@ class ReceivedRequest:
         self.writer.transport.abort()
 
 
+_CHAT_PATHS = ("/chat/completions", "/generate", "/api/chat")
+
 Script = Callable[[ReceivedRequest], Awaitable[None]]
 
 
@@ -52,7 +54,7 @@ class ScriptedEngine:
     """`script` responds to each request; `requests` are those received since the test began.
 
     GET requests, which probe what an engine is, are apart: `get_responses` has a JSON value, bytes or a script for each path, any other
-    path is 404, and `get_requests` are those received.
+    path is 404, and `get_requests` are those received. Empty requests are refused, as every engine does, and are apart, too.
     """
 
     def __init__(self) -> None:
@@ -91,6 +93,9 @@ class ScriptedEngine:
                 if head[0].startswith("GET "):
                     self.get_requests.append(request)
                     await self._respond_to_get(request)
+                    continue
+                if raw == b"{}" and request.path.endswith(_CHAT_PATHS):  # The gateway asks whether there is an API at all.
+                    await request.respond(422, b'{"error": {"message": "Field required: messages"}}')
                     continue
                 self.requests.append(request)
                 watching = asyncio.create_task(self._watch_disconnect(reader, request))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,15 +90,18 @@ class PortTaken(AssertionError):
     """A port was taken by somebody else between its choice and its use."""
 
 
-def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, **settings: object) -> Service:
-    """`narthex up` in a folder of its own, unless `home` is that of an earlier one. Settings by their names without NARTHEX_."""
+def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, prefix: Sequence[str] = (), **settings: object) -> Service:
+    """`narthex up` in a folder of its own, unless `home` is that of an earlier one. Settings by their names without NARTHEX_.
+
+    `prefix`: a command that ends by carrying out the one that follows it, such as unshare.
+    """
     for _ in range(2):
         with contextlib.suppress(PortTaken):
-            return _start(within_s, home, settings)
-    return _start(within_s, home, settings)
+            return _start(within_s, home, prefix, settings)
+    return _start(within_s, home, prefix, settings)
 
 
-def _start(within_s: float, home: Path | None, settings: Mapping[str, object]) -> Service:
+def _start(within_s: float, home: Path | None, prefix: Sequence[str], settings: Mapping[str, object]) -> Service:
     settings = dict(settings)
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
@@ -115,7 +118,7 @@ def _start(within_s: float, home: Path | None, settings: Mapping[str, object]) -
     }
     with (home / "up.log").open("wb") as log:
         process = subprocess.Popen(
-            [NARTHEX, "up"], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            [*prefix, NARTHEX, "up"], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
     scheme = "https" if "tls_cert" in settings else "http"
     service = Service(home, f"{scheme}://127.0.0.1:{port}", process, environment)

@@ -25,6 +25,9 @@ MB = 1_000_000
 TEAM_BODY_BYTES = 128 * MB
 
 _INTERVAL_S = 0.01
+# One of so many requests of the quiet team is large, and one of them is no large part of its processor time.
+_LARGE_EVERY = 25
+_LARGE_MESSAGES = [{"role": ("user", "assistant")[at % 2], "content": "a" * 700} for at in range(401)]
 _SLICE_S = 2.0
 _MAX_ROUNDS = 6
 _FLOOR_S = 0.020
@@ -40,11 +43,13 @@ _LONG_STRINGS_FLOOR_S = {
 class Slice:
     """What the quiet team saw for some seconds.
 
-    `p99_s` counts from when each request was due, so that a stall delays all of them. `slowdown`: how many times as long as on a machine
+    `p99_s` counts from when each request was due, so that a stall delays all of them. `large_s`: the longest of the large ones, which are
+    few. `slowdown`: how many times as long as on a machine
     with nothing else to do the gateway's threads took, by the time that they were ready to run and another process ran instead.
     """
 
     p99_s: float
+    large_s: float
     slowdown: float
     statuses: dict[int, int]
 
@@ -64,15 +69,22 @@ class AttackReport:
 
     @property
     def is_unharmed(self) -> bool:
-        """Whether in some round the quiet team's p99 stayed below twice its quiet value, or 20 ms (`floor_s`).
+        """Whether in some round the quiet team's p99 stayed below twice its quiet value, or 20 ms (`floor_s`), and its large requests
+        below three times theirs, or eight times `floor_s`: each does four pieces of work, and waits for a call into C in each.
 
         In some, and not in all: the machine's other work only ever adds, and what an attack causes comes back in every round.
         """
-        return any(attacked.p99_s <= max(2 * quiet.p99_s, attacked.slowdown * self.floor_s) for quiet, attacked in self.rounds)
+        return any(
+            attacked.p99_s <= max(2 * quiet.p99_s, attacked.slowdown * self.floor_s)
+            and attacked.large_s <= max(3 * quiet.large_s, attacked.slowdown * 8 * self.floor_s)
+            for quiet, attacked in self.rounds
+        )
 
     def __str__(self) -> str:
         times = ", ".join(
-            f"{quiet.p99_s * 1e3:.0f} -> {attacked.p99_s * 1e3:.0f} ms (machine {attacked.slowdown:.1f} times as slow)"
+            f"{quiet.p99_s * 1e3:.0f} -> {attacked.p99_s * 1e3:.0f} ms,"
+            f" of large ones {quiet.large_s * 1e3:.0f} -> {attacked.large_s * 1e3:.0f} ms"
+            f" (machine {attacked.slowdown:.1f} times as slow)"
             for quiet, attacked in self.rounds
         )
         return f"p99 {times}; {self.statuses}; peak {self.peak_bytes / MB:.0f} MB"
@@ -142,13 +154,15 @@ class TwoTeams:
     async def _measure(self, fields: dict[str, Callable[[int], Any]]) -> Slice:
         """Requests at a steady pace, whether those before are answered or not."""
         latencies: list[float] = []
+        large: list[float] = []
         statuses: dict[int, int] = {}
         requests: list[asyncio.Task[None]] = []
 
         async def request(due: float, number: int) -> None:
-            made = {name: make(number) for name, make in fields.items()}
+            is_large = not number % _LARGE_EVERY
+            made = {name: make(number) for name, make in fields.items()} | ({"messages": _LARGE_MESSAGES} if is_large else {})
             status = await self._send(chat("quiet", **{name: value for name, value in made.items() if value is not None}))
-            latencies.append(time.perf_counter() - due)
+            (large if is_large else latencies).append(time.perf_counter() - due)
             statuses[status] = statuses.get(status, 0) + 1
 
         ran_ns, waited_ns = self._processor_ns()
@@ -162,7 +176,7 @@ class TwoTeams:
             await asyncio.gather(*requests)
         self.sent += count
         ran_ns, waited_ns = (after - before for before, after in zip((ran_ns, waited_ns), self._processor_ns(), strict=True))
-        return Slice(sorted(latencies)[int(0.99 * count) - 1], 1 + waited_ns / ran_ns, statuses)
+        return Slice(sorted(latencies)[int(0.99 * len(latencies)) - 1], max(large), 1 + waited_ns / ran_ns, statuses)
 
     def _reset_peak_memory(self) -> None:
         Path(f"/proc/{self.service.pid('gateway-0')}/clear_refs").write_text("5")
@@ -227,7 +241,11 @@ async def two_teams() -> AsyncGenerator[TwoTeams]:
     engine = ScriptedEngine()
     await engine.start()
     quiet_key, *hostile_keys = (
-        _create_key(service, team, content) for team, content in (("quiet", "full"), ("hostile", "full"), ("hostile, redacted", "redacted"))
+        _create_key(service, team, content)
+        for team, content in (
+            *(("quiet", "full"), ("hostile", "full")),
+            *(("hostile, redacted", "redacted"), ("hostile, masked", "masked")),
+        )
     )
     attacker = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -275,6 +293,16 @@ def _configuration(quiet_port: int, hostile_port: int) -> str:
         hostile-limited = {{ targets = [{{ provider = "hostile", model = "m" }}] }}
         hostile-engine = {{ targets = [{{ provider = "hostile-engine", model = "m" }}] }}
         hostile-claude = {{ targets = [{{ provider = "hostile-claude", model = "m" }}] }}
+        [models.hostile-pool]
+        targets = [{{ provider = "hostile", model = "m", endpoints = ["{hostile}", "http://localhost:{hostile_port}"] }}]
+        hedge = {{ quantile = 0.5, budget = 1.0 }}
+        [functions.hostile-function]
+        schemas.system.type = "object"
+        schemas.system.properties = {{ items = {{ type = "array", items = {{ type = "string" }} }}, times = {{ type = "integer" }} }}
+        variants.v = {{ model = "hostile", system_template = "{{% if times is defined %}}{{{{ items * times }}}}{{% endif %}}" }}
+        [teams."hostile, masked"]
+        content = "masked"
+        mask.patterns = {{ own = "q[^z]*z|q" }}
         [[limits]]
         name = "tokens of a team"
         scope = {{ team = "each" }}

@@ -88,3 +88,15 @@ def test_endpoints_that_have_gone_are_shown_with_none(monkeypatch: pytest.Monkey
     assert 'narthex_endpoints{provider="p",state="ready"} 3.0' in page
     assert 'narthex_endpoints{provider="p",state="unreachable"} 0.0' in page
     assert 'narthex_endpoint_requests_in_flight{provider="p"} 0.0' in page
+
+
+def test_series_have_the_models_one_name_and_end_with_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    telemetry = Telemetry()
+    for name in ("gone", "kept", "tensorzero::model_name::kept", "tensorzero::function_name::writer", "writer"):
+        telemetry.count_exchange(replace(failed_exchange(Usage()), model=name))
+    page = telemetry.render().decode()
+    assert "tensorzero" not in page and 'model="kept",outcome="answered",route="openai_chat",status="200"} 2.0' in page
+    telemetry.keep_models({"kept": None}, {"writer": None})
+    page = telemetry.render().decode()
+    assert 'model="gone"' not in page and 'model="kept"' in page and 'model="writer"' in page

@@ -137,8 +137,10 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         gateway=gateway,
     )
     handlers = BudgetOperations(resource, gateway)
-    of_usage = "With what is spent of it in the present period, by the subject that has spent most. Costs are in the records moments after"
-    of_usage += " a response; Redis, which limits go by, also counts what requests in progress reserve."
+    of_usage = (
+        "With what is spent of it in the present period, by the subject that has spent most. What is spent, reserved and left is of one"
+    )
+    of_usage += " moment, as limits count it at once after a response; the records have it moments later."
     with_usage: dict[str, dict[str, Any]] = {
         "list_budgets": {"response": Page[BudgetInUse], "handler": handlers.page},
         "get_budget": {"response": BudgetInUse, "handler": handlers.show},

@@ -79,7 +79,10 @@ class EndpointCredential(Struct, frozen=True):
 
 
 class EndpointState(Struct, frozen=True):
-    """An endpoint. `serves`: the models that callers may use it by. null in what the engine reports: it is not known."""
+    """An endpoint. `serves`: the models that callers may use it by. null in what the engine reports: it is not known.
+
+    `busy`: for how many seconds it gets no requests for a model, as its 503 with Retry-After said.
+    """
 
     provider: str
     endpoint: str
@@ -94,6 +97,7 @@ class EndpointState(Struct, frozen=True):
     last_response_at: str | None
     breaker: Literal["open", "closed"]
     failures: int
+    busy: Mapping[str, float]
     in_flight: int
     load: EndpointLoad
     drained: bool
@@ -141,7 +145,6 @@ def _to_state(
     probed = endpoint.probe_result
     configured = endpoint.config.adapter
     key = endpoint.provider.configured_as, endpoint.base_url
-    is_other = endpoint.provider.name != configured and configured != "auto"
     models = None if probed is None or probed.models is None else probed.models
     return EndpointState(
         provider=endpoint.provider.configured_as,
@@ -151,12 +154,13 @@ def _to_state(
         version=probed and probed.version,
         router=probed and probed.router,
         served_as=endpoint.provider.name,
-        warning=f"configured as {configured}, but served as the {endpoint.provider.name} that it is" if is_other else None,
+        warning=_warning(endpoint),
         models=None if models is None else [EngineModel(each.id, each.context_length, each.parent) for each in models],
         health=endpoint.health,
         last_response_at=None if endpoint.answered_s is None else datetime.fromtimestamp(endpoint.answered_s, UTC).isoformat(),
         breaker="open" if endpoint.breaker.open_until > time.monotonic() else "closed",
         failures=endpoint.breaker.consecutive_failures,
+        busy={model: round(left_s, 1) for model, left_s in endpoint.busy_times.models().items()},
         in_flight=endpoint.load.in_flight,
         load=_to_load(endpoint),
         drained=key in snapshot.drained,
@@ -166,6 +170,18 @@ def _to_state(
         serves=serves,
         operations=supported_operations(endpoint.provider.name),
     )
+
+
+def _warning(endpoint: Endpoint) -> str | None:
+    configured = endpoint.config.adapter
+    if endpoint.health == "no_api":
+        return "something answers, but there is no such API there: correct the base_url of the provider, or the endpoint of the target"
+    if endpoint.health == "refused":
+        reason = "does not accept our credential" if endpoint.has_own_credential else "requires a credential, and the provider has none"
+        return f"it {reason}"
+    if endpoint.provider.name != configured and configured != "auto":
+        return f"configured as {configured}, but served as the {endpoint.provider.name} that it is"
+    return None
 
 
 def _to_load(endpoint: Endpoint) -> EndpointLoad:

@@ -1,17 +1,19 @@
 """Engines: what each endpoint is, and operations on it.
 
-/admin/v1/endpoints, /admin/v1/endpoints/metrics and /admin/v1/models/{model}/engine/{operation}.
+/admin/v1/endpoints, /admin/v1/endpoints/learned-rules, /admin/v1/endpoints/metrics and /admin/v1/models/{model}/engine/{operation}.
 """
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.admin.endpoint_state import EndpointQuery, EndpointState, page_endpoints
-from app.api.rest.operation import Answer, Call, NoBody, Operation
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.gateway.learned_rules.store import StoredRule
 from app.gateway.operations import OperationResult, Operations, worst_status
 from app.gateway.serve import Gateway
 from app.store.audit_log import AuditEvent, record
@@ -20,7 +22,7 @@ from providers.canonical.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_PROMETHEUS = "text/plain; version=0.0.4"  # Litestar adds the charset
 _JSON = "application/json"
 
 
@@ -53,6 +55,24 @@ class EngineResults(Struct, frozen=True):
     error: EngineError | UnsetType = UNSET
 
 
+class LearnedRule(Struct, frozen=True):
+    """What a host taught by refusing a request. `field`: what it is about, in the target's dialect; null: `rule` says it all. `values`:
+    those that are accepted. `until`: when the host is asked again.
+    """
+
+    provider: str
+    model: str
+    rule: str
+    dialect: str
+    field: str | None
+    values: Sequence[str]
+    until: str
+
+
+class LearnedRules(Struct, frozen=True):
+    data: Sequence[LearnedRule]
+
+
 class EngineHandlers:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -60,6 +80,9 @@ class EngineHandlers:
 
     async def list(self, call: Call[EndpointQuery, NoBody]) -> Answer:
         return Answer(page_endpoints(self._gateway, call.query))
+
+    async def list_learned_rules(self, call: Call[NoQuery, NoBody]) -> Answer:
+        return Answer(LearnedRules([_to_learned_rule(each) for each in self._gateway.fleet.learned_rules.rules]))
 
     async def pass_metrics(self, call: Call[MetricsQuery, NoBody]) -> Answer:
         outcome = await self._operations.metrics(call.query.endpoint)
@@ -100,6 +123,12 @@ def _answer(name: str, outcomes: Sequence[OperationResult]) -> Answer:
     return Answer(EngineResults(name, [_to_result(each) for each in outcomes], error), status=status, media_type=_JSON)
 
 
+def _to_learned_rule(stored: StoredRule) -> LearnedRule:
+    rule = stored.rule
+    until = datetime.fromtimestamp(stored.until_s, UTC).isoformat(timespec="seconds")
+    return LearnedRule(stored.provider, stored.model, rule.kind, rule.dialect, rule.field or None, rule.values, until)
+
+
 def _to_result(outcome: OperationResult) -> EngineResult:
     result = EngineResult(outcome.endpoint, outcome.engine, outcome.status)
     if outcome.error is not None:
@@ -128,6 +157,18 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             query=EndpointQuery,
             response=Page[EndpointState],
             handler=handlers.list,
+        ),
+        Operation(
+            method="GET",
+            path="/endpoints/learned-rules",
+            id="list_learned_rules",
+            tag=tag,
+            summary="List what hosts refuse for their models, and requests are adapted to for a while",
+            description="Rules that no table has, as a host taught them with a 400. All processes share them by way of Redis.",
+            permission="config:read",
+            access="memory",
+            response=LearnedRules,
+            handler=handlers.list_learned_rules,
         ),
         Operation(
             method="GET",

@@ -26,11 +26,11 @@ from app.store.key_limits import (
 )
 from app.store.key_rows import lock_changes
 from app.store.key_validation import MAX_NAME_CHARACTERS, parse_prefix
-from app.store.keys import KeyChanges, KeyFilter, KeyRow, KeyState
+from app.store.keys import KeyChanges, KeyFilter, KeyReplaced, KeyRow, KeyState
 from app.store.paging import After, Page
 from app.store.paging import Limit as PageLimit
 from app.store.teams import show_team
-from providers.canonical.errors import NotAllowed, UnknownRecord
+from providers.canonical.errors import Conflict, NotAllowed, UnknownRecord
 
 _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "priority")
 
@@ -39,7 +39,7 @@ class Key(KeyRow, frozen=True, kw_only=True):
     """What may be shown of a key. `prefix`: its public part. null in a restriction: there is none.
 
     `drop`: without what its team's adds. `priority` null: the team's. `replaced_by`: the key that it was rotated to. `limits`: of this key
-    alone.
+    and those that it replaces alone. `counts_as`: the first of those, as which limits count it; null: it replaces none.
     """
 
     state: KeyState
@@ -161,10 +161,10 @@ class KeyOperations:
 
     async def rotate(self, call: Call[NoQuery, Rotation]) -> Answer:
         before = await _find_to_change(call)
-        if copied := (await read_key_limits(call.connection, [before.prefix])).get(before.prefix):
-            await lock_configuration(call.connection)
-            await _check_limits_of_team(call, before.team, len(copied))
-        key = await keys.rotate_key(call.connection, before.prefix, overlap_s=call.body.overlap_s, author=call.author)
+        try:
+            key = await keys.rotate_key(call.connection, before.prefix, overlap_s=call.body.overlap_s, author=call.author)
+        except KeyReplaced as fault:
+            raise Conflict(str(fault)) from None
         if key is None:
             raise _not_valid(before.prefix)
         return await _answer(call, await _reload(call, key), created=key)
@@ -235,6 +235,7 @@ def _to_key(row: KeyRow, limits: Sequence[Limit]) -> Key:
     is_expired = row.expires_at is not None and datetime.fromisoformat(row.expires_at) <= datetime.now(UTC)
     fields = msgspec.structs.asdict(row)
     fields |= {"prefix": f"nx-{row.prefix}", "replaced_by": row.replaced_by and f"nx-{row.replaced_by}"}
+    fields["counts_as"] = row.counts_as and f"nx-{row.counts_as}"
     return Key(**fields, state="revoked" if row.revoked_at else "expired" if is_expired else "valid", limits=limits)
 
 
@@ -320,7 +321,8 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             id="rotate_key",
             tag=tag,
             summary="Replace a key with a new one",
-            description="The new key has the restrictions and limits of the old one, which expires after the overlap, if not before.",
+            description="The new key has the restrictions of the old one, which expires after the overlap, if not before. Limits count both"
+            " as one key.",
             permission="keys:write",
             scope="team",
             access="write",
@@ -328,7 +330,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             response=CreatedKey,
             status=201,
             secret_response=True,
-            errors=not_valid,
+            errors={**not_valid, 409: "It was rotated already, to a key that is valid."},
             example={"overlap_s": 3600},
             handler=handlers.rotate,
         ),

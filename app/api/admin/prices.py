@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from app.api.admin.configuration_entries import EntryResource
 from app.api.admin.providers import Name, Search
 from app.api.rest.operation import Operation
+from app.domain import GpuPrice, PriceFields, PriceHours, PriceStep
 from app.gateway.serve import Gateway
 from app.store.configuration_entries import PRICES, prices_with
 from app.store.paging import After, Limit
@@ -16,46 +17,28 @@ from app.store.paging import After, Limit
 ALWAYS = "always"
 
 
-class StepSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The prices of a whole request with more than `above` input tokens; null: the price of which it is a part."""
-
-    above: Annotated[int, Meta(ge=1)]
-    input: float
-    output: float
-    cached_input: float | None = None
-    cache_write: float | None = None
-    cache_write_hour: float | None = None
-    audio_input: float | None = None
-    audio_output: float | None = None
-    image_input: float | None = None
+class StepSettings(PriceStep, frozen=True, forbid_unknown_fields=True, omit_defaults=False, kw_only=True):
+    """The prices of a whole request with more than `above` input tokens."""
 
 
-class GpuSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class HourSettings(PriceHours, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+    """Hours at which the prices of tokens are multiplied by `factor`, by when the request came."""
+
+
+class GpuSettings(GpuPrice, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
     """What an engine's time costs: the duration of a request, at its share of the GPUs."""
 
-    usd_per_hour: Annotated[float, Meta(description="Of one GPU.")]
-    gpus: Annotated[float, Meta(description="Of one endpoint.")] = 1.0
-    concurrency: Annotated[float, Meta(description="Requests that an endpoint serves at once, while it serves any.")] = 1.0
-    tokens_per_s: Annotated[float, Meta(description="That one request writes, at least; what limits reserve is by it.")] = 20.0
 
+class PriceSettings(PriceFields, frozen=True, forbid_unknown_fields=True, omit_defaults=False, kw_only=True):
+    """Everything that can be set of a price, in US dollars for a million tokens. `input` and `output`, or `gpu`, are required.
 
-class PriceSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set of a price, in US dollars for a million tokens; null: the price of which it is a part.
-
-    `input` and `output`, or `gpu`, are required.
+    As the record of the configuration; what is not set is shown as null.
     """
 
-    input: float | None = None
-    output: float | None = None
-    cached_input: float | None = None
-    cache_write: float | None = None
-    cache_write_hour: float | None = None
-    audio_input: float | None = None
-    audio_output: float | None = None
-    image_input: float | None = None
-    tiers: Annotated[dict[str, float], Meta(description="Factors by the provider's service tier: batch, flex, priority.")] = {}
-    source: Annotated[str | None, Meta(description="Where it was read.")] = None
-    steps: Annotated[list[StepSettings], Meta(description="Prices of long requests, by growing `above`.")] = []
+    steps: Annotated[tuple[StepSettings, ...], Meta(description="Prices of long requests, by growing `above`.")] = ()
+    hours: Annotated[
+        tuple[HourSettings, ...], Meta(description="Factors by the time of the request; the first that matches. No match: 1.")
+    ] = ()
     gpu: GpuSettings | None = None
 
 

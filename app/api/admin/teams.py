@@ -1,5 +1,6 @@
 """Teams: /admin/v1/teams and /admin/v1/teams/{name}."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,13 +11,14 @@ from app.api.path_segments import encode_segment
 from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.domain import ContentPolicy, Detector, DroppableFields, MaskConfig
+from app.domain import ContentPolicy, Detector, DroppableFields, Fallbacks, MaskConfig, TeamLimit
 from app.store import teams
 from app.store.access.grants import take_roles_in
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant
 from app.store.key_validation import MAX_NAME_CHARACTERS, MAX_PRIORITY
 from app.store.paging import After, Limit, Page
+from app.store.team_restrictions import FIELDS, MAX_LIMITS
 from app.store.teams import Team
 from providers.canonical.errors import Conflict, UnknownRecord
 
@@ -33,6 +35,15 @@ Search = Annotated[bool, Meta(description="Whether the text of what is recorded 
 Mask = Annotated[MaskConfig, Meta(description="The rules of the content policy `masked`; by default all built-in detectors.")]
 
 
+Models = Annotated[tuple[str, ...], Meta(description="Models that its keys may use; a * at the end stands for anything. Keys narrow it.")]
+Routes = Annotated[tuple[str, ...], Meta(description="Routes that its keys may use. Keys narrow it.")]
+Networks = Annotated[tuple[str, ...], Meta(description="Networks that its keys may be used from. Keys narrow it.")]
+Limits = Annotated[tuple[TeamLimit, ...], Meta(max_length=MAX_LIMITS, description="What each of its keys is held to.")]
+TeamFallbacks = Annotated[
+    Fallbacks, Meta(description="Whether a model may fall back to any model, or to those alone that the key may use (allowed).")
+]
+
+
 class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set of a team; what is left out gets its default."""
 
@@ -41,6 +52,11 @@ class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
     priority: Priority = 0
     mask: Mask = MaskConfig()
     search: Search = False
+    models: Models | None = None
+    routes: Routes | None = None
+    networks: Networks | None = None
+    limits: Limits = ()
+    fallbacks: TeamFallbacks = "any"
 
 
 class MaskChanges(Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,6 +80,11 @@ class TeamChanges(Struct, frozen=True, forbid_unknown_fields=True):
     priority: Priority | UnsetType | None = UNSET
     mask: MaskChanges | UnsetType | None = UNSET
     search: Search | UnsetType | None = UNSET
+    models: Models | UnsetType | None = UNSET
+    routes: Routes | UnsetType | None = UNSET
+    networks: Networks | UnsetType | None = UNSET
+    limits: Limits | UnsetType | None = UNSET
+    fallbacks: TeamFallbacks | UnsetType | None = UNSET
 
 
 class TeamQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,14 +131,14 @@ async def _patch(call: Call[NoQuery, TeamChanges]) -> Answer:
     defaults = TeamSettings()
     values = {
         field: getattr(defaults, field) if value is None else value
-        for field in ("content", "drop", "priority", "search")
+        for field in ("content", "drop", "priority", "search", *FIELDS)
         if (value := getattr(call.body, field)) is not UNSET
     }
     if isinstance(call.body.mask, MaskChanges):
         values["mask"] = msgspec.convert(merge(msgspec.to_builtins(before.mask), msgspec.to_builtins(call.body.mask)), MaskConfig)
     elif call.body.mask is None:
         values["mask"] = defaults.mask
-    await teams.set_team(call.connection, before.name, **values, author=call.author)
+    await _store(call, before.name, values)
     return _answer(await _reload(call, before.name))
 
 
@@ -142,8 +163,13 @@ async def _find(call: Call[Any, Any], *, lock: bool = False) -> Team:
 
 
 async def _set(call: Call[Any, Any], name: str, settings: TeamSettings) -> None:
-    values = {field: getattr(settings, field) for field in TeamSettings.__struct_fields__}
-    await teams.set_team(call.connection, name, **values, author=call.author)
+    await _store(call, name, {field: getattr(settings, field) for field in TeamSettings.__struct_fields__ if field != "name"})
+
+
+async def _store(call: Call[Any, Any], name: str, values: Mapping[str, Any]) -> None:
+    restrictions = {field: value for field, value in values.items() if field in FIELDS}
+    others = {field: value for field, value in values.items() if field not in FIELDS}
+    await teams.set_team(call.connection, name, **others, restrictions=restrictions, author=call.author)
 
 
 async def _reload(call: Call[Any, Any], name: str) -> Team:
@@ -157,7 +183,7 @@ def _answer(row: Team, status: int = 200) -> Answer:
 
 
 def _etag(row: Team) -> str:
-    return etag_of([row.content, row.drop, row.priority, row.mask, row.search])
+    return etag_of([row.content, row.drop, row.priority, row.mask, row.search, *(getattr(row, field) for field in FIELDS)])
 
 
 def operations() -> list[Operation[Any, Any]]:

@@ -79,7 +79,7 @@ def _list_of(item: Schema, **more: Schema) -> Schema:
 
 
 # What any inference may answer, besides what every route may.
-_INFERENCE_ERRORS = (404, 409, 413, 422, 429, 501, 502, 504)
+_INFERENCE_ERRORS = (404, 408, 409, 413, 422, 429, 501, 502, 504)
 _MODEL = {"anyOf": [
     _object(id=_TEXT, object={"type": "string", "const": "model"}, created={"type": "integer"}, owned_by=_TEXT),
     _object(type={"type": "string", "const": "model"}, id=_TEXT, display_name=_TEXT, created_at=_TEXT),
@@ -213,7 +213,7 @@ _TENSORZERO = [
         body=[FeedbackBody],
         example={"metric_name": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
         response=_object(feedback_id=_TEXT),
-        errors=(409, 413, 429),
+        errors=(408, 409, 413, 429),
         error_schema="TensorZeroError",
     ),
     *(
@@ -373,7 +373,7 @@ _CALLERS = [
         body=[openai_chat.Request],
         example={"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50},
         response=_object(object=_TEXT, model=_TEXT, allowed={"type": "boolean"}, refused_by=_TEXT_OR_NULL, reserves=_OBJECT, rules=_RULES),
-        errors=(404, 413, 422, 429),
+        errors=(404, 408, 413, 422, 429),
     ),
     CallerRoute(
         method="POST",
@@ -387,7 +387,7 @@ _CALLERS = [
         example={"metric": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
         response=_FEEDBACK,
         status=201,
-        errors=(409, 413, 429),
+        errors=(408, 409, 413, 429),
     ),
     CallerRoute(
         method="POST",
@@ -400,7 +400,7 @@ _CALLERS = [
         body=[FeedbackBody],
         body_media_type="application/jsonl",
         response=_list_of(_OBJECT, object=_TEXT, accepted=_COUNT, refused=_COUNT),
-        errors=(413, 429),
+        errors=(408, 413, 429),
     ),
     CallerRoute(
         method="PUT",
@@ -412,7 +412,7 @@ _CALLERS = [
         body=[FeedbackBody],
         example={"metric": "comment", "inference_id": _INFERENCE_ID, "value": "On second thoughts, it is wrong."},
         response=_FEEDBACK,
-        errors=(413, 429),
+        errors=(408, 413, 429),
     ),
     CallerRoute(
         method="DELETE",

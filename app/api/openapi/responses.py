@@ -11,6 +11,7 @@ ERRORS: Mapping[int, tuple[str, str]] = {
     401: ("Unauthenticated", "No valid key was sent."),
     403: ("NotAllowed", "The key, or the role of who sent the request, does not permit this."),
     404: ("NotFound", "There is no such thing, or it is not visible to who asks."),
+    408: ("RequestTimedOut", "The head or the body of the request came too slowly."),
     409: ("Conflict", "It contradicts what there is, or another change was in the way."),
     412: ("PreconditionFailed", "Somebody else has changed it since: `If-Match` is not its ETag."),
     413: ("BodyTooLarge", "The body is larger than this route takes."),

@@ -12,6 +12,7 @@ import msgspec
 from litestar import Request, Response, Router, get
 from markdown_it import MarkdownIt
 
+from app.api.openapi.addressed_pages import AddressedPages, accepts_gzip
 from app.api.openapi.addresses import server_address, with_port
 from app.api.openapi.document import build_document
 from app.api.openapi.page import render_contents, render_operations
@@ -36,6 +37,7 @@ _POLICY = (
     f"default-src 'none'; style-src 'sha256-{base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()}'; img-src data:;"
     " frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
+_HTML = "text/html"  # Litestar adds the charset
 _GUIDE_ADDRESS = "http://127.0.0.1:8787"
 # The guide's links to files of the repository, which this server does not have.
 _FILE_LINK = re.compile(r'<a href="(?:\.\./)+([^"]+)">(.*?)</a>')
@@ -44,10 +46,11 @@ _ADDRESS, _CALLERS = "http://this-server.invalid", "http://for-callers.invalid"
 
 
 class _Documentation:
-    """The document and the page; for each request only the addresses in them differ."""
+    """The document and the page; for each address only the addresses in them differ."""
 
     def __init__(self, operations: Sequence[Operation[Any, Any]], settings: Settings) -> None:
         self._settings = settings
+        self.default_address = f"{'https' if settings.tls_cert else 'http'}://127.0.0.1:{settings.admin_port or settings.port}"
         document: Schema = {**build_document(operations), "servers": [{"url": _ADDRESS}]}
         if settings.admin_port:
             paths: Schema = document["paths"]
@@ -60,18 +63,11 @@ class _Documentation:
         guide = guide.replace(f"{_GUIDE_ADDRESS}/admin/", f"{_ADDRESS}/admin/").replace(_GUIDE_ADDRESS, _CALLERS)
         nav = f'<nav><a href="#operations-list">Every operation</a>: {render_contents(document)}</nav>'
         self._page = f"{_HEAD}{nav}<main>{guide}{render_operations(document)}</main>".encode()
+        self.documents = AddressedPages(lambda address: self._addressed(self._document, address), self.default_address)
+        self.pages = AddressedPages(lambda address: self._addressed(self._page, address), self.default_address)
 
-    def document(self, request: Request[Any, Any, Any]) -> bytes:
-        return self._addressed(self._document, request)
-
-    def page(self, request: Request[Any, Any, Any]) -> bytes:
-        return self._addressed(self._page, request)
-
-    def _addressed(self, content: bytes, request: Request[Any, Any, Any]) -> bytes:
-        settings = self._settings
-        default = f"{'https' if settings.tls_cert else 'http'}://127.0.0.1:{settings.admin_port or settings.port}"
-        address = server_address(request, settings.trusted_proxies.parsed, default)
-        callers = with_port(address, settings.port) if settings.admin_port else address
+    def _addressed(self, content: bytes, address: str) -> bytes:
+        callers = with_port(address, self._settings.port) if self._settings.admin_port else address
         return content.replace(_ADDRESS.encode(), address.encode()).replace(_CALLERS.encode(), callers.encode())
 
 
@@ -87,20 +83,31 @@ def routes(operations: Sequence[Operation[Any, Any]], settings: Settings) -> Rou
                 made = await asyncio.to_thread(_Documentation, operations, settings)
             return made
 
+    async def respond(request: Request[Any, Any, Any], pages: AddressedPages, default: str, media_type: str) -> Response[bytes]:
+        found = await pages.page(server_address(request, settings.trusted_proxies.parsed, default))
+        is_compressed = accepts_gzip(request.headers.get("accept-encoding", ""))
+        headers = {
+            **new_request_headers(),
+            "etag": f'"{found.etag}-gzip"' if is_compressed else f'"{found.etag}"',  # of these bytes: RFC 9110, section 8.8.3
+            "cache-control": "no-cache",
+            "vary": "accept-encoding, host, x-forwarded-proto",
+        }
+        if media_type == _HTML:
+            headers["content-security-policy"] = _POLICY
+        if headers["etag"] in request.headers.get("if-none-match", ""):
+            return Response(b"", status_code=304, headers=headers)
+        if is_compressed:
+            headers["content-encoding"] = "gzip"
+        return Response(found.compressed if is_compressed else found.plain, media_type=media_type, headers=headers)
+
     @get("/docs")
     async def docs(request: Request[Any, Any, Any]) -> Response[bytes]:
-        return _respond(request, (await documentation()).page(request), "text/html; charset=utf-8", {"content-security-policy": _POLICY})
+        made = await documentation()
+        return await respond(request, made.pages, made.default_address, _HTML)
 
     @get("/openapi.json")
     async def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
-        return _respond(request, (await documentation()).document(request), "application/json", {})
+        made = await documentation()
+        return await respond(request, made.documents, made.default_address, "application/json")
 
     return Router("/", route_handlers=[docs, openapi])
-
-
-def _respond(request: Request[Any, Any, Any], content: bytes, media_type: str, more: dict[str, str]) -> Response[bytes]:
-    etag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-    headers = {**new_request_headers(), "etag": etag, "cache-control": "no-cache", "vary": "host, x-forwarded-proto", **more}
-    if etag in request.headers.get("if-none-match", ""):
-        return Response(b"", status_code=304, headers=headers)
-    return Response(content, media_type=media_type, headers=headers)

@@ -14,19 +14,20 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.client_ip import client_address
 from app.api.path_segments import decode_slashes
+from app.api.query_parameters import check_parameter
 from app.api.request_id import request_id_of
 from app.api.response_headers import request_headers, to_litestar_headers
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
-from app.api.rest.request_parsing import check_parameter, parse_admin_body, parse_query
+from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.gateway.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
 from app.store.admin_transactions import admin_transaction
 from app.store.audit_log import Author, Change, read_changes
-from app.store.errors import BadConfiguration, InvalidKeyField
+from app.store.errors import BadConfiguration, InvalidKeyField, StillUsed
 from app.store.repetitions import Repetitions, StoredAnswer
 from app.store.vault import Vault
-from providers.canonical.errors import BodyTooLarge, InvalidRequest, NotAllowed
+from providers.canonical.errors import BodyTooLarge, Conflict, InvalidRequest, NotAllowed
 
 Authenticate = Callable[[Request[Any, Any, Any]], Awaitable[Principal]]
 
@@ -88,6 +89,8 @@ class Dispatcher:
                 answer = await self._write(operation, call, request, body[0], dry_run=dry_run)
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None
+        except StillUsed as fault:
+            raise Conflict(str(fault)) from None
         except BadConfiguration as fault:
             raise InvalidRequest(str(fault)) from None
         if isinstance(answer, StoredAnswer):

@@ -3,11 +3,11 @@
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar, cast
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Meta, inspect
 
+from app.api.query_parameters import read_parameters
 from app.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
 from providers.canonical.errors import InvalidRequest
 
@@ -62,27 +62,11 @@ def parse_query(raw: bytes, query_type: type[T]) -> T:
     """
     info = inspect.type_info(query_type)
     known = None if isinstance(info, inspect.DictType) else [each.encode_name for each in getattr(info, "fields", ())]
-    values: dict[str, str] = {}
-    for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="strict"):
-        check_parameter(name, value, known)
-        if name in values:
-            raise InvalidRequest(f"`{name}` appears several times; give it once.", param=name)
-        values[name] = value
+    values = read_parameters(raw, known)
     try:
         return msgspec.convert(values, query_type, strict=False)
     except msgspec.ValidationError as fault:
         raise _invalid(fault, query_type, values) from None
-
-
-def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...] | None) -> None:
-    """`known` None: any name is."""
-    if known is not None and name not in known:
-        names = f"The parameters are: {', '.join(known)}." if known else "There are no parameters here."
-        raise InvalidRequest(f"Unknown parameter {name!r:.60}. {names}", param=name[:60])
-    if not value:
-        raise InvalidRequest(f"`{name}` is empty: give it a value, or leave it out.", param=name)
-    if "\0" in value:
-        raise InvalidRequest(f"`{name}` must not contain a NUL character.", param=name)
 
 
 def parse_time(text: str, name: str) -> datetime:

@@ -26,6 +26,8 @@ _MAX_KEYS_TRIED = 10  # for a token that does not name its key
 _MAX_SUBJECT_CHARACTERS = 255
 _MAX_EMAIL_CHARACTERS = 320
 _MAX_GROUPS = 1_000
+# What joserfc raises for a token that is not one: also for values of other types than it expects, and for JSON that is nested too deeply.
+_UNREADABLE = (JoseError, ValueError, TypeError, RecursionError)
 
 
 async def identify(issuer: Issuer, settings: Settings, tokens: IssuedTokens, nonce: str | None) -> Person:
@@ -80,7 +82,7 @@ async def _verify_signature(issuer: Issuer, token: str) -> dict[str, Any]:
     registry.max_header_length = _MAX_HEADER_BYTES
     try:
         header = jws.extract_compact(token.encode(), registry=registry).headers()
-    except (JoseError, ValueError):
+    except _UNREADABLE:
         raise _invalid("it is not a signed token") from None
     named = header.get("kid")
     key_id = named if isinstance(named, str) else None
@@ -97,7 +99,7 @@ def _decode_with(keys: Sequence[Key], token: str, registry: jws.JWSRegistry) -> 
     for key in keys[:_MAX_KEYS_TRIED]:
         try:
             return jwt.decode(token, key, registry=registry).claims
-        except (JoseError, ValueError):
+        except _UNREADABLE:
             continue
     return None
 

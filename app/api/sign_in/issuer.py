@@ -37,6 +37,8 @@ _MAX_BYTES = 512 * 1024
 _MAX_SHOWN_CHARACTERS = 300
 _TIMEOUT = {"connect": 5.0, "first": 10.0, "read": 10.0, "write": 10.0, "pool": 5.0, "total": 10.0}
 _KEY_TYPES = ("RSA", "EC", "OKP")
+# Of one field of a key: RSA's modulus of 8,192 bits has 1,366. Reading a key takes time with the square of its length.
+_MAX_KEY_CHARACTERS = 2_000
 
 
 class Discovery(Struct, frozen=True):
@@ -92,11 +94,21 @@ class Issuer:
         self._discovery_until = 0.0
         self._keys: list[Key] = []
         self._keys_until = 0.0
+        self._failure: Unavailable | InvalidUpstreamResponse | None = None
+        self._failed_at = 0.0
 
     async def discover(self) -> Discovery:
+        began = time.monotonic()
         async with self._lock:
             if self._discovery is None or time.monotonic() > self._discovery_until:
-                self._discovery = await self._fetch_discovery()
+                if self._failure is not None and self._failed_at > began:
+                    # It failed while this one waited: an issuer that hangs would keep each of them waiting after the other.
+                    raise self._failure
+                try:
+                    self._discovery = await self._fetch_discovery()
+                except (Unavailable, InvalidUpstreamResponse) as failure:
+                    self._failure, self._failed_at = failure.with_traceback(None), time.monotonic()
+                    raise
                 self._discovery_until = time.monotonic() + _DISCOVERY_KEPT_S
             return self._discovery
 
@@ -197,7 +209,8 @@ class Issuer:
         keys: list[Key] = []
         for described in _decode(body, _KeySet, "key").keys[:_MAX_KEYS]:
             # Keys for encryption, symmetric ones and those of kinds to come are of no use here, and no reason to refuse the others.
-            if described.get("kty") in _KEY_TYPES and described.get("use", "sig") == "sig":
+            is_short = all(len(value) <= _MAX_KEY_CHARACTERS for value in described.values() if isinstance(value, str))
+            if described.get("kty") in _KEY_TYPES and described.get("use", "sig") == "sig" and is_short:
                 try:
                     keys.append(import_key(described))
                 except (JoseError, ValueError, TypeError, KeyError) as fault:

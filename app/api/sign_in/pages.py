@@ -28,4 +28,4 @@ def handle_error(request: Request[Any, Any, Any], error: NarthexError) -> Respon
     )
     headers = {**to_litestar_headers(error_headers(error)), **new_request_headers()}
     headers |= {"content-security-policy": _POLICY, "cache-control": "no-store"}
-    return Response(page.encode(), status_code=error.status, media_type="text/html; charset=utf-8", headers=headers)
+    return Response(page.encode(), status_code=error.status, media_type="text/html", headers=headers)

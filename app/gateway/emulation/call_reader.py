@@ -66,7 +66,7 @@ class _ReadChoice:
     def read(self, event: PartStarted | PartDelta | PartFinished | Logprobs | ChoiceFinished) -> Iterator[Event]:
         match event:
             case PartStarted(part=Text() as part):
-                text = self._texts[event.index] = _ReadText(self._tools.is_demanded)
+                text = self._texts[event.index] = _ReadText(self._tools.is_demanded, part.phase)
                 yield from self._pass_on(text, text.add(part.text))
             case PartStarted():
                 self._has_calls |= isinstance(event.part, ToolCall)
@@ -93,7 +93,7 @@ class _ReadChoice:
             if isinstance(each, str):
                 if text.number is None:
                     text.number = self._next_number()
-                    yield PartStarted(self._index, text.number, Text(""))
+                    yield PartStarted(self._index, text.number, Text("", phase=text.phase))
                 yield PartDelta(self._index, text.number, each)
                 continue
             if text.number is not None:
@@ -109,7 +109,7 @@ class _ReadChoice:
         yield from self._pass_on(text, text.finish())
         if text.number is None and not self._parts:  # an empty response stays one with an empty text
             text.number = self._next_number()
-            yield PartStarted(self._index, text.number, Text(""))
+            yield PartStarted(self._index, text.number, Text("", phase=text.phase))
         if text.number is not None:
             yield replace(event, index=text.number)
 
@@ -121,11 +121,12 @@ class _ReadChoice:
 class _ReadText:
     """A text, of which add() and finish() give what is known so far: pieces of text and calls, in order.
 
-    `number`: of the part that its text is passed on as; None: no such part is open.
+    `number`: of the part that its text is passed on as; None: no such part is open. `phase`: see Text.
     """
 
-    def __init__(self, is_call_demanded: bool) -> None:
+    def __init__(self, is_call_demanded: bool, phase: str | None = None) -> None:
         self.number: int | None = None
+        self.phase = phase
         self._is_call_demanded = is_call_demanded
         self._held = ""  # what may be the beginning of a tag, with the white space before it
         self._call: list[str] | None = None  # the pieces of a call so far; None: outside of one

@@ -6,7 +6,7 @@ The tags are those of the templates of Hermes and Qwen models, which many others
 Source: https://huggingface.co/docs/transformers/chat_extras and the template of Qwen2.5, read 2026-11.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from app.gateway.emulation.described_places import DescribedPlaces, own_places
 from providers.canonical.chat import ChatRequest, Content, HostTool, Message, Text, Tool, ToolCall, ToolChoice, ToolResult
 from providers.canonical.instructions import add_instruction
 from providers.canonical.output_format import JsonSchema
@@ -49,7 +50,7 @@ class EmulatedTools(Struct, frozen=True):
     """`tools`: those that may be called, by name. `are_described`: in the prompt, so that calls are read from the text.
 
     `is_demanded`: a response must call one, or is an error. `is_single`: it makes one call at most. `fields`: of the canonical chat, which
-    the target is not sent.
+    the target is not sent. `places`: where the parts of the chat were; None: where they are.
     """
 
     tools: Mapping[str, Tool]
@@ -57,6 +58,7 @@ class EmulatedTools(Struct, frozen=True):
     is_demanded: bool
     is_single: bool
     fields: frozenset[str]
+    places: DescribedPlaces | None = None
 
     @property
     def are_native(self) -> bool:
@@ -87,7 +89,8 @@ def describe_tools(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | Non
     """
     if not chat.tools and any(isinstance(part, ToolCall | ToolResult) for message in chat.messages for part in message.parts):
         emulated = EmulatedTools({}, are_described=False, is_demanded=False, is_single=False, fields=frozenset({"messages"}))
-        return replace(chat, messages=tuple(_describe_calls(chat.messages))), emulated
+        described, places = _described(chat)
+        return described, replace(emulated, places=places)
     allowed = _allowed_functions(chat)
     if allowed is None or (allowed and chat.logprobs):
         return None
@@ -99,9 +102,12 @@ def describe_tools(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | Non
         is_single=are_described and chat.parallel_calls is False,
         fields=frozenset({"tools", "tool_choice"} if is_demanded else {"tools"}),
     )
-    messages = tuple(_describe_calls(chat.messages))
+    described, places = _described(chat)
+    messages = described.messages
     if are_described:
         messages = add_instruction(messages, _instruction(emulated))
+        places = places.after_instruction(len(described.messages), len(messages))
+    emulated = replace(emulated, places=places)
     host_tools = tuple(tool for tool in chat.tools if isinstance(tool, HostTool))
     return replace(chat, messages=messages, tools=host_tools, tool_choice=None, parallel_calls=None), emulated
 
@@ -119,6 +125,7 @@ def demand_call(chat: ChatRequest, *, in_prompt: bool) -> tuple[ChatRequest, Emu
     if not in_prompt:
         return chat, emulated
     messages = add_instruction(chat.messages, _DEMANDED.format(name=_subject(emulated)))
+    emulated = replace(emulated, places=own_places(chat.messages).after_instruction(len(chat.messages), len(messages)))
     return replace(chat, messages=messages, tools=tuple(emulated.tools.values()), tool_choice=None), emulated
 
 
@@ -160,31 +167,49 @@ def _describe_tool(tool: Tool) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _describe_calls(messages: Iterable[Message]) -> Iterator[Message]:
-    """Results become one message with what the user says beside them: many templates allow no two messages of a role in a row."""
-    for role, group in groupby(messages, lambda message: message.role):
-        in_a_row = list(group)
-        if role == "user" and any(isinstance(part, ToolResult) for message in in_a_row for part in message.parts):
-            in_a_row = [replace(in_a_row[0], parts=tuple(part for message in in_a_row for part in message.parts))]
-        yield from (replace(message, parts=tuple(_describe_parts(message.parts))) for message in in_a_row)
+def _described(chat: ChatRequest) -> tuple[ChatRequest, DescribedPlaces]:
+    described = [*_describe_calls(chat.messages)]
+    return (
+        replace(chat, messages=tuple(message for _, message, _ in described)),
+        DescribedPlaces([(place, parts) for place, _, parts in described]),
+    )
 
 
-def _describe_parts(parts: Sequence[Content]) -> Iterator[Content]:
+def _describe_calls(messages: Sequence[Message]) -> Iterator[tuple[str, Message, Sequence[str]]]:
+    """The messages, each with its place and those of its parts.
+
+    Results become one message with what the user says beside them: many templates allow no two messages of a role in a row.
+    """
+    for role, group in groupby(enumerate(messages), lambda each: each[1].role):
+        in_a_row = [(f"messages[{index}]", message, _placed_parts(index, message)) for index, message in group]
+        if role == "user" and any(isinstance(part, ToolResult) for _, message, _ in in_a_row for part in message.parts):
+            in_a_row = [(*in_a_row[0][:2], [placed for _, _, parts in in_a_row for placed in parts])]
+        for place, message, placed_parts in in_a_row:
+            described = [*_describe_parts(placed_parts)]
+            yield place, replace(message, parts=tuple(part for _, part in described)), [each for each, _ in described]
+
+
+def _placed_parts(index: int, message: Message) -> list[tuple[str, Content]]:
+    return [(f"messages[{index}].content[{number}]", part) for number, part in enumerate(message.parts)]
+
+
+def _describe_parts(parts: Sequence[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
     before, after_result = "", False
-    for part in parts:
+    for place, part in parts:
         match part:
             case ToolCall():
                 call = {"name": part.name, "arguments": write_arguments(part.arguments, custom=part.custom)}
-                yield Text(f"{before}{CALL_BEGIN}\n{msgspec.json.encode(call).decode()}\n{CALL_END}", extra=part.extra)
+                yield place, Text(f"{before}{CALL_BEGIN}\n{msgspec.json.encode(call).decode()}\n{CALL_END}", extra=part.extra)
             case ToolResult():
                 text = "\n".join(each.text for each in part.parts if isinstance(each, Text))
                 failed = "The call failed: " if part.is_error else ""
-                yield Text(f"{before}{_RESULT_BEGIN}\n{failed}{text}\n{_RESULT_END}", extra=part.extra)
-                yield from (each for each in part.parts if not isinstance(each, Text))
+                yield place, Text(f"{before}{_RESULT_BEGIN}\n{failed}{text}\n{_RESULT_END}", extra=part.extra)
+                placed = ((f"{place}.content[{number}]", each) for number, each in enumerate(part.parts))
+                yield from (each for each in placed if not isinstance(each[1], Text))
             case Text() if after_result:
-                yield replace(part, text=f"\n{part.text}")
+                yield place, replace(part, text=f"\n{part.text}")
             case _:
-                yield part
+                yield place, part
         before, after_result = "\n", isinstance(part, ToolResult)
 
 

@@ -33,7 +33,7 @@ class Emulation(Struct):
     schemas, by the names of their tools, to which it holds the arguments of calls. `tools`: those that it describes in the prompt, or whose
     call it demands there; None: the target has what the caller wants of tools. `is_rewritten`: the target speaks the caller's dialect, but
     has its tools in another form (older functions, namespaces), so that its calls are written anew for the caller. `has_cut`: the response
-    was ended at one of the texts of `stop`.
+    was ended at one of the texts of `stop`. `tool_names`: the caller's names of tools, by those under which the target got them.
     """
 
     fields: tuple[str, ...]
@@ -44,11 +44,13 @@ class Emulation(Struct):
     tools: EmulatedTools | None = None
     is_rewritten: bool = False
     has_cut: bool = False
+    tool_names: Mapping[str, str] = {}
 
     @property
     def edits(self) -> bool:
         """Whether it changes the response: leaves out a part, or reads calls from the text."""
-        return bool(self.stop) or self.single_call or self.is_rewritten or (self.tools is not None and self.tools.are_described)
+        is_changed = bool(self.stop) or self.single_call or self.is_rewritten or bool(self.tool_names)
+        return is_changed or (self.tools is not None and self.tools.are_described)
 
     @property
     def checks(self) -> bool:
@@ -101,3 +103,14 @@ def add_field(emulation: Emulation | None, field: str) -> Emulation:
     """The same, with one more field that the gateway honours itself."""
     fields = () if emulation is None else emulation.fields
     return replace(emulation or Emulation(()), fields=tuple(sorted({field, *fields})))
+
+
+def add_tool_names(emulation: Emulation | None, tool_names: Mapping[str, str]) -> Emulation:
+    """The same, for a request whose tools have other names at the target. `tool_names`: see Emulation."""
+    renamed = add_field(emulation, "tools (names)")
+    tools = renamed.tools
+    if tools is not None:  # the calls are read by the target's names, and checked by the caller's
+        callers = {tool_names[name]: tool for name, tool in tools.tools.items() if name in tool_names}
+        tools = replace(tools, tools={**tools.tools, **callers})
+    strict_tools = {tool_names.get(name, name): schema for name, schema in renamed.strict_tools.items()}
+    return replace(renamed, tool_names=tool_names, tools=tools, strict_tools=strict_tools)

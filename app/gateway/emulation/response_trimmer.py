@@ -5,6 +5,8 @@ Where tools were described to the model, it reads their calls from the text befo
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from app.gateway.emulation.call_reader import CallReader
 from app.gateway.emulation.emulation import Emulation
 from providers.canonical.chat import ChatResponse, Text, ToolCall
@@ -93,6 +95,8 @@ class _TrimmedChoice:
                 yield event
 
     def _start(self, event: PartStarted) -> Iterator[Event]:
+        if isinstance(event.part, ToolCall) and event.part.name in self._emulation.tool_names:
+            event = replace(event, part=replace(event.part, name=self._emulation.tool_names[event.part.name]))
         if self._emulation.single_call and isinstance(event.part, ToolCall):
             if self._call is not None:
                 self._withheld.append(event.index)
@@ -104,7 +108,7 @@ class _TrimmedChoice:
             yield PartStarted(self._index, self._number(event.index), event.part)
             return
         held = self._texts[event.index] = _HeldText(self._emulation.stop)
-        yield PartStarted(self._index, self._number(event.index), Text("", event.part.citations, event.part.extra))
+        yield PartStarted(self._index, self._number(event.index), replace(event.part, text=""))
         if event.part.text:
             yield from self._cut(event.index, held.add(event.part.text))
 

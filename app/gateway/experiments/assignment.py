@@ -2,7 +2,8 @@
 
 A unit takes the arm that weighted rendezvous draws by the weights in force when it began; another hash says whether it takes part. So
 raising the enrolment moves no unit between arms, and a change of weights moves none that had begun before it. Units without a birth time
-(users, teams, tags, and episodes that callers name by a text) are always split by the weights of the first version.
+(users, teams, tags, and episodes that callers name by a text) are always split by the weights of the first version, and take part by the
+enrolment that was in force when the conversation, the episode of the request, began.
 
 What a unit is left out for is checked in this order, and the first that applies is recorded: pinned, no_unit, ineligible, holdout, layer,
 before, share; then future and late, which alone leave the unit in the arm that it will have once it may take part.
@@ -92,7 +93,8 @@ def _is_eligible(eligible: Mapping[str, tuple[str, ...]], facts: RequestFacts) -
     for dimension, values in eligible.items():
         match dimension:
             case "key":
-                value = facts.caller.prefix
+                # The key that replaced one of these is held to what that was.
+                value = facts.caller.prefix if facts.caller.prefix in values else facts.caller.counted_prefix
             case "team":
                 value = facts.caller.team
             case _:

@@ -10,7 +10,8 @@ from app.gateway.episodes.episode_id import Episode
 
 
 class Unit(Struct, frozen=True):
-    """`id`: with the team, as no two teams share a unit. `at_ms`: its birth, in Unix time, else the time of the request.
+    """`id`: with the team, as no two teams share a unit. `at_ms`: its birth, in Unix time, else that of the conversation, so that one which
+    is running keeps its arm, as far as its episode's id tells it, else the time of the request.
 
     `has_birth` False: it may have been seen before at any time, so weights that change would move it.
     """
@@ -42,7 +43,9 @@ def unit_of(kind: str, facts: RequestFacts) -> Unit | None:
         id = episode_unit(team_id, episode.id)
         born_ms = episode.born_ms
         return Unit(id, facts.now_ms if born_ms is None else born_ms, born_ms is not None)
+    born_ms = facts.episode.born_ms
+    at_ms = facts.now_ms if born_ms is None else min(born_ms, facts.now_ms)
     if kind == "team":
-        return Unit(team_unit(team_id), facts.now_ms, has_birth=False)
+        return Unit(team_unit(team_id), at_ms, has_birth=False)
     value = facts.end_user if kind == "user" else facts.tags.get(kind.removeprefix("tag:"))
-    return None if value is None else Unit(value_unit(team_id, value), facts.now_ms, has_birth=False)
+    return None if value is None else Unit(value_unit(team_id, value), at_ms, has_birth=False)

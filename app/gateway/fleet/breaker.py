@@ -4,6 +4,9 @@ import time
 
 from providers.canonical.errors import UpstreamError
 
+_NO_TEAMS: frozenset[str] = frozenset()
+_DOUBTED_TEAMS = 2
+
 
 class Breaker:
     """One endpoint's breaker, as one worker sees it. While it is open, the endpoint is tried last, not never.
@@ -17,6 +20,7 @@ class Breaker:
         self.consecutive_failures = 0
         self.open_until = 0.0
         self._half_open_s: float | None = None
+        self._in_doubt_of = _NO_TEAMS
 
     def is_open(self, now: float) -> bool:
         return self.open_until > now
@@ -28,14 +32,23 @@ class Breaker:
 
     def record_success(self) -> None:
         self.consecutive_failures = 0
+        self._in_doubt_of = _NO_TEAMS
         if self._half_open_s is not None:
             self.close()
 
-    def record_failure(self, error: UpstreamError, max_failures: int, open_s: float) -> None:
-        """Counts the error if it is the endpoint's fault; any other error shows that the endpoint works, and resets the count."""
+    def record_failure(self, error: UpstreamError, max_failures: int, open_s: float, in_doubt_of: str | None = None) -> None:
+        """Counts the error if it is the endpoint's fault; any other error shows that the endpoint works, and resets the count.
+
+        `in_doubt_of`: the team whose request made another endpoint fail, too, and may be at fault. Its failures count once those of
+        another team do so, with no success between them: then it is the endpoints that fail.
+        """
         if not error.counts_as_failure:
             self.record_success()
             return
+        if in_doubt_of is not None and len(self._in_doubt_of) < _DOUBTED_TEAMS:
+            self._in_doubt_of |= {in_doubt_of}
+            if len(self._in_doubt_of) < _DOUBTED_TEAMS:
+                return
         self.consecutive_failures += 1
         if self.consecutive_failures >= max_failures:
             self._half_open_s = open_s

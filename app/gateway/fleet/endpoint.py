@@ -11,6 +11,7 @@ from app.domain import ProviderConfig
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.pool import CredentialPool
 from app.gateway.fleet.breaker import Breaker
+from app.gateway.fleet.busy_times import BusyTimes
 from app.gateway.fleet.endpoint_load import EndpointLoad
 from providers import catalogue, credentials
 from providers.adapters.probe import ProbeResult
@@ -20,18 +21,20 @@ from providers.catalogue import ENGINE_PROBES
 from providers.credentials import Fetch
 from providers.credentials.masking import SecretMask
 from providers.credentials.references import CredentialReader
+from providers.dialect_rule import ModelDialects
 from providers.engines.versions import parse_version
 
 log = logging.getLogger(__name__)
 
-Health = Literal["unknown", "ready", "not_ready", "unreachable", "not_probed"]
-"""unknown: not probed yet. not_ready: it responds, but is loading, asleep or unhealthy. not_probed: a hosted provider."""
+Health = Literal["unknown", "ready", "not_ready", "refused", "no_api", "unreachable", "not_probed"]
+"""unknown: not probed yet. not_ready: it responds, but is loading, asleep or unhealthy. refused: it does not accept our credential, or
+requires one. no_api: something responds, but has no such API. not_probed: a hosted provider."""
 
 PROBE_TIMEOUT = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
 
 
 class Endpoint:
-    """One address of a provider. `load` and `breaker` are this worker's own view; other workers have theirs.
+    """One address of a provider. `load`, `breaker` and `busy_times` are this worker's own view; other workers have theirs.
 
     `slot`: a small number that no other endpoint of this worker has now; its bit stands for the endpoint in sets.
     `dialects`: spoken there, best first. `probe_result`: what the last recognition found; None: nothing yet.
@@ -49,9 +52,10 @@ class Endpoint:
         self.provider = provider
         self.base_url = base_url
         self.dialects = provider.spoken_dialects
-        self._dialects_by_model: dict[str, tuple[str, ...]] = {}
+        self._dialects_by_model: dict[str, ModelDialects] = {}
         self.load = EndpointLoad()
         self.breaker = Breaker()
+        self.busy_times = BusyTimes()
         self.probe_result: ProbeResult | None = None
         self.learned_at: float | None = None
         self.metrics_missing_at: float | None = 0.0
@@ -70,16 +74,19 @@ class Endpoint:
             return self.config.trace
         return self.provider.is_self_hosted if self.provider.gets_trace is None else self.provider.gets_trace
 
-    def dialects_for(self, model: str) -> tuple[str, ...]:
-        """Provider.spoken_dialects_for(model), cached: every request needs it."""
+    def dialects_for(self, model: str) -> ModelDialects:
+        """Provider.spoken_dialects_for(model) and dialect_rule_for(model), cached: every request needs them."""
         cached = self._dialects_by_model.get(model)
         if cached is None:
-            cached = self._dialects_by_model[model] = self.provider.spoken_dialects_for(model)
+            dialects = ModelDialects(self.provider.spoken_dialects_for(model), self.provider.dialect_rule_for(model))
+            cached = self._dialects_by_model[model] = dialects
         return cached
 
     def in_cooldown(self, now: float, model: str) -> bool:
-        """Whether to try it last: its breaker is open, or no credential of the gateway has capacity for this model of the host."""
-        return self.breaker.is_open(now) or self.credential_pool.in_cooldown(now, model)
+        """Whether to try it last: its breaker is open, it is busy, or no credential of ours has capacity for this model of the host."""
+        if self.breaker.is_open(now) or self.credential_pool.in_cooldown(now, model):
+            return True
+        return self.busy_times.left_s(model, now) > 0
 
     # Requests that are not inferences: probes, operations, aborts
 
@@ -109,6 +116,20 @@ class Endpoint:
                 "GET", url, headers=[("accept-encoding", "identity"), ("user-agent", "narthex")], extensions={"timeout": PROBE_TIMEOUT}
             )
 
+    def empty_request(self) -> httpx.Request:
+        """A request of the API that the provider speaks there, without any content: whoever has that API refuses it in its own words."""
+        url = self.provider.url(self.base_url, self.dialects[0], "", False)
+        try:
+            return self.build_request(httpx.URL(url), b"{}")
+        except credentials.CredentialError:
+            headers = [("content-type", "application/json"), ("accept-encoding", "identity"), ("user-agent", "narthex")]
+            return httpx.Request("POST", url, headers=headers, content=b"{}", extensions={"timeout": PROBE_TIMEOUT})
+
+    @property
+    def is_for_callers_credentials(self) -> bool:
+        """Whether only callers have a credential for it: what it answers to us then says nothing."""
+        return not self.credential_pool.gateway_clients
+
     def reload_credential(self) -> bool:
         """Reads the credential again after it was refused. See CredentialClient.reload."""
         return self._gateway_credential is not None and self._gateway_credential.reload()
@@ -122,6 +143,11 @@ class Endpoint:
     def secret_mask(self) -> SecretMask:
         """Masks the secrets of requests that are not inferences."""
         return self._gateway_credential.secret_mask if self._gateway_credential else SecretMask(())
+
+    @property
+    def has_own_credential(self) -> bool:
+        """Whether requests that are not inferences carry a credential of the operator's."""
+        return self._gateway_credential is not None and self._gateway_credential.reference is not None
 
     @property
     def _gateway_credential(self) -> CredentialClient | None:
@@ -141,7 +167,7 @@ class Endpoint:
         provider = self.provider if adapter == self.provider.name else self._build_provider(adapter)
         if version != provider.version:
             provider = provider.at_version(version)
-        provider.lora_adapters = probe_result.lora_adapters
+        provider.lora_adapters, provider.image_support = probe_result.lora_adapters, probe_result.image_support
         if provider is not self.provider:
             self.provider, self.dialects = provider, provider.spoken_dialects
             self._dialects_by_model.clear()
@@ -157,8 +183,10 @@ class Endpoint:
                 log_fields = {"endpoint": self.base_url, "provider": name, "configured": self.config.adapter, "found": adapter}
                 log.warning("an endpoint runs another engine than configured, and is served as the one found", extra=log_fields)
         try:
-            return catalogue.build_provider(adapter, name, options, self.base_url)
+            provider = catalogue.build_provider(adapter, name, options, self.base_url)
         except InvalidOption as fault:
             log_fields = {"endpoint": self.base_url, "provider": name, "fault": str(fault)}
             log.warning("an endpoint cannot be served as the engine that was found", extra=log_fields)
-            return catalogue.build_provider(self.config.adapter, name, self.config.options, self.base_url)
+            provider = catalogue.build_provider(self.config.adapter, name, self.config.options, self.base_url)
+        provider.learned_rules = self.provider.learned_rules
+        return provider

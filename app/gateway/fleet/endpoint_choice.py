@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.domain import Candidate, Target
 from app.gateway.fleet.endpoint import Endpoint
-from app.gateway.fleet.endpoint_load import RUNNING_REQUEST_TOKENS, STALLED_TOKENS_PER_S
+from app.gateway.fleet.endpoint_load import CROWDING_TOKENS, RUNNING_REQUEST_TOKENS, STALLED_TOKENS_PER_S
 from app.gateway.fleet.prefix_index import BLOCK_ENDS, PrefixIndex, block_keys, prompt_of
 from providers.dialect import InboundRequest
 
@@ -116,14 +116,19 @@ class EndpointChoice:
                 # EndpointLoad.tokens(), without a call: a pool may have hundreds of endpoints.
                 load = endpoint.load
                 score = uncached(endpoint.slot, prompt_tokens) + load.queued_tokens + load.others_tokens
-                score += load.in_flight * RUNNING_REQUEST_TOKENS
+                crowd = load.in_flight if weights is None else load.in_flight / weights[endpoint]
+                score += load.in_flight * (RUNNING_REQUEST_TOKENS + crowd * crowd * CROWDING_TOKENS)
                 if load.waiting:
                     score += (now - load.waiting_since) * STALLED_TOKENS_PER_S
                 if weights is not None:
                     score /= weights[endpoint]
                 if score < best_score or (score == best_score and load.last_dispatch < best_turn):
                     best, best_score, best_turn = endpoint, score, load.last_dispatch
-            if best is None or not (best.credential_pool.in_cooldown(now, self._target.model) or self._lacks_adapter(best)):
+            if best is None or not (
+                best.credential_pool.in_cooldown(now, self._target.model)
+                or self._lacks_adapter(best)
+                or (best.busy_times and best.busy_times.left_s(self._target.model, now))
+            ):
                 return best
             passed.append(best)
 
@@ -138,8 +143,8 @@ class EndpointChoice:
         return tuple(sorted(candidates, key=lambda each: (bool(each.unavailable), each.score)))
 
     def _explain(self, number: int, endpoint: Endpoint, now: float) -> Candidate:
-        uncached, load_tokens = self._uncached.get(endpoint.slot, self._prompt_tokens), round(endpoint.load.tokens(now))
         weight = 1.0 if self._pool.weights is None else self._pool.weights[endpoint]
+        uncached, load_tokens = self._uncached.get(endpoint.slot, self._prompt_tokens), round(endpoint.load.tokens(now, weight))
         unavailable = None
         if endpoint in self._tried:
             unavailable = "tried before"
@@ -147,6 +152,8 @@ class EndpointChoice:
             unavailable = "breaker open"
         elif endpoint.credential_pool.in_cooldown(now, self._target.model):
             unavailable = "credentials in cooldown"
+        elif endpoint.busy_times.left_s(self._target.model, now):
+            unavailable = "busy"
         elif self._lacks_adapter(endpoint):
             unavailable = "without the LoRA adapter"
         score = round((uncached + load_tokens) / weight)

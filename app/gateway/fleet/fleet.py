@@ -16,6 +16,7 @@ from app.gateway.fleet.endpoint_choice import EndpointPool
 from app.gateway.fleet.endpoint_table import EndpointTable, PoolKey, pool_key
 from app.gateway.fleet.name_discovery import is_name, resolve_names, resolve_now
 from app.gateway.fleet.probe import Prober, send_probe
+from app.gateway.learned_rules.store import LearnedRuleStore
 from app.settings import Settings
 from app.store.vault import Vault
 from app.thread_steps import in_steps, run_in_steps
@@ -39,6 +40,7 @@ class Fleet:
         self.vault = Vault(()) if vault is None else vault
         self._credential_reader = credentials.CredentialReader(self._read_secret, settings.folders_of_credentials)
         self.table = EndpointTable()
+        self.learned_rules = LearnedRuleStore(settings.learned_rules_keep_s)
         self._retired: weakref.WeakSet[Endpoint] = weakref.WeakSet()  # those that requests in flight still have
         self._prober = Prober(settings, transport)
         self._discovery = BackgroundTask("discovery", self._keep_discovering)
@@ -67,8 +69,10 @@ class Fleet:
             endpoint.load.cool_down()
         endpoint.breaker.record_success()
 
-    def record_failure(self, endpoint: Endpoint, error: UpstreamError) -> None:
-        endpoint.breaker.record_failure(error, self._settings.breaker_failures, self._settings.breaker_open_s)
+    def record_failure(self, endpoint: Endpoint, model: str, error: UpstreamError, in_doubt_of: str | None = None) -> None:
+        """`model`: as the host names it. `in_doubt_of`: see Breaker.record_failure()."""
+        endpoint.breaker.record_failure(error, self._settings.breaker_failures, self._settings.breaker_open_s, in_doubt_of)
+        endpoint.busy_times.record(model, error, self._settings.endpoint_cooldown_max_s)
 
     async def reprobe(self, endpoint: Endpoint) -> None:
         """Recognises an endpoint anew after an operation changed it. Returns when that is done, or after a few seconds."""
@@ -133,6 +137,7 @@ class Fleet:
             known = self.table.endpoints.get(key)
             if known is None or known.config != config:
                 provider = catalogue.build_provider(config.adapter, name, config.options, address)
+                provider.learned_rules = self.learned_rules.in_force
                 slot = heapq.heappop(self._free_slots) if self._free_slots else next(self._new_slots)
                 known = Endpoint(config, provider, address, self._credential_reader, self._fetch_token, slot)
                 weakref.finalize(known, heapq.heappush, self._free_slots, slot)

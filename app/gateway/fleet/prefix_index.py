@@ -15,8 +15,9 @@ _MAX_BLOCKS_KEPT = 131_072
 _MIN_BLOCKS_OF_TEAM = 1_024
 _MAX_TEAMS = 256
 
-# What a prompt consists of, in every caller's API, in the order in which chat templates write it.
-_PROMPT_FIELDS = ("tools", "system", "instructions", "messages", "prompt", "input")
+# What a prompt consists of, in every caller's API, in the order in which chat templates write it. `token_ids` (vLLM's generate) and
+# `input_ids` are prompts of callers that tokenize themselves.
+_PROMPT_FIELDS = ("tools", "system", "instructions", "messages", "prompt", "input", "token_ids", "input_ids")
 
 
 def _block_ends() -> Iterable[int]:

@@ -146,18 +146,34 @@ class Prober:
         responses = {probing.MODELS_PATH: models}
         # A 5xx of an engine that is starting, or of a proxy before it, does not show which engine it is.
         if models.status < 500 and _needs_recognition(endpoint, models):
-            endpoint.apply_probe_result(probing.identify_engine(await self._fetch_probe_responses(endpoint, responses)))
+            found = probing.identify_engine(await self._fetch_probe_responses(endpoint, responses))
+            if probing.shows_no_api(found, models) and await self._lacks_api(endpoint):
+                self._note_missing_api(endpoint)
+                return
+            endpoint.apply_probe_result(found)
         probe_result = endpoint.probe_result
         path = (
             probing.MODELS_PATH if probe_result is None or probe_result.engine is None else ENGINE_PROBES[probe_result.engine].health_path
         )
         if probing.is_ready(responses.get(path) or await self._get(endpoint, path)):
-            endpoint.health = "ready"
+            is_refused = probing.refuses_credential(models) and not endpoint.is_for_callers_credentials
+            endpoint.health = "refused" if is_refused else "ready"
             if endpoint.breaker.open_until:
                 endpoint.load.cool_down()
             endpoint.breaker.close()
         else:
             self._mark_down(endpoint, "not_ready")
+
+    async def _lacks_api(self, endpoint: Endpoint) -> bool:
+        return probing.lacks_api(await send_probe(self._transport, endpoint.empty_request()))
+
+    def _note_missing_api(self, endpoint: Endpoint) -> None:
+        """It is recognised anew at the next probe, and tried last until then."""
+        if endpoint.health != "no_api":
+            log_fields = {"endpoint": endpoint.base_url, "provider": endpoint.provider.configured_as}
+            log.warning("there is no such API at the address of a provider", extra=log_fields)
+        endpoint.learned_at = None
+        self._mark_down(endpoint, "no_api")
 
     async def _fetch_probe_responses(self, endpoint: Endpoint, responses: dict[str, ProbeResponse]) -> Mapping[str, ProbeResponse]:
         """Every response that probing.identify_engine() needs, by path; those given are not fetched again."""

@@ -38,30 +38,39 @@ class FunctionRequest:
             )
         if function.fault is not None:
             raise InvalidRequest(f"The function {function.name!r} cannot be used: {function.fault}.", param="model")
-        self._function = function
-        self._dialect = dialect
+        self.function = function
+        self.dialect = dialect
         self._sent = sent
         self.size_bytes = 0
-        self._system_input = _read_system_input(input_field)
+        self.input_field = input_field
+        self._system_input = read_system_input(input_field)
 
     def write(self, variant_name: str) -> tuple[InboundRequest, bytes]:
         """The request that the variant makes of it, and its body. Raises InvalidRequest for what the variant's templates do not take."""
-        variant = self._function.variants[variant_name]
         body = Body(self._sent.body)
         self.size_bytes = self.size_bytes or len(body.write())
-        _EDITS[self._dialect.name](body, variant, self._system_input)
-        for default in variant.fields[self._dialect.name]:
-            default.set_in(body)
-        if self._dialect.name == INFERENCE:
+        return self.finish(variant_name, edit_body(self.function, self.dialect.name, variant_name, body, self._system_input))
+
+    def is_bounded(self, variant_name: str) -> bool:
+        """Whether write() takes time that is bounded; if not, edit_body() belongs into a process."""
+        return self.function.variants[variant_name].templates.is_bounded
+
+    def sent_body(self) -> bytes:
+        written = Body(self._sent.body).write()
+        self.size_bytes = self.size_bytes or len(written)
+        return written
+
+    def finish(self, variant_name: str, body: Body) -> tuple[InboundRequest, bytes]:
+        """What write() returns, of what edit_body() made of the request."""
+        variant = self.function.variants[variant_name]
+        if self.dialect.name == INFERENCE:
             return self._finish_inference(body, variant)
         raw = body.write()
         try:
-            parsed = self._dialect.parse_request(raw)
+            parsed = self.dialect.parse_request(raw)
         except InvalidRequest as fault:
-            raise InvalidRequest(
-                f"What the variant {variant_name!r} of {self._function.name!r} makes of this is no valid request: {fault.message}",
-                param=fault.param,
-            ) from None
+            why = f"What the variant {variant_name!r} of {self.function.name!r} makes of this is no valid request: {fault.message}"
+            raise fault.reworded(why, param=fault.param) from None
         sent = self._sent
         written = replace(
             sent,
@@ -75,7 +84,7 @@ class FunctionRequest:
 
     def _finish_inference(self, body: Body, variant: CompiledVariant) -> tuple[InboundRequest, bytes]:
         """Its body is not as it came: the fields of a request stand where they were not. See the dialect's parse_request."""
-        config, sent = self._function.config, self._sent
+        config, sent = self.function.config, self._sent
         if config.tools:
             body["tools"] = [*({**tool, "type": "function"} for tool in written_tools(config)), *(body.value("tools") or ())]
         if body.has_value("allowed_tools"):
@@ -91,12 +100,21 @@ class FunctionRequest:
         for index, name in enumerate(body.value("allowed_tools")):
             if name not in names:
                 raise InvalidRequest(
-                    f"`allowed_tools[{index}]`: no tool {name!r:.60} is of the function {self._function.name!r} or in `additional_tools`.",
+                    f"`allowed_tools[{index}]`: no tool {name!r:.60} is of the function {self.function.name!r} or in `additional_tools`.",
                     param=f"allowed_tools[{index}]",
                 )
 
 
-def _read_system_input(field: Raw | None) -> Mapping[str, Any] | None:
+def edit_body(function: CompiledFunction, dialect_name: str, variant_name: str, body: Body, system_input: Mapping[str, Any] | None) -> Body:
+    """The body, with what the variant makes of it. Raises InvalidRequest."""
+    variant = function.variants[variant_name]
+    _EDITS[dialect_name](body, variant, system_input)
+    for default in variant.fields[dialect_name]:
+        default.set_in(body)
+    return body
+
+
+def read_system_input(field: Raw | None) -> Mapping[str, Any] | None:
     if field is None:
         return None
     if len(memoryview(field)) > MAX_INPUT_BYTES:

@@ -7,7 +7,8 @@ import msgspec
 from msgspec import Raw
 
 from app.gateway.functions.function_table import CompiledVariant
-from app.gateway.functions.message_templates import MessageTemplates
+from app.gateway.functions.message_templates import MAX_INPUT_BYTES, MessageTemplates
+from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 
 _TEXT_TYPES: Mapping[str, str] = dict.fromkeys(("system", "user", "assistant"), "text")
@@ -17,6 +18,9 @@ _decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 def edit_inference(body: Body, variant: CompiledVariant, system_input: Mapping[str, Any] | None) -> None:
     """`system_input`: None: that API has no other place for it than `input.system`. Raises InvalidRequest."""
     given = Body.read(bytes(body["input"]))
+    size_bytes = len(memoryview(given["system"])) if given.has_value("system") else 0
+    if size_bytes > MAX_INPUT_BYTES and "system" in variant.templates:
+        raise InvalidRequest(f"`input.system` may have {MAX_INPUT_BYTES} bytes, not {size_bytes}.", param="input.system")
     system = given.value("system")
     templates = MessageTemplates(variant, cast("dict[str, Any]", system) if isinstance(system, dict) else system_input)
     if templates.has_system:

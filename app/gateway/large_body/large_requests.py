@@ -1,6 +1,6 @@
 """Large requests: a body is parsed in a thread, and only after it is known to keep to the caps; a small one is parsed at once.
 
-Why a thread, and what it brings: docs/decisions/012-large-requests.md.
+Why a thread, and what it brings: docs/decisions/012-large-requests.md. How teams share it: 036-large-work-in-processes.md.
 """
 
 import asyncio
@@ -14,6 +14,10 @@ from types import FrameType
 from typing import ParamSpec, TypeVar
 
 from app.gateway.large_body.request_size import RequestCaps
+from app.gateway.large_body.team_turns import TeamTurns, Turn
+from app.gateway.large_work.pool import LargeWorkPool
+from app.gateway.large_work.protocol import MaskTask, Outcome, Task
+from app.recording.masking import MaskRules
 from app.settings import Settings
 from app.switch_interval import short_switch_interval
 from providers.dialect import CallerDialect, InboundRequest
@@ -23,44 +27,49 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # A body up to the first size is parsed at once, whatever is in it; above the last one it is large; between them, if it has many
-# objects. Caps are for those above the second size.
+# objects, arrays or values. Caps are for those above the second size.
 SMALL_BYTES = 16 * 1024
 _UNCOUNTED_BYTES = 64 * 1024
 LARGE_BYTES = 256 * 1024
-_LARGE_OBJECTS = 1_000
+_LARGE_CONTAINERS = 1_000
+_LARGE_VALUES = 20_000
 _LONG_CALL_S = 0.002
 _MIN_PAUSE_S = 0.005  # enough to serve a request
+# Which work at the same time, each in a thread; work of others waits until one of them is done.
+_MAX_TEAMS = 16
 
 
 class LargeRequests:
-    """Work on large bodies, in one thread of its own: with several, the event loop would wait for each of them in turn.
+    """Work on large bodies, in one thread for each team, of which one computes at a time: with several, the event loop would wait for each
+    of them in turn. A team whose work is short waits for a slice of another's, and not for all of it.
 
-    Teams take turns, so that each piece of work waits for at most two of each other team. `loop_turns`: for what has to be done in
-    the event loop.
+    `loop_turns`: for what has to be done in the event loop.
     """
 
     def __init__(self, settings: Settings, loop_turns: LoopTurns) -> None:
         self.loop_turns = loop_turns
         self._caps = RequestCaps.of(settings)
-        self._executor = ThreadPoolExecutor(1, "large-requests")
-        self._is_busy = False
+        self._executor = ThreadPoolExecutor(_MAX_TEAMS, "large-requests")
+        self._turns = TeamTurns()
+        self.pool = LargeWorkPool(settings)
+        self._busy_teams: set[str] = set()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # by team, the next one first
 
     def of_team(self, team_id: str) -> "TeamLargeRequests":
         return TeamLargeRequests(self, team_id)
 
     async def run(self, team_id: str, work: Callable[[], T]) -> T:
-        if self._is_busy:
+        if team_id in self._busy_teams or len(self._busy_teams) == _MAX_TEAMS:
             await self._wait_for_turn(team_id)
-        self._is_busy = True
+        self._busy_teams.add(team_id)
         loop = asyncio.get_running_loop()
         try:
-            running = self._executor.submit(_run_beside_loop, work)
+            running = self._executor.submit(_run_beside_loop, work, Turn(self._turns, team_id))
         except RuntimeError:  # the process ends
-            self._start_next()
+            self._start_next(team_id)
             raise
         # When the thread is done, which is later than the end of a request that is cancelled.
-        running.add_done_callback(lambda _: _call_soon(loop, self._start_next))
+        running.add_done_callback(lambda _: _call_soon(loop, lambda: self._start_next(team_id)))
         return await asyncio.wrap_future(running)
 
     def check_and_parse(self, dialect: CallerDialect, raw: bytes) -> InboundRequest:
@@ -68,6 +77,13 @@ class LargeRequests:
         if len(raw) > _UNCOUNTED_BYTES:
             self._caps.check(raw)
         return dialect.parse_request(raw)
+
+    def start(self) -> None:
+        self.pool.start()
+
+    async def stop(self) -> None:
+        await self.pool.stop()
+        self.close()
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -79,20 +95,22 @@ class LargeRequests:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._start_next()
+                self._start_next(team_id)
             raise
 
-    def _start_next(self) -> None:
-        while self._waiting:
-            team_id = next(iter(self._waiting))
-            turns = self._waiting.pop(team_id)
+    def _start_next(self, team_id: str) -> None:
+        """The next work, once that of this team is done: of a team whose work has no thread, in turn."""
+        self._busy_teams.discard(team_id)
+        for waiting_id in [each for each in self._waiting if each not in self._busy_teams]:
+            turns = self._waiting.pop(waiting_id)
             while turns and turns[0].done():  # its request was cancelled
                 turns.popleft()
             if turns:
+                self._busy_teams.add(waiting_id)
                 turns.popleft().set_result(None)
-                self._waiting[team_id] = turns  # behind all others
+                if turns:
+                    self._waiting[waiting_id] = turns  # behind all others
                 return
-        self._is_busy = False
 
 
 class TeamLargeRequests:
@@ -112,6 +130,14 @@ class TeamLargeRequests:
         """In the thread if the work is on more than 16 KiB, which may be a thousand objects; else at once."""
         return await self.run(work, *args, **kwargs) if size_bytes > SMALL_BYTES else work(*args, **kwargs)
 
+    async def mask(self, body: bytes, rules: MaskRules) -> bytes:
+        """In a process: what the rules of a team take for a body, nobody knows. Raises WorkTooLarge."""
+        return (await self.run_in_process(MaskTask(rules.config), body))[1]
+
+    async def run_in_process(self, task: Task, body: bytes) -> tuple[Outcome, bytes]:
+        """Raises WorkTooLarge."""
+        return await self._large_requests.pool.run(self._team_id, task, body)
+
     async def wait_for_loop_turn(self) -> None:
         await self._large_requests.loop_turns.wait()
 
@@ -119,11 +145,11 @@ class TeamLargeRequests:
         return await self._large_requests.run(self._team_id, lambda: work(*args, **kwargs))
 
 
-def _run_beside_loop(work: Callable[[], T]) -> T:
+def _run_beside_loop(work: Callable[[], T], turn: Turn) -> T:
     # By the thread, which may still run when the request that waits for it has been cancelled.
-    with short_switch_interval():
+    with turn, short_switch_interval():
         if sys.version_info < (3, 12):  # later versions slow down the calls of all threads while one has a profiler
-            sys.setprofile(_PauseAfterLongCalls())
+            sys.setprofile(_PauseAfterLongCalls(turn))
         try:
             return work()
         finally:
@@ -131,20 +157,29 @@ def _run_beside_loop(work: Callable[[], T]) -> T:
 
 
 class _PauseAfterLongCalls:
-    """A profiler of one thread, which is called before and after each of its calls: it pauses the thread after a long call into C.
+    """A profiler of one thread, which is called before and after each of its calls: it pauses the thread after a long call into C, and
+    lets other teams compute.
 
     Only between such calls can the event loop run, and it has to get the interpreter several times to serve one request: without a
-    pause it would wait for the next long call each time.
+    pause it would wait for the next long call each time. The pauses are never longer than what was computed before: on a busy machine a
+    call is long because the thread waits in it.
     """
 
-    def __init__(self) -> None:
-        self._last_s = time.perf_counter()
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._last_s = self._looked_s = time.perf_counter()
+        self._computed_s = time.thread_time()
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> None:
         now_s = time.perf_counter()
         if (length_s := now_s - self._last_s) > _LONG_CALL_S:
-            time.sleep(max(length_s, _MIN_PAUSE_S))
+            computed_s = time.thread_time()
+            time.sleep(min(max(length_s, _MIN_PAUSE_S), computed_s - self._computed_s))
+            self._computed_s = computed_s
             now_s = time.perf_counter()
+        if now_s - self._looked_s > _LONG_CALL_S:
+            self._turn.pass_on()
+            now_s = self._looked_s = time.perf_counter()
         self._last_s = now_s
 
 
@@ -156,4 +191,6 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
 def is_large(raw: bytes) -> bool:
     """Whether work on this body would hold up the event loop."""
     size_bytes = len(raw)
-    return size_bytes > SMALL_BYTES and (size_bytes > LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)
+    if size_bytes <= SMALL_BYTES or size_bytes > LARGE_BYTES:
+        return size_bytes > LARGE_BYTES
+    return raw.count(b"{") + raw.count(b"[") > _LARGE_CONTAINERS or raw.count(b",") > _LARGE_VALUES

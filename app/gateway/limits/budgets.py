@@ -1,7 +1,8 @@
 """Budgets in use: what subjects have spent of limits on cost in their calendar period, by the records, and what Redis holds for requests.
 
-What is spent is read from Postgres, whose sums are the source of truth for costs. Redis, by which requests are admitted, also counts what
-requests in progress reserve, and a request that has just ended, moments before it is recorded.
+What is shown is of one moment: as Redis counts it, by which requests are admitted. It knows what requests in progress reserve, and what
+one has cost that has just ended, moments before it is recorded. Without Redis, or where it has yet to read what was spent before it lost
+its memory, the records say what is spent. Who has spent is read from Postgres, whose sums are the source of truth for costs.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import LimitOverride
 from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule, RuleOverride, RuleTable
-from app.store.limit_rows import StoredLimit
+from app.store.limit_rows import StoredLimit, counted_as
 from app.store.spending import PartialHours, Subject, read_spending
 
 # The raw values of keys in Redis; None: Redis is unavailable.
@@ -36,10 +37,12 @@ class OverrideInForce(Struct, frozen=True):
 class BudgetUsage(Struct, frozen=True):
     """What a subject has used of a budget in the present period.
 
-    `subject`: the values of the budget's scope. `counted_since`: the start of the period, or a later one of the rule. `spent_usd`: by the
-    records. `reserved_usd`: held by requests in progress; null: Redis is unavailable. `remaining_usd`: what the limit still lets pass.
-    `percent`: of the amount, spent. `forecast_usd`: spent at the end of the period, if it goes on as so far; null: it is too early to say.
-    `override`: by which `amount_usd` is not the budget's own; null: it is.
+    `subject`: the values of the budget's scope. `counted_since`: the start of the period, or a later one of the rule. `spent_usd`: by
+    requests that have ended; `reserved_usd`: held by those in progress, null: Redis is unavailable; `remaining_usd`: what the limit still
+    lets pass. These are of one moment, and add up to the amount, unless more than that is spent. `recorded_usd`: what is spent by the
+    records, which have a request moments after it has ended. `percent`: of the amount, spent. `forecast_usd`: spent at
+    the end of the period, if it goes on as so far; null: it is too early to say. `override`: by which `amount_usd` is not
+    the budget's own; null: it is.
     """
 
     subject: Mapping[str, str]
@@ -48,6 +51,7 @@ class BudgetUsage(Struct, frozen=True):
     counted_since: str
     amount_usd: float
     spent_usd: float
+    recorded_usd: float
     reserved_usd: float | None
     remaining_usd: float
     percent: float
@@ -100,13 +104,13 @@ def is_budget(rule: Rule) -> bool:
 def rules_of(stored: Sequence[StoredLimit], overrides: Sequence[LimitOverride], in_force: Mapping[str, Rule]) -> list[Rule]:
     """Rules of stored limits, as they are counted: those in force, but for limits that this process has yet to read."""
     since = {each.limit.name: each.since_ms for each in stored if each.since_ms is not None}
-    new = RuleTable([each.limit for each in stored], since, overrides=overrides)
+    new = RuleTable([each.limit for each in stored], since, overrides=overrides, counted_as=counted_as(stored))
     return [_same_or_new(in_force.get(rule.name), rule) for rule in new.rules]
 
 
 def _same_or_new(known: Rule | None, rule: Rule) -> Rule:
     """Of several that count the same, only those in force have the right ids."""
-    if known is None or (known.limit, known.since_ms) != (rule.limit, rule.since_ms):
+    if known is None or (known.limit, known.since_ms, known.counted_name) != (rule.limit, rule.since_ms, rule.counted_name):
         return rule
     return known if known.overrides == rule.overrides else msgspec.structs.replace(known, overrides=rule.overrides)
 
@@ -216,7 +220,8 @@ class _Counts(Struct, frozen=True):
 def _to_usage(spent: Spent, counts: _Counts | None, now_ms: int) -> BudgetUsage:
     override = spent.override_at(now_ms)
     amount, reserved = spent.amount_at(now_ms), 0 if counts is None else counts.reserved
-    used = spent.microusd + reserved if counts is None or counts.counted is None else counts.counted
+    # Of one moment: what Redis counts, or what is recorded.
+    microusd = spent.microusd if counts is None or counts.counted is None else max(0, counts.counted - reserved)
     elapsed_s = (now_ms - spent.since_ms) / 1000
     total_s = (spent.finish_ms - spent.since_ms) / 1000
     return BudgetUsage(
@@ -225,11 +230,12 @@ def _to_usage(spent: Spent, counts: _Counts | None, now_ms: int) -> BudgetUsage:
         period_end=_to_text(spent.finish_ms, spent.rule),
         counted_since=_to_text(spent.since_ms, spent.rule),
         amount_usd=amount / _MICROUSD,
-        spent_usd=spent.microusd / _MICROUSD,
+        spent_usd=microusd / _MICROUSD,
+        recorded_usd=spent.microusd / _MICROUSD,
         reserved_usd=None if counts is None else reserved / _MICROUSD,
-        remaining_usd=max(0, amount - used) / _MICROUSD,
-        percent=round(100 * spent.microusd / amount, 2),
-        forecast_usd=None if elapsed_s < _MIN_FORECAST_S else round(spent.microusd / _MICROUSD * total_s / elapsed_s, 6),
+        remaining_usd=max(0, amount - microusd - reserved) / _MICROUSD,
+        percent=round(100 * microusd / amount, 2),
+        forecast_usd=None if elapsed_s < _MIN_FORECAST_S else round(microusd / _MICROUSD * total_s / elapsed_s, 6),
         override=None if override is None else OverrideInForce(override.id, _to_text(override.until_ms, spent.rule)),
     )
 

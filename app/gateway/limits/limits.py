@@ -36,6 +36,7 @@ from app.store.counters.resp import command
 from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
 from app.store.shadows import shadow_limits
 from app.store.snapshots import EMPTY
+from app.store.team_restrictions import team_limits
 from app.telemetry import Telemetry
 from providers.canonical.errors import LimitExceeded, Unavailable
 
@@ -131,8 +132,10 @@ class Limits:
 
     def prepare(self, snapshot: Snapshot) -> PreparedRules:
         """The rules of a snapshot, for swap(). In steps, in any thread. What limits did not change keeps its cache."""
-        limits = [*snapshot.limits, *shadow_limits(snapshot)] if snapshot.shadow_teams else snapshot.limits
-        table = RuleTable(limits, snapshot.limits_since, self.matcher.table, snapshot.overrides)
+        limits = [*snapshot.limits, *team_limits(snapshot)] if snapshot.team_limits else snapshot.limits
+        if snapshot.shadow_teams:
+            limits = [*limits, *shadow_limits(snapshot)]
+        table = RuleTable(limits, snapshot.limits_since, self.matcher.table, snapshot.overrides, snapshot.counted_as)
         if table.rules == self.matcher.table.rules:
             return PreparedRules(self.matcher, snapshot)
         return PreparedRules(RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms), snapshot)

@@ -22,6 +22,7 @@ from typing import Any
 from app.gateway.limits.rate_limit_headers import Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule
+from app.plain_numbers import plain_microusd
 from app.store.counters.commands import Amounts
 from app.store.counters.scripts import WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE
 from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavailable
@@ -157,7 +158,7 @@ def _describe_remaining(rule: Rule, remaining: int) -> str:
 def _describe_amount(rule: Rule, count: int) -> str:
     resource = rule.limit.resource
     if resource == "cost_usd":
-        return f"${count / 1_000_000:.6g}"
+        return plain_microusd(count)
     if resource == "concurrency":
         return f"{count} {'place' if count == 1 else 'places'}"
     noun = resource.replace("_", " ")

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
-from app.domain import Caller, Limit, LimitOverride
+from app.domain import Caller, CountedAs, Limit, LimitOverride
 from app.store.calendar_periods import CalendarUnit, Period, calendar_period
 from app.thread_steps import in_steps
 
@@ -24,6 +24,7 @@ NEVER_LOST = 2**53
 # How far the clocks of Postgres, Redis and gateways may differ: more than `narthex doctor` accepts.
 CLOCK_MARGIN_MS = 5_000
 _NO_TIMES: Mapping[str, int] = {}
+_AS_NAMED = CountedAs()
 
 
 class RuleOverride(Struct, frozen=True):
@@ -42,6 +43,7 @@ class Rule(Struct, frozen=True, eq=False):
 
     `kind`: WINDOW, CALENDAR or LEASES. `resource`: index in RESOURCES, from 1. `amount`: an integer; cost in millionths of a US dollar.
     `fixed_dimensions`: those of its scope with one value. `each_dimensions`: those with a bucket for each value.
+    `counted_name`: the limit's, or the one that it had first.
     `since_ms`: when it began to count this, 0 if that is not known; what it counted before was none of this rule. `overrides`: by subject.
     """
 
@@ -54,6 +56,7 @@ class Rule(Struct, frozen=True, eq=False):
     zone: ZoneInfo
     fixed_dimensions: tuple[tuple[str, str], ...]
     each_dimensions: tuple[str, ...]
+    counted_name: str = ""
     since_ms: int = 0
     overrides: Mapping[tuple[str, ...], RuleOverride] = _NO_OVERRIDES
 
@@ -115,11 +118,12 @@ class RuleTable:
         limits_since: Mapping[str, int] = _NO_TIMES,
         previous: "RuleTable | None" = None,
         overrides: Sequence[LimitOverride] = (),
+        counted_as: CountedAs = _AS_NAMED,
     ) -> None:
         by_limit: dict[str, list[LimitOverride]] = {}
         for override in in_steps(overrides):
             by_limit.setdefault(override.limit, []).append(override)
-        rules = list(_build_rules(limits, limits_since, {} if previous is None else previous.by_name, by_limit))
+        rules = list(_build_rules(limits, limits_since, {} if previous is None else previous.by_name, by_limit, counted_as))
         self.rules = tuple(rules)
         self.by_name: Mapping[str, Rule] = {rule.name: rule for rule in in_steps(rules)}
         requirements = [rule.requirements for rule in in_steps(rules)]
@@ -148,8 +152,8 @@ class RuleTable:
 
 
 def request_dimensions(caller: Caller, model: str | None, tags: Mapping[str, str], function: str | None = None) -> dict[str, str]:
-    """The value of each dimension that a request has: key, or of which shadow it is; team, model, function, tag:NAME."""
-    own = {"key": public_part(caller.prefix)} if caller.shadow is None else {"shadow": caller.shadow}
+    """The value of each dimension that a request has: key (as it is counted), or of which shadow it is; team, model, function, tag:NAME."""
+    own = {"key": public_part(caller.counted_prefix)} if caller.shadow is None else {"shadow": caller.shadow}
     dimensions = {**own, "team": caller.team}
     if model is not None:
         dimensions["model"] = model
@@ -175,14 +179,16 @@ def _build_rules(
     limits_since: Mapping[str, int],
     previous: Mapping[str, Rule],
     overrides: Mapping[str, Sequence[LimitOverride]],
+    counted_as: CountedAs,
 ) -> Iterator[Rule]:
     seen: Counter[str] = Counter()
     for limit in in_steps(limits):
         since_ms = max(0, limits_since.get(limit.name, 0) - CLOCK_MARGIN_MS)
         rule = previous.get(limit.name)
         own_overrides = _read_overrides(limit, overrides[limit.name]) if limit.name in overrides else _NO_OVERRIDES
-        if rule is None or rule.limit != limit or rule.since_ms != since_ms or rule.overrides != own_overrides:
-            rule = _build_rule(limit, since_ms, own_overrides)
+        counted_name = counted_as.limits.get(limit.name, limit.name)
+        if rule is None or (rule.limit, rule.since_ms, rule.counted_name, rule.overrides) != (limit, since_ms, counted_name, own_overrides):
+            rule = _build_rule(limit, since_ms, own_overrides, counted_name, counted_as.keys)
         id = rule.id.partition(".")[0]
         seen[id] += 1
         if seen[id] > 1:  # two rules that are the same but for the amount must not share a bucket
@@ -212,14 +218,15 @@ def counted_amount(limit: Limit, amount: float) -> int:
     return int(amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(amount)
 
 
-def _build_rule(limit: Limit, since_ms: int, overrides: Mapping[tuple[str, ...], RuleOverride]) -> Rule:
+def _build_rule(
+    limit: Limit, since_ms: int, overrides: Mapping[tuple[str, ...], RuleOverride], counted_name: str, counted_keys: Mapping[str, str]
+) -> Rule:
     each = each_dimensions(limit)
-    fixed_dimensions = tuple(
-        sorted(
-            (name, public_part(value) if name == "key" else value) for name, value in limit.scope.items() if value != EACH and name != "all"
-        )
-    )
-    identifying_fields = (limit.name, each, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
+    fixed = {name: value for name, value in limit.scope.items() if value != EACH and name != "all"}
+    if "key" in fixed:
+        fixed["key"] = public_part(counted_keys.get(fixed["key"], fixed["key"]))
+    fixed_dimensions = tuple(sorted(fixed.items()))
+    identifying_fields = (counted_name, each, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
     return Rule(
         id=hashlib.blake2b(msgspec.msgpack.encode(identifying_fields), digest_size=8).hexdigest(),
         limit=limit,
@@ -230,6 +237,7 @@ def _build_rule(limit: Limit, since_ms: int, overrides: Mapping[tuple[str, ...],
         zone=ZoneInfo(limit.time_zone),
         fixed_dimensions=fixed_dimensions,
         each_dimensions=each,
+        counted_name=counted_name,
         since_ms=since_ms,
         overrides=overrides,
     )

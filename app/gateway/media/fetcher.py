@@ -10,6 +10,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import httpx
 
@@ -44,6 +45,10 @@ ClaimBytes = Callable[[int], None]
 
 def claim_nothing(size_bytes: int) -> None:
     """For fetches whose memory nobody bounds."""
+
+
+class FetchesMedia(Protocol):
+    async def fetch(self, urls: Collection[str], claim_bytes: ClaimBytes = claim_nothing) -> Mapping[str, Inline]: ...
 
 
 class MediaFetcher:

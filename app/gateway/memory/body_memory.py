@@ -1,7 +1,13 @@
 """Memory for bodies: how many bytes the requests in progress may hold, for each key, each team, and all of this worker's together.
 
-A body counts from its head on, with the size that the head declares, until its request has ended. Bodies that came at once and are
-small are not counted: connections bound them.
+A body counts from its head on, until its request has ended: for its key and its team with the size that the head declares, so that
+uploads which cannot all be completed are refused before they begin. For the worker it counts with what has come of it: declaring a
+size costs nothing, and must not take memory from other teams.
+
+Of the worker's memory a team may hold at most twice as much as is left, after Choudhury and Hahne's dynamic thresholds
+(https://doi.org/10.1109/90.664262, read 2026-11): so a few teams that hold all they may still leave some for whoever comes next.
+
+Bodies of up to UNCOUNTED_BYTES are not counted: connections bound them.
 """
 
 from collections import Counter
@@ -10,21 +16,24 @@ from app.domain import Caller
 from app.settings import Settings
 from providers.canonical.errors import BodyMemoryExceeded, Unavailable
 
-# What an upload counts at least, however little of it has come: a connection may buffer as much.
-_MIN_CLAIM_BYTES = 64 * 1024
+UNCOUNTED_BYTES = 64 * 1024
+# What an upload counts at least for its key and team, however little of it has come: a connection may buffer as much.
+_MIN_DECLARED_BYTES = 64 * 1024
+_SHARE_OF_REST = 2
 _RETRY_AFTER_S = 1
 
 
 class BodyMemory:
-    """One for each worker."""
+    """One for each worker. `held_bytes`: what has come of all bodies. `of_teams`, `of_keys`: what theirs have come to, or declared."""
 
     def __init__(self, settings: Settings) -> None:
         self.max_key_bytes = settings.bodies_max_bytes_key
         self.max_team_bytes = settings.bodies_max_bytes_team
         self.max_worker_bytes = settings.bodies_max_bytes_worker
-        self.worker_bytes = 0
-        self.team_bytes: Counter[str] = Counter()
-        self.key_bytes: Counter[str] = Counter()
+        self.held_bytes = 0
+        self.held_of_teams: Counter[str] = Counter()
+        self.of_teams: Counter[str] = Counter()
+        self.of_keys: Counter[str] = Counter()
 
     def claim(self, caller: Caller) -> "BodyClaim":
         """A claim of nothing, which the bodies of one request enlarge, and which is to be released."""
@@ -32,50 +41,77 @@ class BodyMemory:
 
 
 class BodyClaim:
-    """The bytes of one request. `size_bytes`: how many are claimed."""
+    """The bytes of one request. `size_bytes`: how many have come. `declared_bytes`: how many are to come in all, as far as is known."""
 
-    __slots__ = ("_key_id", "_memory", "_team_id", "size_bytes")
+    __slots__ = ("_key_id", "_memory", "_team_id", "declared_bytes", "size_bytes")
 
     def __init__(self, memory: BodyMemory, caller: Caller) -> None:
         self._memory = memory
         self._team_id = caller.team_id
         self._key_id = caller.key_id
+        self.declared_bytes = 0
         self.size_bytes = 0
 
+    def declare(self, size_bytes: int) -> None:
+        """Claims as much for the key and the team, before any of it has come. Raises as add() does, also where the worker has no room."""
+        undeclared_bytes = max(size_bytes, _MIN_DECLARED_BYTES) - self.declared_bytes
+        self._check_declared(undeclared_bytes)
+        self._check_held(size_bytes)
+        self._change_declared(max(undeclared_bytes, 0))
+
     def grow_to(self, size_bytes: int) -> None:
-        """Claims as much in all. Raises as add() does."""
-        self.add(max(size_bytes, _MIN_CLAIM_BYTES) - self.size_bytes)
+        """So many bytes have come in all. Raises as add() does."""
+        self.add(size_bytes - self.size_bytes)
 
     def add(self, more_bytes: int) -> None:
-        """Claims more. A request that alone holds something is never refused, so that each body can be sent at some time.
+        """More bytes have come. A request that alone holds something is never refused, so that each body can be sent at some time.
 
         Raises BodyMemoryExceeded for the key or the team, Unavailable for the worker; the claim is then unchanged.
         """
         if more_bytes <= 0:
             return
-        memory = self._memory
-        if self._exceeds(memory.key_bytes[self._key_id], more_bytes, memory.max_key_bytes):
-            raise _exceeded("this key", memory.max_key_bytes)
-        if self._exceeds(memory.team_bytes[self._team_id], more_bytes, memory.max_team_bytes):
-            raise _exceeded("your team", memory.max_team_bytes)
-        if self._exceeds(memory.worker_bytes, more_bytes, memory.max_worker_bytes):
-            raise Unavailable("The gateway has no memory for this body at the moment: try again.", retry_after_s=_RETRY_AFTER_S)
-        self._change(more_bytes)
+        undeclared_bytes = self.size_bytes + more_bytes - self.declared_bytes
+        self._check_declared(undeclared_bytes)
+        self._check_held(more_bytes)
+        self._change_declared(max(undeclared_bytes, 0))
+        self._change_held(more_bytes)
 
     def release(self) -> None:
-        self._change(-self.size_bytes)
+        self._change_declared(-self.declared_bytes)
+        self._change_held(-self.size_bytes)
 
-    def _exceeds(self, held_bytes: int, more_bytes: int, max_bytes: int) -> bool:
-        return held_bytes > self.size_bytes and held_bytes + more_bytes > max_bytes
-
-    def _change(self, more_bytes: int) -> None:
+    def _check_declared(self, more_bytes: int) -> None:
         memory = self._memory
+        if self._exceeds(memory.of_keys[self._key_id], more_bytes, memory.max_key_bytes):
+            raise _exceeded("this key", memory.max_key_bytes)
+        if self._exceeds(memory.of_teams[self._team_id], more_bytes, memory.max_team_bytes):
+            raise _exceeded("your team", memory.max_team_bytes)
+
+    def _exceeds(self, declared_bytes: int, more_bytes: int, max_bytes: int) -> bool:
+        return more_bytes > 0 and declared_bytes > self.declared_bytes and declared_bytes + more_bytes > max_bytes
+
+    def _check_held(self, more_bytes: int) -> None:
+        memory, of_team = self._memory, self._memory.held_of_teams[self._team_id]
+        rest_bytes = memory.max_worker_bytes - memory.held_bytes
+        is_full = memory.held_bytes > self.size_bytes and more_bytes > rest_bytes
+        if is_full or (of_team > self.size_bytes and of_team + more_bytes > _SHARE_OF_REST * rest_bytes):
+            raise Unavailable("The gateway has no memory for this body at the moment: try again.", retry_after_s=_RETRY_AFTER_S)
+
+    def _change_declared(self, more_bytes: int) -> None:
+        self.declared_bytes += more_bytes
+        _change(self._memory.of_teams, self._team_id, more_bytes)
+        _change(self._memory.of_keys, self._key_id, more_bytes)
+
+    def _change_held(self, more_bytes: int) -> None:
         self.size_bytes += more_bytes
-        memory.worker_bytes += more_bytes
-        for counter, id in ((memory.team_bytes, self._team_id), (memory.key_bytes, self._key_id)):
-            counter[id] += more_bytes
-            if not counter[id]:
-                del counter[id]
+        self._memory.held_bytes += more_bytes
+        _change(self._memory.held_of_teams, self._team_id, more_bytes)
+
+
+def _change(counter: Counter[str], id: str, more_bytes: int) -> None:
+    counter[id] += more_bytes
+    if not counter[id]:
+        del counter[id]
 
 
 def _exceeded(holder: str, max_bytes: int) -> BodyMemoryExceeded:

@@ -219,9 +219,10 @@ class ItemRuns:
         self, item: Item, original: RecordedRequest, kind: OriginKind, route: str, path: str, body: bytes
     ) -> OwnResponse:
         """As often as it takes until the gateway has a place for it. What it cost is settled."""
-        dialect, origin, wait_s = CALLER_CHAT_DIALECTS[route], Origin(kind, original.id, self._held.id), _FIRST_WAIT_S
+        dialect, wait_s = CALLER_CHAT_DIALECTS[route], _FIRST_WAIT_S
         while True:
             caller = await self._find_caller(original)
+            origin = Origin(kind, original.id, self._held.id, None if caller.team_id == original.team_id else original.team_id)
             allowance = _ItemAllowance(self._database, self._held, self._spending, item, kind)
             try:
                 response = await make_request(self._gateway, dialect, path, body, HEADERS, caller, origin, allowance)

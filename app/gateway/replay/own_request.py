@@ -14,7 +14,7 @@ from app.gateway.serve import Gateway, serve
 from app.gateway.stages import Authenticated
 from app.store.idempotent_responses import StoredResponse
 from providers.canonical.errors import NarthexError, NotAllowed, Unavailable
-from providers.dialect import CallerDialect
+from providers.dialect import CallerDialect, ResponseMeta
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,11 @@ async def make_request(
 
 async def _record_error(gateway: Gateway, dialect: CallerDialect, context: RequestContext, error: NarthexError, *, has_begun: bool) -> None:
     """As a caller would have got it: as a response, or as the last frame of a stream."""
-    frame = dialect.write_error_frame(error) if has_begun else dialect.write_error(error)
+    editor = context.progress.editor
+    if has_begun:
+        frame = (b"" if editor is None else editor.write_failure(error)) or dialect.write_error_frame(error)
+    else:
+        frame = dialect.write_error(error)
     context.set_failure(200 if has_begun else error.status, error, error.message)
     planned = context.planned
     if planned is not None and not planned.spool_record.closed:
@@ -147,6 +151,9 @@ class _Collected:
 
     async def end_stream(self, last: bytes) -> None:
         await self.send(last)
+
+    def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
+        raise AssertionError("nobody listens to the response to a request of the gateway's own")
 
     async def replay(self, stored_response: StoredResponse) -> None:
         raise AssertionError("a request of the gateway's own has no Idempotency-Key")

@@ -11,9 +11,13 @@ from providers.canonical.carrier import find_carrier
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
+from providers.canonical.thinking_fields import summary_field
 from providers.dialect import CallerChatDialect, InboundRequest
 
 _MAX_DROPPED_PATHS = 32
+# Objects of other APIs in place of `reasoning_effort`: providers/canonical/thinking_fields.py.
+_THINKING_OBJECTS = ("thinking", "reasoning")
+_AMOUNTS_OF_THINKING = ("thinking", "thinking.effort", "thinking.budget_tokens")
 _INDEX = re.compile(r"\[\d+\]")
 # OpenAI's first names for the tool fields. An error about tools names these to a caller who sent these.
 OLDER_TOOL_FIELDS: Mapping[str, str] = {"functions": "tools", "function_call": "tool_choice"}
@@ -25,12 +29,16 @@ def caller_field_names(caller_dialect: CallerChatDialect, body: Body) -> Mapping
     `output` maps to the constraint field that was sent, tools to OpenAI's legacy fields if only those were sent.
     """
     constraint = min(structured_output.CONSTRAINT_FIELDS & body.keys(), default=None)
-    if constraint is None and OLDER_TOOL_FIELDS.keys().isdisjoint(body):
+    thinking = next((field for field in _THINKING_OBJECTS if field in body), None) if caller_dialect.name == "openai_chat" else None
+    if constraint is None and thinking is None and OLDER_TOOL_FIELDS.keys().isdisjoint(body):
         return caller_dialect.field_names
+    thinking_names: dict[str, str] = {} if thinking is None else dict.fromkeys(_AMOUNTS_OF_THINKING, thinking)
+    if thinking is not None and (summary := summary_field(body.value(thinking))) is not None:
+        thinking_names["thinking.summary"] = f"{thinking}.{summary}"
     legacy_names = {
         current: legacy for legacy, current in OLDER_TOOL_FIELDS.items() if body.has_value(legacy) and not body.has_value(current)
     }
-    return {**caller_dialect.field_names, **legacy_names, **({} if constraint is None else {"output": constraint})}
+    return {**caller_dialect.field_names, **thinking_names, **legacy_names, **({} if constraint is None else {"output": constraint})}
 
 
 def apply_constraint_fields(chat: ChatRequest) -> ChatRequest:

@@ -9,13 +9,14 @@ from typing import ParamSpec, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from app.domain import Target
+from app.domain import Capability, Target
+from app.gateway.emulation.described_places import DescribedPlaces, own_places
 from app.gateway.emulation.emulated_tools import EmulatedTools, demand_call, describe_tools, is_call_demanded
-from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, add_tools, make_emulation, rewrite_response
+from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, add_tool_names, add_tools, make_emulation, rewrite_response
 from app.gateway.fleet.operator_drops import OperatorDrops
 from app.gateway.large_body.large_requests import LARGE_BYTES, TeamLargeRequests
 from app.gateway.media import body_media
-from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
+from app.gateway.media.fetcher import ClaimBytes, FetchesMedia, claim_nothing
 from app.gateway.request_translation.caller_fields import (
     OLDER_TOOL_FIELDS,
     apply_constraint_fields,
@@ -25,27 +26,43 @@ from app.gateway.request_translation.caller_fields import (
     wants_non_text_output,
 )
 from app.gateway.request_translation.emulable_fields import emulable_fields
+from app.gateway.request_translation.learned_adaptation import (
+    NO_RULES,
+    adapt_betas,
+    adapt_to_rules,
+    learned_rules_for,
+    takes_no_schemas,
+    template_rule_for,
+)
 from app.gateway.request_translation.split_request import split_request
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.response_translation.dialect_pair import AnyDialect, chat_dialects
 from app.gateway.response_translation.resumable_stream import ResumableStream, ends_with_part_of
 from providers import structured_output
+from providers.adapters.content_parts import drop_unsupported_parts
 from providers.adapters.provider import Provider
+from providers.adapters.tool_names import ToolNames, rename_tools
 from providers.canonical import media
-from providers.canonical.chat import ChatRequest, Message, Text
+from providers.canonical.chat import ChatRequest, Inline, Message, Text
 from providers.canonical.errors import ConstraintViolation, InvalidRequest, OperationNotSupported, Unsupported
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.field_names import field_name_translator, rename_field_in_error
 from providers.canonical.instructions import add_instruction, describe_output
 from providers.canonical.output_format import JsonObject, JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.template_errors import TemplateRule
+from providers.canonical.thinking_fields import write_effort
 from providers.dialect import CallerChatDialect, CallerDialect, Dialect, EngineDialect, InboundRequest
+from providers.dialect_rule import DialectRule
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
 from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
 from providers.host_operation import HostOperation
+from providers.learned_rules.chat_turns import order_chat
+from providers.learned_rules.rule import LearnedRule
+from providers.profiles.claude.adapt_chat import move_schemas_to_prompt
 from providers.request_overrides.overrides import Scope
 from providers.structured_output import Constraint, ConstraintPlan
 from providers.structured_output.constraint import SLOW_MIN_BYTES
@@ -56,12 +73,20 @@ _PATH_LOOKUP_BYTES = 4_000_000
 
 # OpenAI's names, of now and of before; Messages and Responses have no others.
 _TOOL_FIELDS = frozenset({"tools", "tool_choice", *OLDER_TOOL_FIELDS})
+_FIELDS_WITH_TOOLS = frozenset({"tools", "functions", "additional_tools"})
 _ALL_MEDIA_KINDS: frozenset[media.MediaKind] = frozenset({"image", "file", "audio"})
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _NO_HEADERS: Mapping[bytes, bytes] = {}
 _NO_FIELD_NAMES: Mapping[str, str] = {}
+
+
+class _NoFetcher:
+    """In place of a MediaFetcher: gives empty media."""
+
+    async def fetch(self, urls: Collection[str], claim_bytes: ClaimBytes = claim_nothing) -> Mapping[str, Inline]:
+        return {url: Inline("image/png", "") for url in urls}
 
 
 class RequestTranslator:
@@ -75,17 +100,20 @@ class RequestTranslator:
     `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
     response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media. `large_requests`: None:
     this is not one. `team_salts`: for engines whose prefix caches teams do not share; None: the request is no team's.
-    `serving`: whom the request goes to next, for the caller's overrides.
+    `serving`: whom the request goes to next, for the caller's overrides. `capabilities`: those that the configuration states of that model;
+    empty: none are stated.
     `operator_drops`: what the operator allows besides, for apply_operator_drops(); None: nothing.
+    `own_rules`: what a host taught by refusing this very request.
     `resumable`: the response, if it is a stream that is to go on elsewhere where it breaks off; None: it is not.
     """
 
     __slots__ = (
         *("_betas", "_caller_may_drop", "_chat", "_chat_dialect", "_claim_bytes", "_emulable", "_field_names"),
         *("_has_engine_constraint_fields",),
+        *("capabilities", "_left_out_images"),
         *("_id_count", "_inference_id", "_inlined_for", "_is_rewritten", "_large_requests", "_max_path_lookups", "_may_drop"),
-        *("_may_name_media", "_media_fetcher", "_raw"),
-        *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "refuses_unvalidated", "request"),
+        *("_may_name_media", "_media_fetcher", "_places", "_raw", "_tool_names"),
+        *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "own_rules", "refuses_unvalidated", "request"),
         *("resumable", "serving", "team_id", "team_salts"),
     )
 
@@ -94,7 +122,7 @@ class RequestTranslator:
         request: InboundRequest,
         raw: bytes,
         dialect: CallerDialect,
-        media_fetcher: MediaFetcher,
+        media_fetcher: FetchesMedia,
         may_drop: Callable[[str], bool],
         betas: bytes = b"",
         constraint: Constraint | None = None,
@@ -116,6 +144,7 @@ class RequestTranslator:
         self.caller_dialect = dialect
         self._may_drop = self._caller_may_drop = may_drop
         self.operator_drops = operator_drops
+        self.own_rules = NO_RULES
         self._betas = betas
         self._max_path_lookups = min(_MAX_PATH_LOOKUPS, 1 + _PATH_LOOKUP_BYTES // (len(raw) + 1))
         self._media_fetcher = media_fetcher
@@ -133,6 +162,9 @@ class RequestTranslator:
         self._large_requests = large_requests
         self._id_count = 0
         self._is_rewritten = False
+        self._places: Sequence[DescribedPlaces] = ()
+        self.capabilities: Sequence[Capability] = ()
+        self._left_out_images: Sequence[str] = ()
         # Engines' constraint fields, in a dialect in which no engine reads them.
         self._has_engine_constraint_fields = dialect.name in (
             "openai_responses",
@@ -141,6 +173,7 @@ class RequestTranslator:
         self._chat: ChatRequest | None = None
         self._field_names: Mapping[str, str] = {}
         self._emulable: frozenset[str] | None = None
+        self._tool_names: Mapping[str, str] | None = None
 
     def split(self, reason: Unsupported) -> "list[RequestTranslator]":
         """Translators of the parts into which the request can be split, as a target refuses all of it for this reason; else empty."""
@@ -173,6 +206,12 @@ class RequestTranslator:
         other._chat, other._emulable, other._may_name_media, other._inlined_for = None, None, None, None
         other._is_rewritten = False
         other._may_drop = other._caller_may_drop
+        return other
+
+    def without_fetching(self) -> "RequestTranslator":
+        """A translator of the same request that only tells whether a target takes it: whatever media it needs counts as fetched."""
+        other = copy.copy(self)
+        other._media_fetcher = _NoFetcher()
         return other
 
     async def continue_text(self, text: str, written_tokens: int) -> "RequestTranslator | None":
@@ -209,6 +248,33 @@ class RequestTranslator:
         if self._chat is not None and self._chat.prompt is not None:
             return dialect_name in RAW_PROMPT_DIALECTS
         return provider.continues_text(dialect_name, model)
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the body may have tools of the caller, or calls of tools that it has no more."""
+        raw = self._raw
+        return (
+            not _FIELDS_WITH_TOOLS.isdisjoint(self.request.body)
+            or b'"tool_calls"' in raw
+            or b'"function_call"' in raw
+            or b'"tool_use"' in raw
+        )
+
+    async def rename_tools(self, tool_names: ToolNames, dialect_names: Sequence[str]) -> "RequestTranslator":
+        """A translator of the chat with names of tools that the target takes, which speaks these dialects; this one, if it takes them."""
+        shares_dialect = self.caller_dialect.name in dialect_names  # a namespace is then sent as it is
+        if self._chat_dialect is None or not (tool_names.may_be_violated(self._raw) or (self._has_namespaces and not shares_dialect)):
+            return self
+        try:
+            chat = await self._read_chat_in_turn()
+        except InvalidRequest:
+            return self
+        renamed = rename_tools(chat, tool_names)
+        if renamed is None:
+            return self
+        renaming = self._for_chat(renamed[0], self.constraint)
+        renaming._tool_names = renamed[1]
+        return renaming
 
     def may_emulate_tools(self, provider: Provider, refused: Collection[str]) -> bool:
         """Whether emulate_tools() may help, as this target cannot be sent the fields `refused`."""
@@ -260,7 +326,10 @@ class RequestTranslator:
             emulated.append((demanded[0], constraint, demanded[1]))
         emulated.append((described_chat, None, tools))
         fields = {"output"} if has_output else set[str]()
-        return [(self._for_chat(chat, constraint), replace(tools, fields=tools.fields | fields)) for chat, constraint, tools in emulated]
+        return [
+            (self._for_chat(chat, constraint, tools.places), replace(tools, fields=tools.fields | fields))
+            for chat, constraint, tools in emulated
+        ]
 
     async def instruct_output(self) -> "RequestTranslator | None":
         """A translator of the chat whose prompt demands the output format, for targets that have no field for it.
@@ -276,10 +345,13 @@ class RequestTranslator:
         chat = await self._read_chat_in_turn()
         if chat.output is None or chat.prompt is not None:
             return None
+        places: DescribedPlaces | None = None
         if not is_call_demanded(chat):  # with a call there is no text
             beside_tools = " Calls of functions are not meant by this." if chat.tools else ""
-            chat = replace(chat, messages=add_instruction(chat.messages, instruction + beside_tools))
-        return self._for_chat(replace(chat, output=None), replace(constraint, output=None))
+            messages = add_instruction(chat.messages, instruction + beside_tools)
+            places = own_places(chat.messages).after_instruction(len(chat.messages), len(messages))
+            chat = replace(chat, messages=messages)
+        return self._for_chat(replace(chat, output=None), replace(constraint, output=None), places)
 
     def add_instructed_output(self, translated: TranslatedRequest) -> TranslatedRequest:
         """What a translator of instruct_output() translated, with what is to be done with the response."""
@@ -292,8 +364,11 @@ class RequestTranslator:
         emulation = add_tools(translated.emulation, self.caller_dialect.name, self._field_names, tools)
         return replace(translated, constraint_plan=None, emulation=emulation)
 
-    def _for_chat(self, chat: ChatRequest, constraint: Constraint | None) -> "RequestTranslator":
+    def _for_chat(self, chat: ChatRequest, constraint: Constraint | None, places: DescribedPlaces | None = None) -> "RequestTranslator":
+        """`places`: where the parts of the chat were in the one that it is made of; None: where they are."""
         changed = copy.copy(self)
+        if places is not None:
+            changed._places = (places, *self._places)
         changed._chat, changed._is_rewritten, changed.constraint = chat, True, constraint
         return changed
 
@@ -314,20 +389,43 @@ class RequestTranslator:
         if self.operator_drops is not None:
             self._may_drop = self.operator_drops.extend(self._caller_may_drop, models, provider)
 
-    def candidate_dialects(self, provider: Provider, dialect_names: Sequence[str]) -> Sequence[AnyDialect]:
-        """Those of a target's dialects in which this request can be sent, best first. Raises OperationNotSupported if there is none."""
+    async def is_under(self, rule: DialectRule) -> bool:
+        """Whether the model that has this rule takes the request in the rule's dialect, which is another one than the caller's."""
+        if self._chat_dialect is None or self.caller_dialect.name == rule.dialect or rule.fields.isdisjoint(self.request.body):
+            return False
+        try:
+            return rule.applies(await self._read_chat_in_turn())
+        except InvalidRequest:  # the host says so, or a translation
+            return False
+
+    def report_rule(self, translated: TranslatedRequest, rule: DialectRule) -> TranslatedRequest:
+        """The translation, reported with the caller's field for which it went to another API of the host."""
+        field = next((name for name in self.request.body if name in rule.fields), "")
+        return replace(translated, emulation=add_field(translated.emulation, f"{field} ({rule.dialect})"))
+
+    def candidate_dialects(self, provider: Provider, dialect_names: Sequence[str], *, ignores_caller: bool = False) -> Sequence[AnyDialect]:
+        """Those of a target's dialects in which this request can be sent, best first. Raises OperationNotSupported if there is none.
+
+        `ignores_caller`: they are in the order of a rule of the model, whatever the caller speaks.
+        """
         caller_dialect_name = self.caller_dialect.name
         has_output_constraint = self.constraint is not None and self.constraint.output is not None
         if self.request.raw_prompt:
-            dialect_names = [
+            raw_prompt_dialects = [
                 name
                 for name in dialect_names
                 if name in RAW_PROMPT_DIALECTS or (provider.accepts_raw_prompt and name == caller_dialect_name)
             ]
-        elif caller_dialect_name in dialect_names and (
-            not has_output_constraint
-            or caller_dialect_name == "openai_completions"
-            or self._is_best_enforced_in(caller_dialect_name, provider, dialect_names)
+            # A target with chats alone gets the prompt as a user's message.
+            dialect_names = raw_prompt_dialects or [name for name in dialect_names if name in ENGINE_DIALECTS]
+        elif (
+            not ignores_caller
+            and caller_dialect_name in dialect_names
+            and (
+                not has_output_constraint
+                or caller_dialect_name == "openai_completions"
+                or self._is_best_enforced_in(caller_dialect_name, provider, dialect_names)
+            )
         ):
             return (self._shared_dialect,)
         elif self._chat_dialect is None:
@@ -337,7 +435,7 @@ class RequestTranslator:
             dialect_names = raw_prompt_dialects or [name for name in dialect_names if name in ENGINE_DIALECTS]
         else:
             dialect_names = [name for name in dialect_names if name in ENGINE_DIALECTS and name not in RAW_PROMPT_DIALECTS]
-            if has_output_constraint:
+            if has_output_constraint and not ignores_caller:
                 dialect_names.sort(key=lambda name: name not in provider.constrained_dialects)
         if not dialect_names:
             request_kind = "raw prompts" if self.request.raw_prompt else f"such requests ({caller_dialect_name})"
@@ -367,6 +465,37 @@ class RequestTranslator:
             self._may_name_media = refers_to_earlier or (not self.request.holds_only_text and body_media.may_name_media(self._raw))
         return self._may_name_media
 
+    async def leave_out_images(self, provider: Provider, target: Target) -> "RequestTranslator":
+        """A translator of the chat without images, for a target whose model reads none; this one, where it has none or they are read.
+
+        Raises Unsupported, at the caller's own place, unless the caller allows dropping: before anything is fetched.
+        """
+        why = self._why_no_images(provider, target)
+        if why is None or self._chat_dialect is None:
+            return self
+        try:
+            chat = await self._read_chat_in_turn()
+        except InvalidRequest:
+            return self
+        drop_policy = self._drop_policy_for(self._chat_dialect, provider)
+        without_images = drop_unsupported_parts(chat, {"image_url": why}, drop_policy)
+        if without_images is chat:
+            return self
+        translator = self._for_chat(without_images, self.constraint)
+        translator._left_out_images = drop_policy.dropped
+        return translator
+
+    def _why_no_images(self, provider: Provider, target: Target) -> str | None:
+        """By the adapter or its probe; of an engine, whose model's name says nothing, also by the capabilities that its operator states."""
+        why = provider.why_no_images(target.model)
+        if why is None and provider.is_self_hosted and "chat" in self.capabilities and "vision" not in self.capabilities:
+            return "its model reads no images: `capabilities` of the model in the gateway's configuration have no `vision`."
+        return why
+
+    def _drop_policy_for(self, caller_dialect: CallerChatDialect, provider: Provider) -> DropPolicy:
+        caller_path = functools.partial(_caller_path, caller_dialect, self.request, self._places)
+        return DropPolicy(self._may_leave_out, self._field_names, provider.target_name, caller_path, max_paths=self._max_path_lookups)
+
     async def inline_media_for_engine(self, provider: Provider) -> None:
         """Puts the bytes of media in place of URLs that this engine may not read itself; also for the targets tried after it.
 
@@ -379,6 +508,8 @@ class RequestTranslator:
         else:
             fields, slots = body_media.decode_media(self.request.body)
         urls = body_media.urls_to_fetch(slots, provider.media_hosts)
+        if self._left_out_images and self._chat is not None:
+            urls &= media.media_urls(self._chat, _ALL_MEDIA_KINDS)
         if urls:
             fetched = await self._media_fetcher.fetch(urls, self._claim_bytes)
             body_media.write_inline(slots, fetched)
@@ -396,12 +527,20 @@ class RequestTranslator:
         """
         if self._has_engine_constraint_fields or self._is_rewritten:
             return None
+        if self.request.raw_prompt and not provider.accepts_raw_prompt and self.caller_dialect.name not in RAW_PROMPT_DIALECTS:
+            return None
         # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
         if self._chat_dialect is not None and has_carrier(self.request, self._raw):
+            return None
+        if provider.adapts_own_dialects and provider.must_adapt_as_chat(self.request.body, self.caller_dialect.name, target.model):
+            return None
+        if self.constraint is not None and self._is_refused_schemas(provider, target, self.caller_dialect.name):
             return None
         may_hold_media = self._chat_dialect is not None and self.caller_dialect.name != "openai_completions"
         if may_hold_media and (kinds := provider.inline_media_kinds_in(self.caller_dialect.name)) and self._has_media_urls(kinds):
             return None
+        if b'"input_image"' in self._raw and provider.why_no_images(target.model) is not None:
+            return None  # translate_chat() refuses images of Responses at their place, or leaves them out
         try:
             edited = self._finish_request(self._shared_dialect, Body(self.request.body), provider, target, [], self.constraint, None)
         except Unsupported as reason:
@@ -409,9 +548,15 @@ class RequestTranslator:
                 return None  # translate_chat() writes them, and calls in the history, as tools
             if self._has_namespaces and (reason.param or "").startswith("tools["):
                 return None  # translate_chat() writes the functions of namespaces
-            raise
+            raise reason if self.request.repair is None else rename_field_in_error(reason, self.request.repair.original_path) from None
         is_without_tools = self._has_older_tools and not OLDER_TOOL_FIELDS.keys().isdisjoint(edited.dropped)
         return None if is_without_tools else edited
+
+    def _is_refused_schemas(self, provider: Provider, target: Target, dialect_name: str) -> bool:
+        """Whether the request demands a schema of a target that has refused one."""
+        if self.constraint is None or not self.constraint.demands_schema or not (provider.learned_rules.has_any or self.own_rules):
+            return False
+        return takes_no_schemas(provider, target, self.own_rules, dialect_name)
 
     def _has_media_urls(self, kinds: frozenset[media.MediaKind]) -> bool:
         """Whether the body names media by URL that must be sent as bytes. False for a body that cannot be read: the host refuses it."""
@@ -465,21 +610,37 @@ class RequestTranslator:
         Raises as edit_request() does, and InvalidRequest for media that cannot be fetched.
         """
         caller_dialect, target_dialect = chat_dialects(self.caller_dialect, dialect)
-        chat = await self._inline_media(caller_dialect, provider, target_dialect.name, target_dialect.inline_media_kinds)
-        caller_path = functools.partial(caller_dialect.caller_path, self.request.body)
-        provider_label = f"{provider.configured_as} ({provider.name})"
-        is_sent_as_chat = caller_dialect.name == "openai_completions" and target_dialect.name not in RAW_PROMPT_DIALECTS
+        why_no_images = self._why_no_images(provider, target) if not self.request.holds_only_text else None
+        kinds = provider.inline_media_kinds_in(target_dialect.name) | target_dialect.inline_media_kinds
+        if why_no_images is not None:
+            kinds -= {"image"}  # they are refused or dropped below, and need not be fetched for that
+        chat = await self._inline_media(caller_dialect, provider, target_dialect.name, kinds)
+        is_sent_as_chat = (
+            (caller_dialect.name == "openai_completions" or self.request.raw_prompt)
+            and target_dialect.name not in RAW_PROMPT_DIALECTS
+            and not (provider.accepts_raw_prompt and target_dialect.name == "openai_chat")
+        )
         if is_sent_as_chat and chat.prompt is not None:
             chat = replace(chat, prompt=None, messages=(Message("user", (Text(chat.prompt),)),))
-        drop_policy = DropPolicy(self._may_leave_out, self._field_names, provider_label, caller_path, max_paths=self._max_path_lookups)
+        drop_policy = self._drop_policy_for(caller_dialect, provider)
+        if self._left_out_images:
+            for path in self._left_out_images:
+                drop_policy.report_dropped(path)
+        if why_no_images is not None:
+            chat = drop_unsupported_parts(chat, {"image_url": why_no_images}, drop_policy)
+        if self.constraint is not None and self._is_refused_schemas(provider, target, target_dialect.name):
+            chat = move_schemas_to_prompt(chat, drop_policy)
+        template_rule: TemplateRule | None = None
+        if provider.learned_rules.has_any or self.own_rules or provider.template_rule is not None:
+            template_rule = template_rule_for(provider, target, self.own_rules, target_dialect.name)
         try:
             if self._large_requests is not None:
-                body = await self._large_requests.run(_write_body, chat, target_dialect, provider, target, drop_policy)
+                body = await self._large_requests.run(_write_body, chat, target_dialect, provider, target, drop_policy, template_rule)
             else:
-                body = _write_body(chat, target_dialect, provider, target, drop_policy)
+                body = _write_body(chat, target_dialect, provider, target, drop_policy, template_rule)
         except DECODE_ERRORS as fault:
             # A carrier, or a field that is not validated, does not hold what it should.
-            raise InvalidRequest(f"Something in the request cannot be written for {provider_label}: {fault}.") from None
+            raise InvalidRequest(f"Something in the request cannot be written for {provider.target_name}: {fault}.") from None
         if chat.continues and chat.prompt is None:
             provider.continue_text(body, target_dialect.name)
         if chat.prompt is not None and chat.max_tokens is None and caller_dialect.name != target_dialect.name == "openai_completions":
@@ -507,6 +668,8 @@ class RequestTranslator:
             raise rename_field_in_error(fault, caller_field_name) from None
         if dialect is self.caller_dialect and (self._has_older_tools or self._has_namespaces):
             translated = replace(translated, emulation=rewrite_response(translated.emulation))
+        if self._tool_names is not None:
+            translated = replace(translated, emulation=add_tool_names(translated.emulation, self._tool_names))
         return replace(translated, emulation=add_field(translated.emulation, "prompt")) if is_sent_as_chat else translated
 
     def _read_chat(self, caller_dialect: CallerChatDialect) -> ChatRequest:
@@ -516,10 +679,9 @@ class RequestTranslator:
         return self._chat
 
     async def _inline_media(
-        self, caller_dialect: CallerChatDialect, provider: Provider, dialect_name: str, dialect_kinds: frozenset[media.MediaKind]
+        self, caller_dialect: CallerChatDialect, provider: Provider, dialect_name: str, kinds: frozenset[media.MediaKind]
     ) -> ChatRequest:
-        """The chat with the bytes of all media that the target does not accept by URL, fetched once for all targets."""
-        kinds = provider.inline_media_kinds_in(dialect_name) | dialect_kinds
+        """The chat with the bytes of all media of these kinds that the target does not accept by URL, fetched once for all targets."""
         if self._large_requests is not None:
             chat, urls = await self._large_requests.run(self._read_chat_and_urls, caller_dialect, provider, dialect_name, kinds)
         else:
@@ -578,6 +740,9 @@ class RequestTranslator:
             overrides.apply(body, self.serving)
         if not provider.restricted.top_level_names.isdisjoint(body):
             dropped += provider.restricted.drop_or_refuse(body, provider.target_name, self._may_drop)
+        reported_thinking: Sequence[str] = ()
+        if ("thinking" in body or "reasoning" in body) and dialect.name == "openai_chat" and provider.thinking_fields is not None:
+            reported_thinking = write_effort(body, provider.thinking_fields)
         if caller_field_name is None:
             adapted = provider.adapt_request(body, dialect.name, self._may_leave_out, constraint)
             dropped += adapted.dropped
@@ -586,8 +751,19 @@ class RequestTranslator:
                 body, dialect.name, lambda field: self._may_leave_out(field) or self._may_leave_out(caller_field_name(field)), constraint
             )
             dropped += map(caller_field_name, adapted.dropped)
+        dropped += reported_thinking
+        rules: tuple[LearnedRule, ...] = ()
+        if provider.learned_rules.has_any or self.own_rules or provider.template_rule is not None:
+            rules = learned_rules_for(provider, target, self.own_rules, body, dialect.name)
+        if rules:
+            dropped += self._adapt_to_rules(rules, body, dialect.name, provider, caller_field_name)
         if provider.leaves_stop_in_text:
             dropped += self._find_emulable().intersection(STOP_FIELDS.values())
+        repair = self.request.repair
+        if repair is not None:
+            if caller_field_name is None:
+                dropped = [repair.original_path(path) for path in dropped]
+            dropped += repair.paths
         emulation = self._take_emulated(dropped) if dropped else None
         model = target.model if target.lora is None else provider.select_lora_adapter(target.model, target.lora, body)
         if dialect.name in provider.salted_dialects and self.team_salts is not None:
@@ -608,8 +784,14 @@ class RequestTranslator:
         if betas and dialect is not self.caller_dialect:
             dropped.append("anthropic-beta")
             betas = b""
+        if betas and provider.claude_host is not None:
+            betas, are_fewer = provider.claude_host.select_betas(betas)
+            if are_fewer:
+                dropped.append("anthropic-beta")
         if betas:
             betas = provider.forward_betas(body, dialect.name, betas)
+        if rules:
+            betas = adapt_betas(rules, body, dialect.name, provider, betas, dropped)
         header_lines = b""
         if overrides is not None:
             added = dict(overrides.headers_for(self.serving))
@@ -625,6 +807,26 @@ class RequestTranslator:
         return TranslatedRequest(
             raw, dialect, stream, limit_paths(dropped), betas, constraint_plan, id, model_in_url, emulation, header_lines=header_lines
         )
+
+    def _adapt_to_rules(
+        self,
+        rules: Sequence[LearnedRule],
+        body: Body,
+        dialect_name: str,
+        provider: Provider,
+        caller_field_name: Callable[[str], str] | None,
+    ) -> list[str]:
+        """The fields that are dropped, in the caller's names. Raises Unsupported for one that may not be."""
+        if caller_field_name is None:
+            return adapt_to_rules(rules, body, dialect_name, provider, self._may_leave_out)
+        caller_name = caller_field_name
+
+        def may_drop(field: str) -> bool:
+            return self._may_leave_out(field) or self._may_leave_out(caller_name(field))
+
+        dropped = adapt_to_rules(rules, body, dialect_name, provider, may_drop)
+        # The caller's messages have other places; order_chat() has reported them by their own.
+        return [caller_name(field) for field in dropped if not field.endswith("].role")]
 
     def _may_leave_out(self, field: str) -> bool:
         """Whether a target may be sent the request without this field: it may be dropped, or the gateway does what it asks for."""
@@ -655,8 +857,24 @@ class RequestTranslator:
         return self._inference_id if self._id_count == 1 else f"{self._id_count}-{self._inference_id}"
 
 
-def _write_body(chat: ChatRequest, target_dialect: EngineDialect, provider: Provider, target: Target, drop_policy: DropPolicy) -> Body:
+def _caller_path(caller_dialect: CallerChatDialect, request: InboundRequest, places: Sequence[DescribedPlaces], path: str) -> str:
+    """The path in the body that the caller sent."""
+    for each in places:
+        path = each.original_path(path)
+    body_path = caller_dialect.caller_path(request.body, path)
+    return body_path if request.repair is None else request.repair.original_path(body_path)
+
+
+def _write_body(
+    chat: ChatRequest,
+    target_dialect: EngineDialect,
+    provider: Provider,
+    target: Target,
+    drop_policy: DropPolicy,
+    template_rule: TemplateRule | None,
+) -> Body:
+    if template_rule is not None and chat.prompt is None:
+        chat = order_chat(chat, template_rule, drop_policy)
     # Some hosts' rules differ by model, which they know by its own name.
-    return target_dialect.write_request(
-        provider.adapt_chat(replace(chat, model=target.model), target_dialect.name, drop_policy), drop_policy
-    )
+    chat = replace(chat, model=target.model, cache_marks=provider.cache_marks)
+    return target_dialect.write_request(provider.adapt_chat(chat, target_dialect.name, drop_policy), drop_policy)

@@ -4,11 +4,11 @@ from app.gateway.emulation.emulation import Emulation
 from app.gateway.emulation.response_trimmer import trim_response
 from app.gateway.response_translation.write_response import check_finished, count_written_tokens
 from providers.canonical.chat import ChatResponse, Usage
-from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, UpstreamError
 from providers.canonical.events import UsageReported, response_events
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
-from providers.canonical.token_estimate import CHARACTERS_PER_WRITTEN_TOKEN
+from providers.canonical.token_estimate import tokens_of_bytes
 from providers.canonical.upstream_errors import add_upstream_message
 from providers.dialect import CallerChatDialect, EngineDialect, ResponseMeta
 
@@ -31,7 +31,7 @@ class ResponseStreamer:
         self._meta = meta
 
     def feed(self, block: bytes) -> bytes:
-        self.written_tokens = len(block) // CHARACTERS_PER_WRITTEN_TOKEN  # for a response that cannot be read
+        self.written_tokens = tokens_of_bytes(len(block))  # for a response that cannot be read
         try:
             response = check_finished(self._engine_dialect.read_response(block))
         except InvalidUpstreamResponse as error:
@@ -52,3 +52,6 @@ class ResponseStreamer:
         if self.usage is None and self._meta.wants_usage:
             last = self._writer.feed(UsageReported(self._meta.estimate_usage(self.written_tokens)))
         return last + self._writer.finish()
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return self._writer.write_failure(error)

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from app.gateway.response_translation.write_response import EMPTY_ANSWER
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import Text, Usage
-from providers.canonical.errors import StreamTruncated, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, StreamTruncated, UpstreamError
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
@@ -90,6 +91,8 @@ class ResumableStream:
         except UpstreamError as failure:
             self.failure = failure
         self.done = self._reader.done
+        if self.done and self.failure is None and self._is_empty:  # before anything is sent, so that another target is tried
+            self.failure = InvalidUpstreamResponse(EMPTY_ANSWER)
         return b"".join(written)
 
     def finish(self) -> bytes:
@@ -97,10 +100,19 @@ class ResumableStream:
             raise self.failure
         written: list[bytes] = []
         self._write(self._reader.finish(), written)
+        if self._is_empty:
+            raise InvalidUpstreamResponse(EMPTY_ANSWER)
         if self.usage is None and self._meta.wants_usage:
             written.append(self._writer.feed(UsageReported(self._meta.estimate_usage(self.tokens_in_all))))
         written.append(self._writer.finish())
         return b"".join(written)
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return self._writer.write_failure(error)
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._earlier_tokens and self._counter.is_empty(self.finish_reason, self.usage)
 
     def _write(self, events: Iterable[Event], written: list[bytes]) -> None:
         for event in events:
@@ -118,7 +130,7 @@ class ResumableStream:
             case PartStarted(part=Text(text="")) if self._open_part is None and self._is_plain:
                 self._open_part = (event.choice, event.index)
             case PartStarted() if self._joint is not None and (event.choice, event.index) == self._open_part:
-                if event.part != Text(""):
+                if not isinstance(event.part, Text) or event.part.text:
                     raise StreamTruncated("The engine that was to go on with the text began something else.")
                 return None
             case PartDelta():
@@ -140,6 +152,7 @@ class ResumableStream:
             case PartFinished():
                 self._is_plain = False
             case _:
+                self._counter.observe(event)
                 self._is_plain = False
         return event
 

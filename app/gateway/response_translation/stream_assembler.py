@@ -1,7 +1,7 @@
 """StreamAssembler: a non-streaming response out of an engine's stream."""
 
 from app.gateway.emulation.response_trimmer import ResponseTrimmer
-from app.gateway.response_translation.write_response import write_response
+from app.gateway.response_translation.write_response import check_answered, write_response
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import ChatResponse
 from providers.canonical.events import ResponseAssembler
@@ -50,4 +50,4 @@ class StreamAssembler:
             events = self._reader.finish()
             for event in events if self._trimmer is None else self._trimmer.trim(events):
                 self._assembler.feed(event)
-        return self._assembler.finish()
+        return check_answered(self._assembler.finish())

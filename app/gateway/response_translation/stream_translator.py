@@ -1,10 +1,11 @@
 """StreamTranslator: a stream for the caller out of an engine's stream in another dialect."""
 
 from app.gateway.emulation.response_trimmer import ResponseTrimmer
+from app.gateway.response_translation.write_response import EMPTY_ANSWER
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import Usage
-from providers.canonical.errors import UpstreamError
-from providers.canonical.events import ChoiceFinished, Event, PartDelta, ResponseStarted, UsageReported
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, UpstreamError
+from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.dialect import CallerChatDialect, EngineDialect, ResponseMeta
@@ -44,6 +45,8 @@ class StreamTranslator:
         except UpstreamError as failure:
             self.failure = failure
         self.done = self._reader.done or self._is_cut
+        if self.done and self.failure is None and self._is_empty:  # before anything is sent, so that another target is tried
+            self.failure = InvalidUpstreamResponse(EMPTY_ANSWER)
         return b"".join(written)
 
     def finish(self) -> bytes:
@@ -55,10 +58,19 @@ class StreamTranslator:
             for event in events if self._trimmer is None else self._trimmer.trim(events):
                 self._observe(event)
                 written.append(self._writer.feed(event))
+            if self._is_empty:
+                raise InvalidUpstreamResponse(EMPTY_ANSWER)
         if self.usage is None and self._meta.wants_usage:
             written.append(self._writer.feed(UsageReported(self._meta.estimate_usage(self.written_tokens))))
         written.append(self._writer.finish())
         return b"".join(written)
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return self._writer.write_failure(error)
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._is_cut and self._token_counter.is_empty(self.finish_reason, self.usage)
 
     @property
     def _is_cut(self) -> bool:
@@ -66,7 +78,7 @@ class StreamTranslator:
 
     def _observe(self, event: Event) -> None:
         match event:
-            case PartDelta():
+            case PartDelta() | PartStarted():
                 self._token_counter.observe(event)
             case ChoiceFinished():
                 if event.choice == 0 or self.finish_reason is None:

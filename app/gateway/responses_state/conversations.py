@@ -32,6 +32,7 @@ from app.gateway.responses_state.history import (
     InputItem,
     conversation_input_items,
     load_history,
+    put_in_order,
     walk_back,
 )
 from app.gateway.responses_state.item_references import RESPONSE_ID_PREFIX, resolve_references, unresolved_references
@@ -120,9 +121,8 @@ class ConversationStore:
         """Adds the history before the input of a request that continues a response, and replaces item references.
 
         Returns the episode of that response; None: it continues none, or its episode is not known. Instructions of earlier requests are
-        not carried over. `body_claim`: takes the memory for what is read.
-        Raises InvalidRequest if the response cannot be continued or is too large, BodyMemoryExceeded if there is no memory for it, and
-        Unavailable if it is not known at the moment.
+        not carried over; calls get one result each. `body_claim`: takes the memory for what is read.
+        Raises InvalidRequest if it cannot be continued or is too large, BodyMemoryExceeded, and Unavailable if that is not known now.
         """
         param = "input" if request.previous_response_id is None else "previous_response_id"
         large_requests = self._large_requests.of_team(caller.team_id)
@@ -133,8 +133,7 @@ class ConversationStore:
             try:
                 history = await load_history(request.previous_response_id, find, self._max_bytes, large_requests)
             except UnknownResponse as fault:
-                why = f" {fault.reason}" if fault.reason else ""
-                error = InvalidRequest(f"Previous response with id '{fault.id}' not found.{why}", param="previous_response_id")
+                error = InvalidRequest(f"Previous {fault.message[:1].lower()}{fault.message[1:]}", param="previous_response_id")
                 error.code = "previous_response_not_found"
                 raise error from None
             earlier, episode = history.items, history.episode
@@ -145,6 +144,7 @@ class ConversationStore:
             await self._resolve_references(items, unresolved_ids, find, caller)
             # References in the history are counted already, in the usage that the engine reported.
             request.input_tokens += text_tokens(sum(len(memoryview(items[index])) for index in unresolved_ids if index >= len(earlier)))
+        request.repair = await put_in_order(items, large_requests)
         return episode
 
     async def _resolve_references(self, items: list[Raw], unresolved_ids: dict[int, str], find: FindTurn, caller: Caller) -> None:

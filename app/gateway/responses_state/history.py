@@ -10,11 +10,13 @@ from app.episode_names import RecordedEpisode
 from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.memory.body_memory import BodyClaim
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.open_calls import Repair
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialects.openai_responses.input_item_listing import input_item_id, write_input_items
-from providers.dialects.openai_responses.input_items import list_input_items
+from providers.dialects.openai_responses.input_items import ContinuedInput, list_input_items
 from providers.dialects.openai_responses.item_ids import item_id_of
+from providers.dialects.openai_responses.normalize_input import put_continued_calls_in_order
 from providers.dialects.openai_responses.stored_responses import output_items
 
 MAX_TURNS = 1_000
@@ -98,6 +100,11 @@ async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_reque
             raise _too_long(f"more than {max_bytes} bytes")
     items = [item for items in reversed(items_by_turn) for item in items]
     return History(items, reported_tokens or text_tokens(size_bytes), episode)
+
+
+async def put_in_order(items: ContinuedInput, large_requests: TeamLargeRequests) -> Repair | None:
+    """Gives each call of a conversation one result, as parsing does where a request brings its whole history."""
+    return await large_requests.run_if_large(sum(map(_size_bytes, items)), put_continued_calls_in_order, items)
 
 
 def _read_turn(turn: ConversationTurn) -> tuple[list[Raw], int]:

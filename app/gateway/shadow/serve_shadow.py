@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from app.domain import Origin, Plan, ShadowRecord
 from app.gateway.charges import estimate_usage
 from app.gateway.context import RequestContext
+from app.gateway.function_variants import write_variant
 from app.gateway.large_body.large_requests import SMALL_BYTES, TeamLargeRequests, is_large
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.usage_amounts import UsageEstimate
@@ -29,7 +30,7 @@ from app.gateway.stages import Admitted, Attempted, Authenticated, Planned
 from app.gateway.upstream.client import OutboundStream
 from app.recording.spool import SpoolFull
 from providers.canonical.chat import ChatRequest, HostTool
-from providers.canonical.errors import InvalidRequest, LimitExceeded, NarthexError, Unavailable, UpstreamError
+from providers.canonical.errors import InvalidRequest, LimitExceeded, NarthexError, Unavailable, UpstreamError, WorkTooLarge
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
@@ -91,8 +92,8 @@ async def _repeat(gateway: Gateway, draft: ShadowDraft, large_requests: TeamLarg
         plan = Plan(config.to, config.to, targets, (config.to,) * len(targets), snapshot)
     else:
         try:
-            request, raw = await large_requests.run_if_large(draft.size_bytes, planned.function_request.write, config.to)
-        except InvalidRequest:
+            request, raw = await write_variant(large_requests, planned.function_request, config.to, draft.size_bytes)
+        except (InvalidRequest, WorkTooLarge):
             raise ShadowDropped("invalid") from None
         model = snapshot.functions[draft.name].variants[config.to].model
         targets = order_targets(snapshot.models[model].targets, model, unit)
@@ -215,7 +216,7 @@ async def _answer(
 async def _read_response(gateway: Gateway, response: OutboundResponse, attempted: Attempted) -> bytes:
     progress = attempted.progress
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
-    progress.written_tokens = text_tokens(len(response.raw))
+    progress.written_tokens = text_tokens(len(response.raw)) if response.written_tokens is None else response.written_tokens
     await record_response(gateway, attempted.planned, response.raw)
     return response.raw
 

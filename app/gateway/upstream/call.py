@@ -257,5 +257,5 @@ class PartCall(UpstreamCall):
         if self.has_finished:
             return charge_response(usage, self.input_tokens, written_tokens)
         if usage is not None:  # not all
-            usage, written_tokens = replace(usage, output=None, billed_output=None), max(written_tokens, usage.output or 0)
+            usage, written_tokens = replace(usage, output=None, billed_output=None, iterations=()), max(written_tokens, usage.output or 0)
         return charge_response(usage, self.input_tokens, written_tokens, reserved_output if self.may_continue else None)

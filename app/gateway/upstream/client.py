@@ -36,6 +36,7 @@ from providers.canonical.upstream_errors import MAX_ERROR_BYTES
 from providers.credentials import CredentialError
 from providers.dialect import EngineDialect, OutboundResponse, ResponseMeta, StreamEditor
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
+from providers.engine_routes.missing_route import explain_missing_api
 from providers.engine_routes.route_binding import RouteBinding
 
 P = ParamSpec("P")
@@ -401,7 +402,9 @@ async def _read_error(call: UpstreamCall, response: httpx.Response, translated: 
     provider = call.endpoint.provider
     body = call.credential_client.secret_mask.mask_bytes(await _read_error_body(response))
     error = provider.read_error(response.status_code, response.headers, body)
-    return translated.dialect.explain_error(error, provider.configured_as) if isinstance(translated.dialect, RouteBinding) else error
+    if isinstance(translated.dialect, RouteBinding):
+        return translated.dialect.explain_error(error, provider.configured_as)
+    return explain_missing_api(error, response.headers.get("content-type", ""), provider.configured_as)
 
 
 async def _read_error_body(response: httpx.Response) -> bytes:

@@ -14,27 +14,33 @@ _PIECE_BYTES = 16 * 1024
 
 async def decode_blocks(blocks: AsyncIterable[bytes], coding: bytes, limit_bytes: int) -> AsyncIterator[bytes]:
     """The decoded body, as it arrives. Raises InvalidUpstreamResponse beyond the limit, for a few bytes may decode to any number."""
-    inflater = _Inflater(coding)
+    inflater = Inflater(coding)
     size_bytes = 0
-    async for block in blocks:
-        for piece in inflater.feed(block):
-            size_bytes += len(piece)
-            if size_bytes > limit_bytes:
-                raise InvalidUpstreamResponse(f"The engine's answer is larger than {limit_bytes} bytes when decoded.")
-            yield piece
-            if len(piece) == _PIECE_BYTES:
-                await asyncio.sleep(0)
+    try:
+        async for block in blocks:
+            for piece in inflater.feed(block):
+                size_bytes += len(piece)
+                if size_bytes > limit_bytes:
+                    raise InvalidUpstreamResponse(f"The engine's answer is larger than {limit_bytes} bytes when decoded.")
+                yield piece
+                if len(piece) == _PIECE_BYTES:
+                    await asyncio.sleep(0)
+    except zlib.error as error:
+        raise InvalidUpstreamResponse(f"The engine's answer is not the {coding.decode()} that it says: {error}.") from None
     if not inflater.complete:
         raise InvalidUpstreamResponse(f"The engine's answer ends in the middle of its {coding.decode()} encoding.")
 
 
-class _Inflater:
-    """Decodes one body. `deflate` is zlib's format by the standard, and the bare one at some servers.
+class Inflater:
+    """Decodes one body, and raises zlib.error for what cannot be. `members`: how many of gzip's have begun.
+
+    `deflate` is zlib's format by the standard, and the bare one at some servers.
 
     Source: https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1, read 2026-11.
     """
 
     def __init__(self, coding: bytes) -> None:
+        self.members = 1
         self._coding = coding
         self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
         self._started = False
@@ -57,7 +63,8 @@ class _Inflater:
         while pending:
             if self._decompressor.eof:  # gzip allows several members
                 self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            piece = self._decompress(pending)
+                self.members += 1
+            piece = self._decompressor.decompress(pending, _PIECE_BYTES)
             self._started = True
             if piece:
                 yield piece
@@ -65,11 +72,5 @@ class _Inflater:
             if self._decompressor.eof and self._coding == b"deflate":
                 return
         # What a full piece held back is still inside the decompressor.
-        while not self._decompressor.eof and (piece := self._decompress(b"")):
+        while not self._decompressor.eof and (piece := self._decompressor.decompress(b"", _PIECE_BYTES)):
             yield piece
-
-    def _decompress(self, pending: bytes) -> bytes:
-        try:
-            return self._decompressor.decompress(pending, _PIECE_BYTES)
-        except zlib.error as error:
-            raise InvalidUpstreamResponse(f"The engine's answer is not the {self._coding.decode()} that it says: {error}.") from None

@@ -10,19 +10,19 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.gateway.emulation.response_trimmer import ResponseTrimmer
+from app.gateway.response_translation.write_response import EMPTY_ANSWER
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import Usage
-from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, UpstreamError
 from providers.canonical.events import ChoiceFinished, Event, ResponseStarted, UsageReported
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.usage_sums import sum_usage
 from providers.dialect import CallerChatDialect, OutboundResponse, ResponseMeta
 
 # Events that wait for a slow caller.
 _MAX_WAITING_EVENTS = 64
-
-_UNSUMMED = ("tier", "estimated", "requests")
 
 EventSource = Callable[[], AsyncGenerator[Event]]
 
@@ -113,10 +113,16 @@ class MergedStream:
         return block
 
     def finish(self) -> bytes:
+        is_cut = self._trimmer is not None and self._trimmer.has_ended
+        if not is_cut and self._token_counter.is_empty(self.finish_reason, self.usage):
+            raise InvalidUpstreamResponse(EMPTY_ANSWER)
         last = b""
         if self.usage is None and self._meta.wants_usage:
             last = self._writer.feed(UsageReported(self._meta.estimate_usage(self.written_tokens)))
         return last + self._writer.finish()
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return self._writer.write_failure(error)
 
     def _observe(self, event: Event) -> None:
         self._token_counter.observe(event)
@@ -130,18 +136,6 @@ class MergedStream:
                 self.model = read_model_name(event.model)
             case _:
                 pass
-
-
-def sum_usage(usages: Sequence[Usage]) -> Usage:
-    """The usage of several responses together; a count that none of them reports stays None."""
-
-    def total(field: str) -> Any:
-        counts = [count for each in usages if (count := getattr(each, field)) is not None]
-        return sum(counts) if counts else None
-
-    summed = {field: total(field) for field in Usage.__struct_fields__ if field not in _UNSUMMED}
-    estimated, requests = any(each.estimated for each in usages), sum(each.requests or 1 for each in usages)
-    return Usage(**summed, tier=usages[0].tier, estimated=estimated, requests=requests if requests > 1 else None)
 
 
 class _Embeddings(Struct):

@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.domain import ChargeBasis
-from app.gateway.upstream.merged_responses import sum_usage
 from providers.canonical.chat import Usage
+from providers.canonical.usage_sums import sum_usage
 from providers.dialect import StreamEditor
 
 # The least certain last.
@@ -74,7 +74,7 @@ class ResponseProgress:
                 reported_tokens = usage.output or 0
                 if reserved_output is not None or reported_tokens < written_tokens:
                     written_tokens = max(written_tokens, reported_tokens)
-                    usage = replace(usage, output=None, billed_output=None)
+                    usage = replace(usage, output=None, billed_output=None, iterations=())
         return charge_response(usage, estimated_input, written_tokens, reserved_output)
 
 
@@ -99,5 +99,5 @@ def charge_response(usage: Usage | None, estimated_input: int, written_tokens: i
         return Charge(usage, "reported")
     is_reserved = reserved_output is not None and usage.output is None
     output = max(written_tokens, reserved_output or 0) if usage.output is None else usage.output
-    charged = replace(usage, input=estimated_input if usage.input is None else usage.input, output=output)
+    charged = replace(usage, input=estimated_input if usage.input is None else usage.input, output=output, iterations=())
     return Charge(charged, "reserved" if is_reserved else "received")

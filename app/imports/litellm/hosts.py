@@ -73,6 +73,9 @@ HOSTS: Mapping[str, LiteLLMHost] = {
     "cerebras": LiteLLMHost("cerebras", ("CEREBRAS_API_KEY",), ("CEREBRAS_API_BASE",)),
     "openrouter": LiteLLMHost("openrouter", ("OPENROUTER_API_KEY", "OR_API_KEY"), ("OPENROUTER_API_BASE",)),
     "hyperbolic": LiteLLMHost("hyperbolic", ("HYPERBOLIC_API_KEY",), ("HYPERBOLIC_API_BASE",)),
+    "moonshot": LiteLLMHost("moonshot", ("MOONSHOT_API_KEY",), ("MOONSHOT_API_BASE",)),
+    "zai": LiteLLMHost("zai", ("ZAI_API_KEY",), ("ZAI_API_BASE",)),
+    "dashscope": LiteLLMHost("alibaba", ("DASHSCOPE_API_KEY",), ("DASHSCOPE_API_BASE",)),
     # Engines of one's own.
     "hosted_vllm": LiteLLMHost("vllm", (), ("HOSTED_VLLM_API_BASE",), needs_address=True),
     "ollama": _OLLAMA,
@@ -90,7 +93,6 @@ HOSTS: Mapping[str, LiteLLMHost] = {
         "https://api.friendli.ai/serverless/v1", "FRIENDLIAI_API_KEY", "FRIENDLI_TOKEN", address_variable="FRIENDLI_API_BASE"
     ),
     "meta_llama": _openai_host("https://api.llama.com/compat/v1", "LLAMA_API_KEY", address_variable="LLAMA_API_BASE"),
-    "moonshot": _openai_host("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", address_variable="MOONSHOT_API_BASE"),
     "nvidia_nim": _openai_host("https://integrate.api.nvidia.com/v1", "NVIDIA_NIM_API_KEY", address_variable="NVIDIA_NIM_API_BASE"),
     "sambanova": _openai_host("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY", address_variable="SAMBANOVA_API_BASE"),
     "volcengine": _openai_host("https://ark.cn-beijing.volces.com/api/v3", "VOLCENGINE_API_KEY", address_variable="VOLCENGINE_API_BASE"),

@@ -35,7 +35,7 @@ def add_price(draft: Draft, provider: str, model: str, *tables: SourceTable) -> 
     if "input" in fields or "output" in fields:
         base = {"input": 0.0, "output": 0.0} | fields
         ordered = tuple(
-            PriceStep(above, **{"input": base["input"], "output": base["output"]} | step) for above, step in sorted(steps.items())
+            PriceStep(above=above, **{"input": base["input"], "output": base["output"]} | step) for above, step in sorted(steps.items())
         )
         price = msgspec.convert({"provider": provider, "model": model, **base}, Price)
         draft.add_price(replace(price, steps=ordered), path)

@@ -107,7 +107,7 @@ def _strip_routes(host_name: str, model: str, options: dict[str, Any]) -> str | 
     if rest and (head == _RESPONSES_ROUTE or (adapter == "azure" and head in _AZURE_ROUTES)):
         return rest
     if host_name == "azure_ai" and model.startswith("claude"):
-        return None
+        options["api"] = "anthropic"
     if adapter == "sagemaker":
         options["payload"] = "openai_chat" if host_name == "sagemaker_chat" else "tgi_generate"
     if adapter == "vertex" and head in ("openai", "gemini") and rest:
@@ -184,8 +184,9 @@ def _read_azure_key(reading: _Reading) -> str | None:
 
 
 def _read_azure_options(reading: _Reading, options: dict[str, Any]) -> None:
-    if reading.host_name == "azure_ai":
-        options["api"] = "models"
+    if reading.host_name == "azure_ai" and options.setdefault("api", "models") == "anthropic":
+        reading.environment.resolve(reading.parameters.table_with("api_version"), "api_version")  # which it does not need
+        return
     version = reading.environment.resolve(reading.parameters.table_with("api_version"), "api_version")
     version = version or reading.environment.first_of("AZURE_API_VERSION")
     if version is not None and not (reading.host_name == "azure_ai" and version in ("v1", "preview", "latest")):

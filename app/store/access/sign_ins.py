@@ -14,6 +14,7 @@ from app.store.access.locking import lock_access
 from app.store.access.tokens import SessionKind, create_session
 from app.store.audit_log import AuditEvent, Author, record
 from app.store.key_validation import MAX_NAME_CHARACTERS
+from app.store.name_forms import looks_like_ascii
 
 MAX_USERS = 100_000  # issuers that anybody can join exist, too
 
@@ -83,8 +84,12 @@ async def sign_in(connection: AsyncConnection, person: Person, device: Device, *
 
 
 async def _free_name(connection: AsyncConnection, person: Person, id: str) -> str:
-    """The person's name, or one made of it where somebody else has it: names are for people, who must not take one for another."""
-    for candidate in (person.name, f"{person.name[:80]} ({person.subject[: MAX_NAME_CHARACTERS - 90]})"):
+    """The person's name, or one made of it where somebody else has it: names are for people, who must not take one for another.
+
+    So one that looks like a name of ASCII, and is none, is not taken alone either: whoever has that name may come later.
+    """
+    candidates = [person.name, f"{person.name[:80]} ({person.subject[: MAX_NAME_CHARACTERS - 90]})"]
+    for candidate in candidates[1:] if looks_like_ascii(person.name) else candidates:
         taken = select(_accounts.c.id).where(_accounts.c.kind == "user", _accounts.c.name == candidate, _accounts.c.id != id)
         if await connection.scalar(taken) is None:
             return candidate

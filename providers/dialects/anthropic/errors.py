@@ -18,6 +18,7 @@ _TYPES = {
     402: "billing_error",
     403: "permission_error",
     404: "not_found_error",
+    408: "timeout_error",
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
@@ -47,11 +48,15 @@ def write_error(error: NarthexError) -> bytes:
 
 
 def _error_type(error: NarthexError) -> str:
-    """By the status; but a host's 429 is neither the caller's rate limit nor, if our account there is exhausted, an overload."""
+    """By the status; but if our account at the host is exhausted, that is neither a rate limit nor an overload.
+
+    A host's 429 is a rate limit, though not the caller's own: LiteLLM raises a server error wherever it reads "overloaded_error"
+    (litellm_core_utils/exception_mapping_utils.py, read 2026-11).
+    """
     match error:
         case QuotaExhausted():
             return "api_error"
-        case Overloaded():
+        case Overloaded() if error.status != 429:
             return "overloaded_error"
         case _:
             return _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")

@@ -11,9 +11,17 @@ import msgspec
 
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.parse_body import parse_body, parse_episode_id
-from providers.canonical.raw_json import Body
+from providers.canonical.raw_json import NULL, Body
 from providers.canonical.token_estimate import FILE_TOKENS, IMAGE_TOKENS, text_tokens
+from providers.canonical.tool_schemas import OBJECT_TYPE, is_schema_of_object
 from providers.dialect import InboundRequest
+from providers.dialects.anthropic.normalize_messages import (
+    are_calls_in_order,
+    has_wrong_label,
+    put_calls_in_order,
+    relabel_images,
+    write_schema_types,
+)
 from providers.dialects.anthropic.request_schema import Block, CountTokensRequest, MessagesRequest, Object, Source, Tool
 from providers.output_bounds import merge_output_bounds
 
@@ -21,6 +29,8 @@ RequestT = TypeVar("RequestT", bound=CountTokensRequest)
 
 _count_decoder = msgspec.json.Decoder(CountTokensRequest)
 _messages_decoder = msgspec.json.Decoder(MessagesRequest)
+_EMPTY_LIST = msgspec.Raw(b"[]")
+_OPTIONAL_FIELDS = frozenset(MessagesRequest.__struct_fields__) - {"messages", "model", "max_tokens"}
 _MISSING = re.compile(r"missing required field `([^`]*)`")
 
 # The required fields of each type of block.
@@ -84,7 +94,22 @@ def _decode(raw: bytes, decoder: msgspec.json.Decoder[RequestT]) -> tuple[Reques
     if body.has_value("thread"):
         raise _thread_unsupported()
     _check(request)
+    for tool in request.tools or ():
+        if tool.input_schema is not None and tool.input_schema.type != OBJECT_TYPE:
+            write_schema_types(request.tools or (), body)
+            break
     return request, body
+
+
+def _leave_out_empty_fields(body: Body) -> None:
+    """Null means in every documented field what its absence does, and so does an empty list in some; hosts refuse both."""
+    for field in [field for field, value in body.items() if value == NULL and field in _OPTIONAL_FIELDS]:
+        del body[field]
+    for field in ("tools", "stop_sequences"):
+        if body.get(field) == _EMPTY_LIST:
+            del body[field]
+    if "tools" not in body and body.has_value("tool_choice") and body.value("tool_choice").get("type") in ("auto", "none"):
+        del body["tool_choice"]
 
 
 def _thread_unsupported() -> InvalidRequest:
@@ -101,9 +126,9 @@ def _with_anthropic_path(error: InvalidRequest) -> InvalidRequest:
     path = error.param.replace("[...]", ".*").replace("[", ".").replace("]", "")
     missing = _MISSING.search(error.message)
     if missing is None:
-        return _invalid(path, error.message.removesuffix(f" at `{error.param}`."))
+        return error.reworded(f"{path}: {error.message.removesuffix(f' at `{error.param}`.')}", param=path)
     field_path = path if path == missing[1] else f"{path}.{missing[1]}"
-    return _invalid(field_path, "Field required")
+    return error.reworded(f"{field_path}: Field required", param=field_path)
 
 
 def _invalid(path: str, problem: str) -> InvalidRequest:
@@ -113,6 +138,10 @@ def _invalid(path: str, problem: str) -> InvalidRequest:
 def _inbound_request(
     dialect: str, raw: bytes, body: Body, request: CountTokensRequest, end_user: str | None, output_tokens: int
 ) -> InboundRequest:
+    has_calls = b'"tool_use"' in raw or b'"tool_result"' in raw
+    repair = put_calls_in_order(request.messages, body) if has_calls and not are_calls_in_order(request.messages) else None
+    if b"null" in raw or b"[]" in raw:
+        _leave_out_empty_fields(body)
     return InboundRequest(
         dialect=dialect,
         body=body,
@@ -122,10 +151,11 @@ def _inbound_request(
         episode_id=parse_episode_id(request.episode_id, request.episode_id_prefixed),
         tags=request.tags_prefixed or {},
         end_user=end_user,
-        input_tokens=_input_tokens(raw, request),
+        input_tokens=_input_tokens(raw, request, body),
         output_tokens=output_tokens,
         choices=1,
         has_strict_tools=any([tool.strict for tool in request.tools or ()]),
+        repair=repair,
     )
 
 
@@ -186,23 +216,32 @@ def _check_tools(tools: list[Tool]) -> None:
                 raise _invalid(f"tools.{index}.name", "Field required")
             if tool.input_schema is None:
                 raise _invalid(f"tools.{index}.input_schema", "Field required")
+            if not is_schema_of_object(tool.input_schema):
+                raise _invalid(f"tools.{index}.input_schema.type", "Input should be 'object'")
         if tool.name in names:
             raise _invalid(f"tools.{index}.name", f"Tool names must be unique: {tool.name!r} is repeated")
         if tool.name is not None:
             names.add(tool.name)
 
 
-def _input_tokens(raw: bytes, request: CountTokensRequest) -> int:
-    """An estimate: the body counts as text, tools and schemas included, except for images and documents."""
+def _input_tokens(raw: bytes, request: CountTokensRequest, body: Body) -> int:
+    """An estimate: the body counts as text, tools and schemas included, except for images and documents.
+
+    On the way images get their true labels.
+    """
     # Every image and document has this key.
     if b'"source"' not in raw:
         return text_tokens(len(raw))
     inline_bytes = media = 0
+    is_mislabelled = False
     for block in _blocks(request):
+        is_mislabelled = is_mislabelled or has_wrong_label(block)
         if block.type in ("image", "document") and isinstance(block.source, Source):
             is_text = block.source.type in ("text", "content")
             inline_bytes += 0 if is_text else len(block.source.data or "")
             media += IMAGE_TOKENS if block.type == "image" else 0 if is_text else FILE_TOKENS
+    if is_mislabelled:
+        relabel_images(body)
     return text_tokens(max(0, len(raw) - inline_bytes)) + media
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field
 
+from providers.canonical.tool_schemas import SchemaHead
+
 UnitInterval = Annotated[float, Meta(ge=0, le=1)]
 ToolName = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
 Object = dict[str, Raw]
@@ -57,17 +59,13 @@ class Message(Struct):
     content: str | list[Block]
 
 
-class InputSchema(Struct):
-    type: Literal["object"] | None = None
-
-
 class Tool(Struct):
     """A tool. The caller runs one without a `type` or of type "custom"; Anthropic runs or defines all others."""
 
     type: str | None = None
     name: ToolName | None = None
     description: str | None = None
-    input_schema: InputSchema | None = None
+    input_schema: SchemaHead | None = None
     strict: bool | None = None
     cache_control: CacheControl | None = None
 

@@ -8,6 +8,7 @@ from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, St
 from providers.dialects.anthropic.errors import write_error, write_error_frame
 from providers.dialects.anthropic.parse_request import parse_count_request
 from providers.dialects.anthropic_count_tokens.edit import edit_response, estimate_response
+from providers.keep_alive import COMMENTS, KeepAlive
 
 __all__ = ["AnthropicCountTokens", "estimate_response"]
 
@@ -36,3 +37,6 @@ class AnthropicCountTokens:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return write_error_frame(error)
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return COMMENTS

@@ -19,6 +19,10 @@ from providers.dialects.anthropic_messages.stream_writer import MessagesStreamWr
 from providers.dialects.anthropic_messages.write_request import write_request
 from providers.dialects.anthropic_messages.write_response import write_response
 from providers.drop_policy import DropPolicy
+from providers.keep_alive import ConstantKeepAlive, KeepAlive
+
+# As Anthropic sends them, at any place: https://docs.claude.com/en/api/messages-streaming#ping-events, read 2026-11.
+_PINGS = ConstantKeepAlive(b'event: ping\ndata: {"type": "ping"}\n\n')
 
 
 class AnthropicMessages:
@@ -79,3 +83,6 @@ class AnthropicMessages:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return write_error_frame(error)
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return _PINGS

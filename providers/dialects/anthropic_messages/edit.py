@@ -1,5 +1,6 @@
 """The byte edit of /v1/messages, complete and streamed: id and model are ours, the rest stays the engine's own bytes."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,9 +13,9 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unico
 from providers.canonical.token_estimate import written_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic.errors import find_anthropic_error
-from providers.dialects.anthropic_messages.finish_reasons import known_stop_reason, read_stop_reason
+from providers.dialects.anthropic_messages.finish_reasons import EMPTY_ANSWER, check_empty_answer, known_stop_reason, read_stop_reason
 from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, to_usage, with_known_tier, write_usage
-from providers.stream_editor import SSEStreamEditor
+from providers.stream_editor import SSEStreamEditor, text_pattern
 
 
 class _MessageEnd(Struct):
@@ -29,6 +30,7 @@ class _StopDelta(Struct):
 
 class _EventHead(Struct):
     type: str = ""
+    index: Raw = NULL
     delta: Raw = NULL
     message: dict[str, Raw] | None = None
     usage: Raw = NULL
@@ -39,11 +41,14 @@ _head_decoder = msgspec.json.Decoder(_EventHead)
 _stop_delta_decoder = msgspec.json.Decoder(_StopDelta)
 _delta_fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 
+_BLOCK_EVENTS = frozenset({"content_block_start", "content_block_stop"})
 _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 
 # A text that holds these characters has them escaped.
 _TOOL_USE = b'"tool_use"'
+_is_text_block = re.compile(rb'"type"\s*:\s*"(?:text|thinking)"').search
+_find_texts = text_pattern("text", "thinking").findall
 _ZERO_USAGE = Raw(b'{"input_tokens":0,"output_tokens":0}')
 
 
@@ -63,15 +68,25 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     if not message_end.content and message_end.stop_reason is None:
         raise InvalidUpstreamResponse("The engine's answer is a message without content and without a stop reason.")
     model = read_model_name(body.get("model"))
-    if not body.has_value("usage"):
-        body["usage"] = msgspec.Raw(msgspec.json.encode(write_usage(meta.estimate_usage(written_tokens(body["content"])))))
+    estimate = None
+    usage = to_usage(read_counts(message_end.usage))
+    if (usage is None or not (usage.input or usage.output)) and not any(_holds_content(bytes(block)) for block in message_end.content):
+        check_empty_answer(message_end.stop_reason or "end_turn")
+    if usage is None:
+        estimate = written_tokens(body["content"])
+        body["usage"] = msgspec.Raw(msgspec.json.encode(write_usage(meta.estimate_usage(estimate))))
     _fill_required_fields(body, meta)
-    finish_reason = None
-    if message_end.stop_reason is not None:
-        finish_reason = recorded_finish_reason(*read_stop_reason(message_end.stop_reason))
-        has_tool_calls = any(_TOOL_USE in bytes(block) for block in message_end.content)
-        body["stop_reason"] = known_stop_reason(message_end.stop_reason, has_tool_calls=has_tool_calls)
-    return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason, model)
+    has_tool_calls = any(_TOOL_USE in bytes(block) for block in message_end.content)
+    # Content without a stop reason is read as complete, as from engines of all dialects.
+    stop_reason = message_end.stop_reason or ("tool_use" if has_tool_calls else "end_turn")
+    finish_reason = recorded_finish_reason(*read_stop_reason(stop_reason))
+    body["stop_reason"] = known_stop_reason(stop_reason, has_tool_calls=has_tool_calls)
+    return OutboundResponse(body.write(), usage, finish_reason, model, estimate)
+
+
+def _holds_content(block: bytes) -> bool:
+    """Whether a block, or the event that starts it, is more than an empty text: a text, or a call or another kind."""
+    return _is_text_block(block) is None or any(_find_texts(block))
 
 
 def _fill_required_fields(message: dict[str, Any], meta: ResponseMeta) -> None:
@@ -90,6 +105,7 @@ class MessagesStreamEditor(SSEStreamEditor):
     """A stream editor of Messages. `finish_reason` is that of OpenAI chat."""
 
     missing_end = "no stop reason came"
+    written_texts = text_pattern("text", "thinking", "partial_json")
 
     def __init__(self, meta: ResponseMeta) -> None:
         super().__init__(meta)
@@ -97,9 +113,15 @@ class MessagesStreamEditor(SSEStreamEditor):
         self._has_tool_calls = False
         self._withheld: list[bytes] = []
         self._counts: Counts | None = None
+        self._has_blocks = False  # that are more than empty texts
+        self._last_index = NULL  # as the engine wrote it
 
     def _write_end(self) -> bytes:
         """The official SDKs wait for message_stop, which some engines leave out."""
+        usage = self.usage
+        is_answer = self._has_blocks or self._written_bytes or (usage is not None and (usage.input or usage.output))
+        if not is_answer and self.finish_reason not in ("length", "content_filter"):
+            raise InvalidUpstreamResponse(EMPTY_ANSWER)
         return b"".join(self._withheld) + _MESSAGE_STOP
 
     def _edit_event(self, data: bytes) -> bytes:
@@ -113,6 +135,8 @@ class MessagesStreamEditor(SSEStreamEditor):
             head = _decode_head(data)
         kind = head.type
         if kind == "content_block_delta":
+            if head.index == NULL or bytes(head.index)[:1] == b'"':
+                data = self._with_index(head, data)
             self._count_delta(data)
             frame = b"event: content_block_delta\ndata: " + data + b"\n\n"
             return frame if self.finish_reason is None else self._pass_or_withhold(frame)
@@ -127,8 +151,25 @@ class MessagesStreamEditor(SSEStreamEditor):
             case "error" | "":
                 raise find_anthropic_error(Body.read_response(data)) or InvalidUpstreamResponse("The engine's event has no type.")
             case _:
-                self._has_tool_calls = self._has_tool_calls or (kind == "content_block_start" and _TOOL_USE in data)
+                if kind in _BLOCK_EVENTS and (head.index == NULL or bytes(head.index)[:1] == b'"'):
+                    data = self._with_index(head, data)
+                if kind == "content_block_start":
+                    self._last_index = head.index
+                    self._has_tool_calls = self._has_tool_calls or _TOOL_USE in data
+                    self._has_blocks = self._has_blocks or _holds_content(data)
                 return self._pass_or_withhold(_event_frame(kind, data))
+
+    def _with_index(self, head: _EventHead, data: bytes) -> bytes:
+        """The event of a block with its index as a number. Without one it is the block that began last, or the next one."""
+        index = _read_index(head.index)
+        if index is None:
+            last = _read_index(self._last_index)
+            begins = head.type == "content_block_start"
+            index = 0 if last is None else last + begins
+        head.index = Raw(b"%d" % index)
+        body = Body.read_response(data)
+        body["index"] = head.index
+        return body.write()
 
     def _pass_or_withhold(self, event: bytes) -> bytes:
         """Holds events back from the stop reason on."""
@@ -161,18 +202,15 @@ class MessagesStreamEditor(SSEStreamEditor):
                 body = Body.read_response(data)
                 body["delta"] = {**_delta_fields_decoder.decode(head.delta), "stop_reason": known_reason}
                 data = body.write()
-        if head.usage == NULL or head.delta == NULL:
-            # The official SDKs cannot do without either.
+        if head.usage == NULL or head.delta == NULL or self.usage is None:
+            # The official SDKs cannot do without either, nor without counts.
             body = Body.read_response(data)
             if head.delta == NULL:
                 body["delta"] = {"stop_reason": None, "stop_sequence": None}
-            if head.usage == NULL:
-                counts = self._counts
-                body["usage"] = (
-                    write_usage(self._meta.estimate_usage(self.written_tokens))
-                    if counts is None
-                    else {"output_tokens": counts.output_tokens or 0}
-                )
+            if self.usage is None:
+                body["usage"] = write_usage(self._meta.estimate_usage(self.written_tokens))
+            elif head.usage == NULL:
+                body["usage"] = {"output_tokens": self.usage.output or 0}
             data = body.write()
         return _event_frame("message_delta", data)
 
@@ -183,6 +221,12 @@ class MessagesStreamEditor(SSEStreamEditor):
 
 def _event_frame(kind: str, data: bytes) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)
+
+
+def _read_index(raw: Raw) -> int | None:
+    """The index of a block, a string too; None: there is none."""
+    text = bytes(raw).strip(b'"')
+    return int(text) if text.isdigit() else None
 
 
 def _decode_head(data: bytes) -> _EventHead:

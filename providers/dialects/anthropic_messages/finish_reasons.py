@@ -6,7 +6,9 @@ Source: https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons,
 from collections.abc import Mapping
 
 from providers.canonical.chat import Choice, Refusal, ToolCall
+from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import ChoiceFinished
+from providers.canonical.finish_reasons import known_reason, openai_reason
 
 # OpenAI's finish reason, and whether Anthropic's stop reason says more.
 _FINISH_REASONS: Mapping[str, tuple[str, bool]] = {
@@ -26,19 +28,29 @@ _STOP_REASONS: Mapping[str, str] = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+EMPTY_ANSWER = "The engine's answer is empty: it has neither content nor calls nor usage."
 
 
 def read_stop_reason(upstream_finish_reason: str) -> tuple[str, str | None]:
-    """OpenAI's finish reason, and Anthropic's own if it says more. An unknown stop reason is a stop."""
-    finish_reason, is_more_specific = _FINISH_REASONS.get(upstream_finish_reason, ("stop", True))
+    """OpenAI's finish reason, and Anthropic's own if it says more. An unknown stop reason is a stop.
+
+    Hosts of other models send words of their own, such as Z.ai's `sensitive`. Raises UpstreamError for one that means failure.
+    """
+    finish_reason, is_more_specific = _FINISH_REASONS.get(upstream_finish_reason) or (openai_reason(upstream_finish_reason), True)
     return finish_reason, upstream_finish_reason if is_more_specific else None
 
 
+def check_empty_answer(upstream_stop_reason: str) -> None:
+    """Raises InvalidUpstreamResponse for a message that is empty, has no usage, and was neither cut off nor filtered."""
+    if read_stop_reason(upstream_stop_reason)[0] in ("stop", "tool_calls"):
+        raise InvalidUpstreamResponse(EMPTY_ANSWER)
+
+
 def known_stop_reason(upstream_stop_reason: str, *, has_tool_calls: bool) -> str:
-    """The stop reason itself if the official SDKs know it: some refuse any other."""
+    """The stop reason itself if the official SDKs know it, for some refuse any other; else the one that means the same."""
     if upstream_stop_reason in _KNOWN_STOP_REASONS:
         return upstream_stop_reason
-    return "tool_use" if has_tool_calls else "end_turn"
+    return _STOP_REASONS.get(known_reason(upstream_stop_reason) or "") or ("tool_use" if has_tool_calls else "end_turn")
 
 
 def write_stop_reason(finish: ChoiceFinished | Choice, *, has_tool_calls: bool, has_refusal: bool) -> str | None:

@@ -131,11 +131,8 @@ class _RequestReader:
         """`display` becomes the summary. Types that Thinking cannot express stay in `extra`."""
         fields: Object | None = _object.decode(self._remaining.pop("thinking")) if "thinking" in self._remaining else None
         thinking_type = None if fields is None else _any.decode(fields.pop("type", NULL))
-        if thinking_type == "between_tools":
-            self._remaining["thinking"] = Raw(msgspec.json.encode({"type": thinking_type, **(fields or {})}))
-            fields = None
         effort: Effort | None = None
-        if thinking_type == "disabled":
+        if thinking_type in ("disabled", "between_tools"):
             effort = "none"
         elif output_config.get("effort", NULL) != NULL:
             effort = cast(Effort, _any.decode(output_config.pop("effort")))
@@ -144,7 +141,8 @@ class _RequestReader:
         display = _any.decode(fields.pop("display", NULL))
         budget = _any.decode(fields.pop("budget_tokens", NULL))
         self._remaining.update({f"thinking.{key}": value for key, value in _without_nulls(fields).items()})
-        return Thinking(effort, budget, thinking_type == "adaptive", "auto" if display == "summarized" else display)
+        summary = "auto" if display == "summarized" else display
+        return Thinking(effort, budget, thinking_type == "adaptive", summary, thinking_type == "between_tools")
 
     def _tool_choice(self) -> tuple[ToolChoice | None, bool | None]:
         if "tool_choice" not in self._remaining:

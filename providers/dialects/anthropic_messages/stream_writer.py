@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import NarthexError
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.sse import to_single_line
 from providers.canonical.tool_calls import write_arguments
@@ -103,6 +104,9 @@ class MessagesStreamWriter:
             "usage": write_usage(self._usage),
         }
         return self._start_message() + _event_frame(delta) + b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return b""
 
     def _start_message(self) -> bytes:
         if self._message_started:

@@ -1,6 +1,7 @@
 """Token counts and service tiers of Messages.
 
-Source: https://docs.claude.com/en/api/messages, read 2026-11.
+Source: https://docs.claude.com/en/api/messages, read 2026-11; for `iterations` the types of anthropic 2.14.0 (BetaUsage). What runs of
+models beyond the response's own turn cost (compaction, the advisor) is not in the totals of `usage`, and billed all the same.
 """
 
 from collections.abc import Mapping
@@ -8,10 +9,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import asdict, replace
 
-from providers.canonical.chat import Usage
+from providers.canonical.chat import Iteration, Usage
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
-from providers.canonical.token_counts import plausible_count
+from providers.canonical.token_counts import is_uncounted, plausible_count
+from providers.canonical.tool_uses import WEB_SEARCH, count_uses
+from providers.canonical.usage_sums import sum_usage
 
 # The service tier of a response, in OpenAI's names.
 _TIERS: Mapping[str, str] = {"standard": "default", "priority": "priority"}
@@ -19,6 +24,9 @@ _NATIVE_TIERS: Mapping[str | None, str] = {openai_tier: tier for tier, openai_ti
 _KNOWN_TIERS = (NULL, Raw(b'"standard"'), Raw(b'"priority"'), Raw(b'"batch"'))
 # Service tiers with their own price.
 _PRICED_TIERS = ("batch", "priority")
+
+
+_MAX_REGION_CHARS = 100
 
 
 class _OutputDetails(Struct):
@@ -29,10 +37,32 @@ class _CacheCreation(Struct):
     """Tokens written to the cache, by how long they are kept."""
 
     ephemeral_1h_input_tokens: int | None = None
+    ephemeral_5m_input_tokens: int | None = None
+
+
+class _ServerToolUse(Struct):
+    """`web_fetch_requests` cost nothing beyond their tokens."""
+
+    web_search_requests: int | None = None
+
+
+class _Iteration(Struct):
+    """An entry of `iterations`: message, compaction, advisor_message or fallback_message."""
+
+    type: str = ""
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
 
 
 class Counts(Struct):
-    """`usage` of a response, or of one event of a stream: a total so far."""
+    """`usage` of a response, or of one event of a stream: a total so far.
+
+    What is rare is decoded only when it is there: another shape of it must not cost the counts.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -41,9 +71,19 @@ class Counts(Struct):
     output_tokens_details: _OutputDetails | None = None
     service_tier: str | None = None
     cache_creation: _CacheCreation | None = None
+    speed: Raw = NULL
+    inference_geo: Raw = NULL
+    server_tool_use: Raw = NULL
+    iterations: Raw = NULL
 
 
 _counts_decoder = msgspec.json.Decoder(Counts)
+_iterations_decoder = msgspec.json.Decoder(list[_Iteration])
+_tool_use_decoder = msgspec.json.Decoder(_ServerToolUse)
+_text_decoder = msgspec.json.Decoder(str)
+_FAST = Raw(b'"fast"')
+# Places whose price is that of the table: https://platform.claude.com/docs/en/about-claude/pricing, read 2026-11.
+_PLAIN_GEOS = (NULL, Raw(b'"global"'), Raw(b'"not_available"'))
 _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -54,31 +94,115 @@ def read_counts(raw: Raw | None) -> Counts | None:
     try:
         return _counts_decoder.decode(raw)
     except DECODE_ERRORS:
-        return None
+        try:  # counts as strings, or with a fraction
+            return _counts_decoder.decode(with_expected_types(bytes(raw)))
+        except DECODE_ERRORS:
+            return None
 
 
 def merge_counts(earlier: Counts | None, newer: Counts | None) -> Counts | None:
     """Counts of a stream are totals so far: a newer count replaces the earlier one, a missing count does not."""
     if earlier is None or newer is None:
         return newer or earlier
-    return Counts(*[value if value is not None else getattr(earlier, key) for key, value in msgspec.structs.asdict(newer).items()])
+    return Counts(*[getattr(earlier, key) if value is None or value == NULL else value for key, value in asdict(newer).items()])
 
 
 def to_usage(counts: Counts | None) -> Usage | None:
-    """`input_tokens` excludes the tokens that were read from and written to the cache: the input is the sum of the three."""
+    """`input_tokens` excludes the tokens that were read from and written to the cache: the input is the sum of the three.
+
+    None if there are no legible counts (yet). `speed` is the tier "fast" where no other one is reported: fast mode is not offered together
+    with those.
+    """
     if counts is None:
         return None
-    uncached, output_tokens = plausible_count(counts.input_tokens), plausible_count(counts.output_tokens)
-    cache_read, cache_written = plausible_count(counts.cache_read_input_tokens), plausible_count(counts.cache_creation_input_tokens)
-    return Usage(
-        input=None if uncached is None else uncached + (cache_read or 0) + (cache_written or 0),
-        output=output_tokens,
+    cache_read, written, for_hour = _cache_counts(counts)
+    uncached = plausible_count(counts.input_tokens)
+    tier = counts.service_tier if counts.service_tier in _PRICED_TIERS else None
+    usage = Usage(
+        input=None if uncached is None else uncached + (cache_read or 0) + (written or 0),
+        output=plausible_count(counts.output_tokens),
         cached=cache_read,
         reasoning=plausible_count(counts.output_tokens_details.thinking_tokens) if counts.output_tokens_details else None,
-        cache_written=cache_written,
-        cache_written_hour=plausible_count(counts.cache_creation.ephemeral_1h_input_tokens) if counts.cache_creation else None,
-        tier=counts.service_tier if counts.service_tier in _PRICED_TIERS else None,
+        cache_written=written,
+        cache_written_hour=for_hour,
+        tier="fast" if tier is None and counts.speed == _FAST else tier,
+        region=None if counts.inference_geo in _PLAIN_GEOS else _read_text(counts.inference_geo),
+        tool_uses=None if counts.server_tool_use is NULL else _read_tool_uses(counts.server_tool_use),
     )
+    if counts.iterations is not NULL:
+        usage = _with_iterations(usage, counts.iterations)
+    return None if is_uncounted(usage) else usage
+
+
+def _cache_counts(counts: Counts | _Iteration) -> tuple[int | None, int | None, int | None]:
+    """What was read, what was written, and how much of that for an hour."""
+    written = plausible_count(counts.cache_creation_input_tokens)
+    creation = counts.cache_creation
+    if creation is None:
+        return plausible_count(counts.cache_read_input_tokens), written, None
+    for_hour, shortly = plausible_count(creation.ephemeral_1h_input_tokens), plausible_count(creation.ephemeral_5m_input_tokens)
+    if written is None and (for_hour is not None or shortly is not None):
+        written = (for_hour or 0) + (shortly or 0)
+    return plausible_count(counts.cache_read_input_tokens), written, for_hour
+
+
+def _with_iterations(usage: Usage, raw: Raw) -> Usage:
+    """The usage of all runs together, which is what is billed; unchanged if there was one run, that of the response."""
+    try:
+        entries = [] if raw == NULL else _iterations_decoder.decode(raw)
+    except DECODE_ERRORS:
+        return usage
+    entries = _billed(entries)
+    if not entries or (len(entries) == 1 and entries[0].type == "message"):
+        return usage
+    iterations = tuple(Iteration(each.model, _iteration_usage(each)) for each in entries)
+    total = sum_usage([each.usage for each in iterations])
+    return replace(
+        usage,
+        input=total.input,
+        output=total.output,
+        cached=total.cached,
+        cache_written=total.cache_written,
+        cache_written_hour=total.cache_written_hour,
+        iterations=iterations,
+    )
+
+
+def _billed(entries: list[_Iteration]) -> list[_Iteration]:
+    """Without the runs of a model that declined before it wrote anything, so that a fallback model answered: those are not billed.
+
+    Source: https://platform.claude.com/docs/en/release-notes/overview (refusals without output), read 2026-11.
+    """
+    served = next((each.model for each in entries if each.type == "fallback_message"), None)
+    if served is None:
+        return entries
+    return [each for each in entries if each.type != "message" or each.model == served or each.output_tokens]
+
+
+def _iteration_usage(entry: _Iteration) -> Usage:
+    cache_read, written, for_hour = _cache_counts(entry)
+    input_tokens = (plausible_count(entry.input_tokens) or 0) + (cache_read or 0) + (written or 0)
+    return Usage(
+        input=input_tokens,
+        output=plausible_count(entry.output_tokens) or 0,
+        cached=cache_read,
+        cache_written=written,
+        cache_written_hour=for_hour,
+    )
+
+
+def _read_tool_uses(raw: Raw) -> Mapping[str, int] | None:
+    try:
+        return None if raw == NULL else count_uses([(WEB_SEARCH, _tool_use_decoder.decode(raw).web_search_requests)])
+    except DECODE_ERRORS:
+        return None
+
+
+def _read_text(raw: Raw) -> str | None:
+    try:
+        return _text_decoder.decode(raw)[:_MAX_REGION_CHARS] or None
+    except DECODE_ERRORS:
+        return None
 
 
 def read_tier(counts: Counts | None) -> str | None:

@@ -25,7 +25,7 @@ from providers.canonical.chat import (
     Uploaded,
     Url,
 )
-from providers.canonical.tool_calls import write_arguments
+from providers.canonical.tool_calls import write_call_input
 from providers.dialects.anthropic_messages.opaque_states import NAME, SOURCE_PREFIX
 from providers.drop_policy import DropPolicy
 from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
@@ -98,18 +98,17 @@ class _ContentWriter:
         return self._with_extra({"type": "thinking", "thinking": part.text, "signature": part.opaque_state.data}, part.extra, path)
 
     def _call(self, part: ToolCall, path: str) -> dict[str, Any] | None:
-        if part.custom:
-            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
-            return None
         if part.opaque_state is not None:
             self._drop_policy.drop_hint(REASONING_SIGNATURE)
-        block = {"type": "tool_use", "id": _valid_call_id(part.id), "name": part.name, "input": write_arguments(part.arguments)}
+        block = {
+            "type": "tool_use",
+            "id": _valid_call_id(part.id),
+            "name": part.name,
+            "input": write_call_input(part.arguments, custom=part.custom),
+        }
         return self._with_extra(block, part.extra, path)
 
     def _result(self, part: ToolResult, path: str) -> dict[str, Any] | None:
-        if part.custom:
-            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
-            return None
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": _valid_call_id(part.id)}
         written = [self.write_part(result_part, f"{path}.content[{index}]") for index, result_part in enumerate(part.parts)]
         content = [each for each in written if each is not None]

@@ -191,13 +191,13 @@ class _RequestWriter:
             return None
         written: dict[str, Any] | None = None
         if thinking.effort == "none":
-            written = {"type": "disabled"}
+            written = {"type": "between_tools" if thinking.between_tools else "disabled"}
         elif thinking.budget_tokens is not None:
             written = {"type": "enabled", "budget_tokens": thinking.budget_tokens}
         elif thinking.adaptive or (thinking.effort is not None and not self._is_native):
             written = {"type": "adaptive"}
         if thinking.summary is not None:
-            if written is None or thinking.effort == "none":
+            if written is None or written["type"] == "disabled":
                 self._drop_policy.drop_hint("thinking.summary")
             else:
                 written["display"] = "omitted" if thinking.summary == "omitted" else "summarized"

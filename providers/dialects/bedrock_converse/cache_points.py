@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.drop_policy import DropPolicy
-from providers.profiles.bedrock_families import CachePosition, Family
+from providers.profiles.bedrock.families import CachePosition, Family
 
 CACHE_CONTROL = "cache_control"
 _MAX_CACHE_POINTS = 4
@@ -34,6 +34,9 @@ def cache_point(extra: Mapping[str, Raw], position: CachePosition, path: str, fa
     try:
         ttl = _cache_control_decoder.decode(raw_control).ttl
     except DECODE_ERRORS:
+        ttl = None
+    if ttl == "1h" and not family.caches_for_an_hour:
+        drop_policy.drop_hint(f"{path}.{CACHE_CONTROL}.ttl")
         ttl = None
     return [{"cachePoint": {"type": "default", "ttl": "1h"} if ttl == "1h" else {"type": "default"}}]
 

@@ -12,7 +12,7 @@ from providers.dialects.bedrock_converse.cache_points import Blocks, cache_point
 from providers.dialects.bedrock_converse.write_content import ContentWriter
 from providers.drop_policy import DropPolicy
 from providers.participant_names import write_participant_names
-from providers.profiles.bedrock_families import Family
+from providers.profiles.bedrock.families import Family
 from providers.unsupported import drop_part_fields
 
 # Blank texts are refused.

@@ -7,7 +7,7 @@ from typing import Any
 
 from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from providers.drop_policy import DropPolicy
-from providers.profiles.bedrock_families import Family
+from providers.profiles.bedrock.families import Family
 
 _JSON_INSTRUCTION = "Answer with JSON and with nothing else: no words before or after it, and no code fence around it."
 

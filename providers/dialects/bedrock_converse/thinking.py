@@ -8,13 +8,11 @@ from typing import Any
 
 from providers.canonical.chat import ChatRequest, Effort, Thinking
 from providers.drop_policy import DropPolicy
-from providers.profiles.bedrock_families import Family
+from providers.profiles.bedrock.families import Family
+from providers.profiles.claude.thinking import EFFORT_BESIDE_NO_THINKING
 
 Fields = dict[str, Any]
 
-_MIN_BUDGET = 1024
-# Budgets for efforts, for models that take a number of tokens. They are our own choice: no source gives any.
-_BUDGETS: Mapping[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 31999}
 _LEVELS: Mapping[Effort, str] = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 _QWEN_LEVELS: Mapping[Effort, str] = {"minimal": "low", "low": "low", "medium": "high", "high": "high", "xhigh": "high", "max": "high"}
 
@@ -23,15 +21,15 @@ def write_thinking(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -
     thinking = chat.thinking
     if thinking is None:
         return {}
-    if thinking.summary is not None and family.reasoning_control != "adaptive":
+    if thinking.summary is not None and family.reasoning_control != "claude":
         drop_policy.drop_hint("thinking.summary")
     return _WRITERS[family.reasoning_control](thinking, chat, drop_policy)
 
 
-def _adaptive(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    """Claude from 4.6 on. In Anthropic's own dialect an effort does not switch reasoning on."""
+def _claude(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
+    """As Messages have it. The profile has adapted it to the model: see providers.profiles.claude.thinking."""
     if thinking.effort == "none":
-        return {"thinking": {"type": "disabled"}}
+        return {"thinking": {"type": "between_tools" if thinking.between_tools else "disabled"}, **_effort_beside(chat)}
     fields: Fields = {}
     if thinking.budget_tokens is not None:
         fields["thinking"] = {"type": "enabled", "budget_tokens": thinking.budget_tokens}
@@ -46,22 +44,10 @@ def _adaptive(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) ->
     return fields
 
 
-def _budget(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    """Claude before 4.6."""
-    if thinking.effort == "none":
-        return {"thinking": {"type": "disabled"}}
-    budget = thinking.budget_tokens
-    if budget is None:
-        if not thinking.adaptive and (thinking.effort is None or _is_from_anthropic(chat)):
-            drop_policy.drop_hint("thinking.effort")
-            return {}
-        budget = _BUDGETS[thinking.effort or "medium"]
-        if chat.max_tokens is not None:
-            budget = min(budget, chat.max_tokens - 1)
-        if budget < _MIN_BUDGET:
-            drop_policy.drop_or_refuse("thinking", f"it reasons with at least {_MIN_BUDGET} tokens and with fewer than `max_tokens`.")
-            return {}
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+def _effort_beside(chat: ChatRequest) -> Fields:
+    """The effort that a caller of Messages gives although thinking is off."""
+    effort = chat.extra.get(EFFORT_BESIDE_NO_THINKING)
+    return {} if effort is None else {"output_config": {"effort": effort}}
 
 
 def _nova(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
@@ -96,6 +82,15 @@ def _not_supported(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolic
     return {}
 
 
+def _undocumented(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
+    """As for a model that does not reason: an effort is a hint, which coding agents send whatever the model."""
+    if thinking.budget_tokens is not None:
+        drop_policy.drop_or_refuse("thinking", "how to request reasoning of this model is not documented for Converse.")
+    else:
+        drop_policy.drop_hint("thinking" if thinking.effort is None else "thinking.effort")
+    return {}
+
+
 def _unknown(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     drop_policy.drop_or_refuse("thinking", "how to request reasoning of this model is not known from its id.")
     return {}
@@ -116,11 +111,11 @@ def _is_from_anthropic(chat: ChatRequest) -> bool:
 
 
 _WRITERS: Mapping[str, Callable[[Thinking, ChatRequest, DropPolicy], Fields]] = {
-    "adaptive": _adaptive,
-    "budget": _budget,
+    "claude": _claude,
     "nova": _nova,
     "effort": _effort,
     "qwen": _qwen,
     "no": _not_supported,
+    "undocumented": _undocumented,
     "unknown": _unknown,
 }

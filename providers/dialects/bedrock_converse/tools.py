@@ -13,7 +13,7 @@ from providers.dialects.bedrock_converse.cache_points import CACHE_CONTROL, Bloc
 from providers.dialects.bedrock_converse.names import TOOL_NAME, TOOL_RULE
 from providers.drop_policy import DropPolicy
 from providers.host_tools import leave_out_host_tool
-from providers.profiles.bedrock_families import Family
+from providers.profiles.bedrock.families import Family
 from providers.unsupported import drop_part_fields
 
 _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')

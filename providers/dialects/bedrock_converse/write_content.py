@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from providers.canonical.chat import Audio, Content, File, Image, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult
-from providers.canonical.tool_calls import write_arguments
+from providers.canonical.tool_calls import write_call_input
 from providers.dialects.bedrock_converse.cache_points import CACHE_CONTROL, Blocks, cache_point
 from providers.dialects.bedrock_converse.media import write_audio, write_document, write_image
 from providers.dialects.bedrock_converse.names import TOOL_NAME, TOOL_RULE, DocumentNames, valid_call_id
 from providers.dialects.bedrock_converse.opaque_blocks import NAME, write_opaque, write_reasoning
 from providers.drop_policy import DropPolicy
-from providers.profiles.bedrock_families import Family
+from providers.profiles.bedrock.families import Family
 from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
 
 _CITATIONS_ENABLED = {"enabled": True}
@@ -61,6 +62,8 @@ class ContentWriter:
             return blocks
         self._drop_extra(part, path, from_assistant=from_assistant)
         points = cache_point(part.extra, "messages", path, self._family, self._drop_policy) if blocks else []
+        if isinstance(part, ToolResult) and not points and CACHE_CONTROL not in part.extra:
+            points = self._points_within(part, path)
         if points and "document" in blocks[-1]:
             # A cache point directly after a document is refused (recording aws_bedrock/19).
             points.insert(0, {"text": "\n"})
@@ -89,21 +92,23 @@ class ContentWriter:
         return []
 
     def _call(self, call: ToolCall, path: str) -> Blocks:
-        if call.custom:
-            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
-            return []
         if not TOOL_NAME.fullmatch(call.name):
             self._drop_policy.drop_or_refuse(path, f"{call.name!r:.100} is not a valid name of a tool: {TOOL_RULE}")
             return []
         if call.opaque_state is not None:
             self._drop_policy.drop_hint(REASONING_SIGNATURE)
         self.called_tools.append(call.name)
-        return [{"toolUse": {"toolUseId": valid_call_id(call.id), "name": call.name, "input": write_arguments(call.arguments)}}]
+        return [
+            {
+                "toolUse": {
+                    "toolUseId": valid_call_id(call.id),
+                    "name": call.name,
+                    "input": write_call_input(call.arguments, custom=call.custom),
+                }
+            }
+        ]
 
     def _result(self, result: ToolResult, path: str) -> Blocks:
-        if result.custom:
-            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
-            return []
         content: Blocks = []
         for index, result_part in enumerate(result.parts):
             part_path = f"{path}.content[{index}]"
@@ -118,13 +123,18 @@ class ContentWriter:
             self._drop_policy.drop_hint(f"{path}.is_error")
         return [{"toolResult": tool_result}]
 
-    def _result_part(self, part: Content, path: str) -> Blocks:
-        """A part of a result, in which cache points and blank texts are refused."""
-        blocks = self.write_part(part, path, from_assistant=False)
-        kept = [block for block in blocks if "cachePoint" not in block and not (block.get("text") or "x").isspace()]
-        if any("cachePoint" in block for block in blocks):
-            self._drop_policy.drop_hint(f"{path}.{CACHE_CONTROL}")
-        return kept
+    def _result_part(self, part: Text | Image | File | Opaque, path: str) -> Blocks:
+        """A part of a result, in which cache points and blank texts are refused: the result's own point stands behind it."""
+        blocks = self.write_part(_without_cache_mark(part), path, from_assistant=False)
+        return [block for block in blocks if not (block.get("text") or "x").isspace()]
+
+    def _points_within(self, result: ToolResult, path: str) -> Blocks:
+        """The cache point of the last marked part of a result, behind the whole result: its cache covers what the others would."""
+        marked = [(index, part) for index, part in enumerate(result.parts) if not isinstance(part, Opaque) and CACHE_CONTROL in part.extra]
+        if not marked:
+            return []
+        index, last = marked[-1]
+        return cache_point(last.extra, "messages", f"{path}.content[{index}]", self._family, self._drop_policy)
 
     def _file(self, file: File, path: str) -> Blocks:
         with_citations = (
@@ -155,3 +165,9 @@ class ContentWriter:
             written_keys |= {"context", "citations"} if self._family.is_claude else {"context"}
         unwritten = {key: value for key, value in part.extra.items() if key not in written_keys}
         drop_part_fields(unwritten, path, self._drop_policy, from_assistant=from_assistant)
+
+
+def _without_cache_mark(part: Text | Image | File | Opaque) -> Text | Image | File | Opaque:
+    if isinstance(part, Opaque) or CACHE_CONTROL not in part.extra:
+        return part
+    return replace(part, extra={key: value for key, value in part.extra.items() if key != CACHE_CONTROL})

@@ -18,7 +18,8 @@ from providers.dialects.bedrock_converse.thinking import write_thinking
 from providers.dialects.bedrock_converse.tools import write_tools
 from providers.drop_policy import DropPolicy
 from providers.fields import drop_extra_fields
-from providers.profiles.bedrock_families import Family, find_family
+from providers.profiles.bedrock.families import Family, find_family
+from providers.profiles.claude.thinking import EFFORT_BESIDE_NO_THINKING
 from providers.unsupported import check_unsupported
 
 # Converse's own fields, which callers of any dialect may send.
@@ -64,7 +65,8 @@ def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
     }
     body.update({key: value for key, value in optional_fields.items() if value})
     check_unsupported(chat, drop_policy, _UNSUPPORTED_FIELDS, ("safety_identifier", "store", "cache_key"))
-    drop_extra_fields(chat.extra, drop_policy, _NO_SUCH_FIELD, {*_NATIVE_FIELDS, _MODEL_FIELDS})
+    written = {*_NATIVE_FIELDS, _MODEL_FIELDS, *({EFFORT_BESIDE_NO_THINKING} if family.is_claude else ())}
+    drop_extra_fields(chat.extra, drop_policy, _NO_SUCH_FIELD, written)
     return body
 
 

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 
+from providers.canonical.finish_reasons import openai_reason
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.canonical.response_decoding import decode_repaired
 
@@ -29,5 +30,8 @@ def decode_chunk(raw: bytes) -> Chunk:
 
 
 def read_stop_reason(reason: str | None) -> tuple[str | None, str | None]:
-    """The finish reason, and the host's own if it is not known. Both None if the response has not finished."""
-    return (reason, None) if reason is None or reason in _FINISH_REASONS else ("stop", reason)
+    """The finish reason, and the host's own if it is not known. Both None if the response has not finished.
+
+    Raises UpstreamError for a reason that means that the response failed.
+    """
+    return (reason, None) if reason is None or reason in _FINISH_REASONS else (openai_reason(reason), reason)

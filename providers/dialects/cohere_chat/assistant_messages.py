@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.chat import Audio, Content, File, Image, Message, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult
+from providers.canonical.tool_calls import write_call_input
 from providers.dialects.cohere_chat.message_content import WRONG_ROLE, collapse_text, text_block
 from providers.dialects.cohere_chat.response_schema import NAME, TOOL_PLAN
 from providers.drop_policy import DropPolicy
@@ -76,11 +77,9 @@ class _AssistantMessageWriter:
             self._content.append({"type": "thinking", "thinking": reasoning.text})
 
     def _call(self, call: ToolCall, path: str) -> None:
-        if call.custom:
-            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
-            return
         if call.opaque_state is not None:
             self._drop_policy.drop_hint(REASONING_SIGNATURE)
         drop_part_fields(call.extra, path, self._drop_policy, from_assistant=True)
-        function = {"name": call.name, "arguments": call.arguments or "{}"}
+        arguments = msgspec.json.encode(write_call_input(call.arguments, custom=True)).decode() if call.custom else call.arguments
+        function = {"name": call.name, "arguments": arguments or "{}"}
         self._calls.append({"id": call.id, "type": "function", "function": function})

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import TimedOut, UpstreamFailed
+from providers.canonical.finish_reasons import openai_reason
 
 _FINISH_REASONS: Mapping[str, tuple[str, str | None]] = {
     "COMPLETE": ("stop", None),
@@ -21,10 +22,10 @@ _FINISH_REASONS: Mapping[str, tuple[str, str | None]] = {
 def read_finish_reason(reason: str, error: str | None = None) -> tuple[str, str | None]:
     """OpenAI's finish reason, and the host's own if it says more.
 
-    Raises UpstreamFailed or TimedOut for a reason that means failure. `error`: the host's message, which may hold credentials.
+    Raises UpstreamError for a reason that means failure. `error`: the host's message, which may hold credentials.
     """
     if reason in ("ERROR", "USER_CANCEL"):
         raise UpstreamFailed(mask_credentials(error) if error else f"The host aborted the response (finish_reason {reason!r}).")
     if reason == "TIMEOUT":
         raise TimedOut(mask_credentials(error) if error else "The host did not finish its answer in time.")
-    return _FINISH_REASONS.get(reason, ("stop", reason))
+    return _FINISH_REASONS.get(reason) or (openai_reason(reason), reason)

@@ -122,9 +122,6 @@ class _MessagesWriter:
         """A result holds text and documents. Its images are added to `following`, for a user message that names the call."""
         if result.is_error is not None:
             self._drop_policy.drop_hint(f"{path}.is_error")
-        if result.custom:
-            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
-            return
         drop_part_fields(result.extra, path, self._drop_policy)
         content: list[dict[str, Any]] = []
         for index, part in enumerate(result.parts):

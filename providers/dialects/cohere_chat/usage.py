@@ -4,7 +4,7 @@ Source: https://docs.cohere.com/reference/chat, read 2026-11; recordings of cohe
 """
 
 from providers.canonical.chat import Usage
-from providers.canonical.token_counts import plausible_count
+from providers.canonical.token_counts import is_uncounted, plausible_count
 from providers.dialects.cohere_chat.response_schema import Counts, UsageReport
 
 
@@ -20,7 +20,7 @@ def read_usage(report: UsageReport | None) -> Usage | None:
     billed, processed = report.billed_units or Counts(), report.tokens or Counts()
     billed_input, billed_output = plausible_count(billed.input_tokens), plausible_count(billed.output_tokens)
     input, output = plausible_count(processed.input_tokens), plausible_count(processed.output_tokens)
-    return Usage(
+    usage = Usage(
         input=billed_input if input is None else input,
         output=billed_output if output is None else output,
         cached=_part(report.cached_tokens, input),
@@ -28,6 +28,7 @@ def read_usage(report: UsageReport | None) -> Usage | None:
         billed_input=None if input is None else billed_input,
         billed_output=None if output is None else billed_output,
     )
+    return None if is_uncounted(usage) else usage
 
 
 def _part(count: float | None, total: int | None) -> int | None:

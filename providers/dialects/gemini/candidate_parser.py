@@ -35,6 +35,7 @@ class CandidateParser:
         self._response_id = response_id
         self._used_call_ids = used_call_ids
         self._part_index = 0
+        self._has_parts = False
         self._open_kind: type[Text | Reasoning | ToolCall] | None = None
         self._text_pieces: list[str] = []
         self._text_size = 0
@@ -51,6 +52,7 @@ class CandidateParser:
         if self.finished is not None:
             return
         self._sources.update(candidate.groundingMetadata, candidate.citationMetadata)
+        self._has_parts = self._has_parts or bool(candidate.content is not None and candidate.content.parts)
         for raw in (candidate.content.parts or ()) if candidate.content is not None else ():
             yield from self._read_part(raw)
         if candidate.logprobsResult is not None:
@@ -63,7 +65,7 @@ class CandidateParser:
                 self._choice,
                 candidate.finishReason,
                 candidate.finishMessage,
-                has_content=self._part_index > 0,
+                has_content=self._part_index > 0 or (candidate.finishReason == "STOP" and self._has_parts),
                 has_tool_calls=self._has_tool_calls,
             )
             yield self.finished

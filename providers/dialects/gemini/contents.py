@@ -21,7 +21,7 @@ from providers.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from providers.canonical.tool_calls import write_arguments
+from providers.canonical.tool_calls import write_call_input
 from providers.dialects.gemini.media import write_media
 from providers.dialects.gemini.opaque_parts import NAME, write_opaque_part
 from providers.drop_policy import DropPolicy
@@ -191,11 +191,8 @@ class Contents:
         return None
 
     def _call(self, call: ToolCall, path: str) -> list[Part]:
-        if call.custom:
-            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
-            return []
         drop_part_fields(call.extra, path, self._drop_policy, from_assistant=True)
-        part: Part = {"functionCall": {"id": call.id, "name": call.name, "args": write_arguments(call.arguments)}}
+        part: Part = {"functionCall": {"id": call.id, "name": call.name, "args": write_call_input(call.arguments, custom=call.custom)}}
         if call.opaque_state is not None and call.opaque_state.origin == NAME:
             part["thoughtSignature"] = call.opaque_state.data
         elif call.opaque_state is not None:

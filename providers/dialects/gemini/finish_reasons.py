@@ -6,6 +6,7 @@ Source: https://ai.google.dev/api/generate-content#FinishReason and Vertex's, re
 from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import UnparsableModelOutput
 from providers.canonical.events import ChoiceFinished
+from providers.canonical.finish_reasons import check_failure, known_reason
 
 _FILTER_REASONS = frozenset(
     {
@@ -25,15 +26,21 @@ _FAILED_REASONS = frozenset(
 def read_finish_reason(choice: int, reason: str, detail: str | None, *, has_content: bool, has_tool_calls: bool) -> ChoiceFinished:
     """Gemini says STOP where a response ends with calls; OpenAI says `tool_calls`.
 
-    Raises UnparsableModelOutput for a failure, and for an unknown reason (OTHER, LANGUAGE, and future ones) of a candidate without content.
+    Raises UnparsableModelOutput for a failure, for STOP without any part (a fault of the host's own), and for an unknown reason (OTHER,
+    LANGUAGE, and future ones) of a candidate without content.
     With content, such a reason is a stop: the answer is not thrown away.
     """
-    if reason == "STOP":
+    if reason == "STOP" and has_content:
         return ChoiceFinished(choice, "tool_calls" if has_tool_calls else "stop")
     if reason == "MAX_TOKENS":
         return ChoiceFinished(choice, "length")
     if reason in _FILTER_REASONS:
         return ChoiceFinished(choice, "content_filter", reason)
+    known = None if reason == "STOP" else known_reason(reason)  # a word of another API, of a host that serves this one
+    if known is not None:
+        return ChoiceFinished(choice, "tool_calls" if has_tool_calls and known == "stop" else known, reason)
+    if reason not in _FAILED_REASONS:
+        check_failure(reason)
     if has_content and reason not in _FAILED_REASONS:
         return ChoiceFinished(choice, "tool_calls" if has_tool_calls else "stop", reason[:100])
     error = UnparsableModelOutput(f"The model ended without an answer ({reason:.60}){f': {mask_credentials(detail)}' if detail else '.'}")

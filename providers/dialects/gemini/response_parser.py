@@ -5,9 +5,11 @@ from collections.abc import Iterator
 
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import Event, ResponseStarted, UsageReported
+from providers.canonical.raw_json import NULL
 from providers.canonical.timestamps import to_unix_seconds
 from providers.dialects.gemini.candidate_parser import CandidateParser
 from providers.dialects.gemini.finish_reasons import read_block_reason
+from providers.dialects.gemini.grounded_searches import SearchCounter
 from providers.dialects.gemini.response_schema import decode_frame
 from providers.dialects.gemini.usage import read_usage
 
@@ -22,6 +24,7 @@ class ResponseParser:
         self._candidates: dict[int, CandidateParser] = {}
         self._used_call_ids: set[str] = set()
         self._blocked = False
+        self._searches = SearchCounter()
 
     @property
     def is_finished(self) -> bool:
@@ -32,7 +35,10 @@ class ResponseParser:
         if self._response_id is None:
             self._response_id = frame.responseId or hashlib.sha256(raw).hexdigest()
             yield ResponseStarted(frame.modelVersion, to_unix_seconds(frame.createTime))
-        usage = None if frame.usageMetadata is None else read_usage(frame.usageMetadata)
+        for candidate in frame.candidates or ():
+            if candidate.groundingMetadata is not NULL:
+                self._searches.observe(candidate.groundingMetadata)
+        usage = None if frame.usageMetadata is None else read_usage(frame.usageMetadata, self._searches.tool_uses)
         if usage is not None:
             # Usage comes first: a candidate may end with an error, and is billed too.
             yield UsageReported(usage)

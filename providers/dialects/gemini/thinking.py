@@ -7,12 +7,12 @@ https://ai.google.dev/gemini-api/docs/openai#thinking, both read 2026-11.
 from collections.abc import Mapping
 from typing import Any
 
-from providers.canonical.chat import Thinking
+from providers.canonical.chat import Effort, Thinking
 from providers.drop_policy import DropPolicy
+from providers.profiles.efforts import nearest_effort
 from providers.profiles.gemini import GeminiProfile
 
 _BUDGETS: Mapping[str, int] = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
-_LEVELS: Mapping[str, str] = {"xhigh": "high", "max": "high"}
 _DYNAMIC = -1
 
 
@@ -23,21 +23,21 @@ def write_thinking(thinking: Thinking | None, profile: GeminiProfile, drop_polic
     if thinking.effort == "none":
         return _disabled(profile, drop_policy)
     wants_thinking = thinking.effort is not None or thinking.budget_tokens is not None or thinking.adaptive
-    if not profile.thinking_levels and profile.budget_range is None:
+    if not profile.levels and profile.budget_range is None:
         if wants_thinking or thinking.summary is not None:
             drop_policy.drop_hint("thinking")
         return None
-    config = _level(thinking, profile, drop_policy) if profile.thinking_levels else _budget(thinking, profile, drop_policy)
+    config = _level(thinking, profile, drop_policy) if profile.levels else _budget(thinking, profile, drop_policy)
     if thinking.summary != "omitted" and (wants_thinking or thinking.summary is not None):
         config["includeThoughts"] = True
     return config or None
 
 
 def _disabled(profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any] | None:
-    if profile.thinking_levels or (profile.budget_range is not None and not profile.can_disable_thinking):
+    if profile.levels or (profile.budget_range is not None and not profile.can_disable_thinking):
         drop_policy.drop_hint("thinking")  # it cannot be switched off
-        if profile.thinking_levels:
-            return {"thinkingLevel": "minimal" if profile.minimal_level else "low"}
+        if profile.levels:
+            return {"thinkingLevel": profile.levels[0]}
         assert profile.budget_range is not None
         return {"thinkingBudget": profile.budget_range[0]}
     return None if profile.budget_range is None else {"thinkingBudget": 0}
@@ -48,15 +48,17 @@ def _level(thinking: Thinking, profile: GeminiProfile, drop_policy: DropPolicy) 
     effort = thinking.effort
     if thinking.budget_tokens is not None:
         drop_policy.drop_hint("thinking.budget_tokens")
-        effort = effort or next((each for each in ("low", "medium") if thinking.budget_tokens <= _BUDGETS[each]), "high")
+        effort = effort or _budget_level(thinking.budget_tokens)
     if effort is None:
         return {}
-    level = _LEVELS.get(effort, effort)
-    if level == "minimal" and not profile.minimal_level:
-        level = "low"
+    level = nearest_effort(effort, profile.levels)
     if level != effort:
         drop_policy.drop_hint("thinking.effort")
     return {"thinkingLevel": level}
+
+
+def _budget_level(tokens: int) -> Effort:
+    return "low" if tokens <= _BUDGETS["low"] else "medium" if tokens <= _BUDGETS["medium"] else "high"
 
 
 def _budget(thinking: Thinking, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any]:

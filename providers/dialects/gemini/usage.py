@@ -38,8 +38,8 @@ class UsageMetadata(Struct):
     trafficType: str | None = None
 
 
-def read_usage(metadata: UsageMetadata) -> Usage | None:
-    """None if nothing was counted (yet)."""
+def read_usage(metadata: UsageMetadata, tool_uses: Mapping[str, int] | None = None) -> Usage | None:
+    """None if nothing was counted (yet). `tool_uses`: see grounded_searches.py."""
     input_tokens = _sum_plausible(metadata.promptTokenCount, metadata.toolUsePromptTokenCount)
     if input_tokens is None:
         return None
@@ -55,6 +55,7 @@ def read_usage(metadata: UsageMetadata) -> Usage | None:
         image_input=_modality_tokens("IMAGE", input_details),
         audio_output=_modality_tokens("AUDIO", metadata.candidatesTokensDetails or ()),
         tier=_TIERS.get(metadata.serviceTier or metadata.trafficType or ""),
+        tool_uses=tool_uses,
     )
 
 

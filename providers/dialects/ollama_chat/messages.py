@@ -21,7 +21,7 @@ from providers.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from providers.canonical.tool_calls import write_arguments
+from providers.canonical.tool_calls import write_call_input
 from providers.drop_policy import DropPolicy
 from providers.participant_names import write_participant_names
 from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
@@ -169,9 +169,7 @@ class _MessagesWriter:
         self.messages.append(assistant_message)
 
     def _call(self, call: ToolCall, path: str) -> dict[str, Any] | None:
-        if call.custom:
-            return self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
         if call.opaque_state is not None:
             self._drop_policy.drop_hint(REASONING_SIGNATURE)
         drop_part_fields(call.extra, path, self._drop_policy, from_assistant=True)
-        return {"id": call.id, "function": {"name": call.name, "arguments": write_arguments(call.arguments)}}
+        return {"id": call.id, "function": {"name": call.name, "arguments": write_call_input(call.arguments, custom=call.custom)}}

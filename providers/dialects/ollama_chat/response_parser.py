@@ -20,13 +20,14 @@ from providers.canonical.events import (
     ResponseStarted,
     UsageReported,
 )
+from providers.canonical.finish_reasons import openai_reason
 from providers.canonical.raw_json import NULL
 from providers.canonical.timestamps import to_unix_seconds
-from providers.canonical.token_counts import plausible_count
+from providers.canonical.token_counts import is_uncounted, plausible_count
 from providers.canonical.tool_calls import new_call_id
 from providers.dialects.ollama_chat.response_schema import Call, Message, decode_chunk
 
-# Finish reasons that OpenAI names alike. Others (load, unload) are reported beside `stop`.
+# Finish reasons that OpenAI names alike.
 _FINISH_REASONS = frozenset({"stop", "length"})
 
 
@@ -69,7 +70,7 @@ class ResponseParser:
             yield from self._close_part()
             yield _read_finish(chunk.done_reason or "stop", has_tool_calls=self._has_tool_calls)
             usage = Usage(input=plausible_count(chunk.prompt_eval_count), output=plausible_count(chunk.eval_count))
-            if usage != Usage():
+            if not is_uncounted(usage):
                 yield UsageReported(usage)
 
     def _append_text(self, kind: type[Text | Reasoning], text: str) -> Iterator[Event]:
@@ -96,9 +97,12 @@ class ResponseParser:
 
 
 def _read_finish(reason: str, *, has_tool_calls: bool) -> ChoiceFinished:
-    """Ollama says `stop` where a response ends with calls; OpenAI says `tool_calls`."""
+    """Ollama says `stop` where a response ends with calls; OpenAI says `tool_calls`.
+
+    Raises UpstreamFailed for `load` and `unload`: the model was loaded or unloaded, and wrote nothing.
+    """
     upstream_finish_reason = None if reason in _FINISH_REASONS else reason
-    finish_reason = reason if reason in _FINISH_REASONS else "stop"
+    finish_reason = reason if reason in _FINISH_REASONS else openai_reason(reason)
     return ChoiceFinished(0, "tool_calls" if has_tool_calls and finish_reason == "stop" else finish_reason, upstream_finish_reason)
 
 
@@ -107,7 +111,7 @@ def _arguments(raw: Raw) -> str:
     if raw == NULL:
         return "{}"
     text = bytes(raw).decode()
-    return msgspec.json.decode(raw, type=str) if text.startswith('"') else text
+    return (msgspec.json.decode(raw, type=str).strip() or "{}") if text.startswith('"') else text
 
 
 def _logprob(entry: dict[str, Any]) -> Raw:

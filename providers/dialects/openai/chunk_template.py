@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.dialects.openai.choice_heads import read_heads
 
 
@@ -26,6 +26,6 @@ class ChunkTemplate(Struct, frozen=True):
         except DECODE_ERRORS:
             return None
         for head in heads:
-            if head.finish_reason is not None:
+            if head.finish_reason is not None or head.index is None or head.error is not NULL:
                 return None
         return choices if heads else None

@@ -7,18 +7,21 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.finish_reasons import recorded_finish_reason
+from providers.canonical.finish_reasons import check_failure, recorded_finish_reason
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.sse import sse_frame
+from providers.canonical.timestamps import whole_seconds
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.answers import has_content
 from providers.dialects.openai.choice_heads import ChoiceHead, read_heads
 from providers.dialects.openai.chunk_template import ChunkTemplate
-from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, normalize_finish_reasons
 from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import groq_usage, normalize_usage, write_usage
-from providers.stream_editor import SSEStreamEditor
+from providers.stream_editor import SSEStreamEditor, unescaped_size
 
 _CHOICES = b'"choices":'
 _raws = msgspec.json.Decoder(list[Raw]).decode
@@ -47,10 +50,14 @@ class OpenAIStreamEditor(SSEStreamEditor):
         self._unlike_chunks = 0
         self._last_template: tuple[bytes, bytes] | None = None
         self._template: ChunkTemplate | None = None
+        self._has_content = False
 
     def _write_end(self) -> bytes:
+        has_usage = self.usage is not None and (self.usage.input or self.usage.output)
+        if not self._has_content and not has_usage and self.finish_reason not in ("length", "content_filter"):
+            raise InvalidUpstreamResponse("The engine's answer is empty: it has neither content nor calls nor usage.")
         if self._meta.wants_usage:
-            if self._raw_usage is None:
+            if self.usage is None:
                 self._raw_usage = write_usage(self._meta.estimate_usage(self.written_tokens))
             self._write_usage()
         return self._release_held() + b"data: [DONE]\n\n"
@@ -69,7 +76,8 @@ class OpenAIStreamEditor(SSEStreamEditor):
         if template is not None and not self._held_chunks:
             choices = template.choices(data)
             if choices is not None:
-                self._count_delta(data)
+                for text in self.written_texts.findall(data):  # as _count_delta(), of which each chunk would pay the call
+                    self._written_bytes += len(text) if b"\\" not in text else unescaped_size(text)
                 return b"%b%b}\n\n" % (template.prefix, self._normalized(choices))
         return self._edit_decoded(data)
 
@@ -95,28 +103,32 @@ class OpenAIStreamEditor(SSEStreamEditor):
             if usage != NULL:
                 self.usage, self._raw_usage = normalize_usage(usage, service_tier)
         except DECODE_ERRORS as decode_error:
-            raise _invalid_chunk(decode_error) from None
+            corrected = with_expected_types(data)
+            if corrected is data:
+                raise _invalid_chunk(decode_error) from None
+            return self._edit_decoded(corrected)
         if not heads and usage != NULL:
             for key in (body.keys() - self._held_chunks[0].keys()) if self._held_chunks else ():
                 self._held_chunks[0][key] = body[key]
             return b""
         self._count_delta(data)
-        other_reasons: list[str | None] = []
+        odd: list[ChoiceHead] = []
         repeated = self._repeated_finishes(heads) if self._finished else None
         if repeated and len(repeated) == len(heads):
             return b""
         if heads:
             raw = bytes(choices)
-            other_reasons = [head.finish_reason for head in heads if head.finish_reason not in UNCHANGED_FINISH_REASONS]
-            normalized = self._normalized(normalize_finish_reasons(raw) if other_reasons else raw)
+            self._has_content = self._has_content or has_content(raw) is not None
+            odd = [head for head in heads if head.finish_reason not in UNCHANGED_FINISH_REASONS or head.index is None]
+            normalized = self._normalized(normalize_finish_reasons(raw) if odd else raw)
             if repeated:
                 body["choices"] = _without_choices(normalized, repeated)
             elif normalized is not raw:
                 body["choices"] = Raw(normalized)
                 heads = read_heads(normalized)
         finishing, continuing = self._track_choices(heads)
-        if finishing and other_reasons and self.finish_reason == "stop":
-            self.finish_reason = recorded_finish_reason("stop", other_reasons[0])
+        if finishing and odd and self.finish_reason == "stop":
+            self.finish_reason = recorded_finish_reason("stop", odd[0].finish_reason)
         self._with_meta(body)
         if self._held_chunks and not finishing and not continuing:
             self._held_chunks.append(body)
@@ -125,7 +137,8 @@ class OpenAIStreamEditor(SSEStreamEditor):
         if finishing:
             self._held_chunks.append(body)
             return released
-        if self._unlike_chunks < _MAX_UNLIKE_CHUNKS:
+        # No template before there is content: its chunks are not looked at.
+        if self._unlike_chunks < _MAX_UNLIKE_CHUNKS and self._has_content:
             self._learn_template(data, bytes(choices))
         return released + sse_frame(body.write())
 
@@ -141,8 +154,9 @@ class OpenAIStreamEditor(SSEStreamEditor):
             index = head.index or 0
             if index in self._finished:
                 continue
+            if head.error is not NULL:
+                check_failure(head.finish_reason, head.error)
             if head.finish_reason:
-                check_finish_reason(head.finish_reason)
                 finishing = True
                 if index == 0 or self.finish_reason is None:
                     self.finish_reason = head.finish_reason
@@ -193,6 +207,8 @@ class OpenAIStreamEditor(SSEStreamEditor):
         body["object"] = self._object
         if "created" not in body:
             body["created"] = meta.created
+        elif body["created"] == NULL or bytes(body["created"])[:1] == b'"':
+            body["created"] = whole_seconds(body["created"], meta.created)
         return body
 
     def _release_held(self) -> bytes:

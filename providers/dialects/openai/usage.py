@@ -8,8 +8,10 @@ from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.host_costs import read_host_cost
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, merge_object
-from providers.canonical.token_counts import plausible_count
+from providers.canonical.token_counts import is_uncounted, plausible_count
+from providers.dialects.openai.tool_uses import read_tool_uses
 
 
 class _Details(Struct):
@@ -26,6 +28,8 @@ class _Usage(Struct):
     """Usage as hosts report it: `prompt_cache_hit_tokens` is DeepSeek's field, `cached_tokens` at this level Together's.
 
     `reasoning_tokens` at this level is SGLang's and Perplexity's. `service_tier` is Mistral's, and so was `num_cached_tokens` until 2026.
+    `search_context_size` and `num_search_queries` are Perplexity's, `server_tool_use` (and `..._details`, its newer name) OpenRouter's, and
+    `server_side_tool_usage_details` xAI's.
     The fields of costs are OpenRouter's, Perplexity's (`cost`, an object) and xAI's (`cost_in_usd_ticks`).
     """
 
@@ -43,6 +47,11 @@ class _Usage(Struct):
     cost_in_usd_ticks: Raw = NULL
     cost_details: Raw = NULL
     is_byok: Raw = NULL
+    search_context_size: Raw = NULL
+    num_search_queries: Raw = NULL
+    server_tool_use: Raw = NULL
+    server_tool_use_details: Raw = NULL
+    server_side_tool_usage_details: Raw = NULL
 
 
 class _Groq(Struct):
@@ -56,16 +65,17 @@ _NO_DETAILS = _Details()
 _TRUE = Raw(b"true")
 _usage_details = attrgetter(
     *("prompt_tokens_details", "completion_tokens_details", "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"),
-    *("reasoning_tokens", "cost", "cost_in_usd_ticks"),
+    *("reasoning_tokens", "cost", "cost_in_usd_ticks", "search_context_size", "num_search_queries"),
+    *("server_tool_use", "server_tool_use_details", "server_side_tool_usage_details"),
 )
 _NO_USAGE_DETAILS = _usage_details(_Usage())
 
 # Service tiers with prices of their own.
-_PRICED_TIERS = ("batch", "flex", "priority")
+_PRICED_TIERS = ("batch", "flex", "priority", "ultrafast")
 
 
 def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
-    """Tokens as OpenAI chat reports them. None for usage of another form: that must not cost a good response.
+    """Tokens as OpenAI chat reports them. None for usage of another form, or without legible counts: that must not cost a good response.
 
     `service_tier` is that of the response, a field beside its usage.
     Source: https://platform.openai.com/docs/api-reference/chat/object, read 2026-11.
@@ -73,7 +83,7 @@ def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
     try:
         return _to_usage(_usage_decoder.decode(raw), service_tier)
     except DECODE_ERRORS:
-        return None
+        return normalize_usage(Raw(bytes(raw)), service_tier)[0]
 
 
 def normalize_usage(raw: Raw, service_tier: Any = None) -> tuple[Usage | None, Raw]:
@@ -85,8 +95,14 @@ def normalize_usage(raw: Raw, service_tier: Any = None) -> tuple[Usage | None, R
     try:
         reported = _usage_decoder.decode(raw)
     except DECODE_ERRORS:
-        return None, raw
+        raw = Raw(with_expected_types(bytes(raw)))  # counts as strings, or with a fraction
+        try:
+            reported = _usage_decoder.decode(raw)
+        except DECODE_ERRORS:
+            return None, raw
     usage = _to_usage(reported, service_tier)
+    if usage is None:
+        return None, raw
     prompt_details, completion_details = reported.prompt_tokens_details or _NO_DETAILS, reported.completion_tokens_details or _NO_DETAILS
     cached_named = prompt_details.cached_tokens is not None or (not usage.cached and reported.num_cached_tokens is None)
     reasoning_named = not usage.reasoning or completion_details.reasoning_tokens is not None
@@ -102,13 +118,13 @@ def normalize_usage(raw: Raw, service_tier: Any = None) -> tuple[Usage | None, R
     return usage, Raw(msgspec.json.encode(fields))
 
 
-def _to_usage(reported: _Usage, service_tier: Any) -> Usage:
+def _to_usage(reported: _Usage, service_tier: Any) -> Usage | None:
     input, output = plausible_count(reported.prompt_tokens), plausible_count(reported.completion_tokens)
     tier = (
         None if service_tier is None and reported.service_tier is None else priced_tier(service_tier) or priced_tier(reported.service_tier)
     )
     if _usage_details(reported) == _NO_USAGE_DETAILS:  # as most engines report it
-        return Usage(input, output, tier=tier)
+        return None if input is None and output is None else Usage(input, output, tier=tier)
     prompt_details, completion_details = reported.prompt_tokens_details or _NO_DETAILS, reported.completion_tokens_details or _NO_DETAILS
     reasoning = plausible_count(
         reported.reasoning_tokens if completion_details.reasoning_tokens is None else completion_details.reasoning_tokens
@@ -117,7 +133,7 @@ def _to_usage(reported: _Usage, service_tier: Any) -> Usage:
     if reasoning and input is not None and output is not None and reported.total_tokens == input + output + reasoning:
         # xAI counts reasoning in addition to the output, as its totals show (docs/sources.md#xai).
         output += reasoning
-    return Usage(
+    usage = Usage(
         input=input,
         output=output,
         cached=plausible_count(
@@ -132,11 +148,19 @@ def _to_usage(reported: _Usage, service_tier: Any) -> Usage:
         host_cost_microusd=read_host_cost(
             reported.cost, reported.cost_in_usd_ticks, reported.cost_details, is_byok=reported.is_byok == _TRUE
         ),
+        tool_uses=read_tool_uses(
+            reported.search_context_size,
+            reported.num_search_queries,
+            (reported.server_tool_use, reported.server_tool_use_details, reported.server_side_tool_usage_details),
+        ),
     )
+    return None if is_uncounted(usage) else usage
 
 
 def priced_tier(service_tier: Any) -> str | None:
-    """The tier as Usage.tier holds it; None for a tier without prices of its own."""
+    """The tier as Usage.tier holds it; None for a tier without prices of its own. `fast` is OpenAI's other name of `priority`."""
+    if service_tier == "fast":
+        return "priority"
     return service_tier if service_tier in _PRICED_TIERS else None
 
 

@@ -23,6 +23,7 @@ from providers.dialects.openai_chat.stream_writer import ChatStreamWriter
 from providers.dialects.openai_chat.write_request import write_request
 from providers.dialects.openai_chat.write_response import write_response
 from providers.drop_policy import DropPolicy
+from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class OpenAIChat:
@@ -70,3 +71,6 @@ class OpenAIChat:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return sse_frame(write_error_envelope(error))
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return COMMENTS

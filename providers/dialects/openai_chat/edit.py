@@ -12,14 +12,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.finish_reasons import recorded_finish_reason
+from providers.canonical.finish_reasons import OPENAI_REASONS, check_failure, recorded_finish_reason
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.timestamps import whole_seconds
 from providers.canonical.token_estimate import written_tokens
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
+from providers.dialects.openai.answers import check_answered
 from providers.dialects.openai.choice_heads import ChoiceHead
-from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.finish_reasons import normalize_finish_reasons
 from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import groq_usage, normalize_usage, write_usage
@@ -63,39 +66,50 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     try:
         heads = _read_complete_choices(choices)
         raw_usage = body["usage"] if body.has_value("usage") else groq_usage(body.get("x_groq", NULL))
-        usage = None
+        usage = estimate = None
         service_tier = body.value("service_tier") if "service_tier" in body else None
         if raw_usage is not None:
             usage, edited_usage = normalize_usage(raw_usage, service_tier)
             if edited_usage is not raw_usage:
                 body["usage"] = edited_usage
-        else:
-            body["usage"] = write_usage(meta.estimate_usage(written_tokens(bytes(choices))))
+        if usage is None:
+            estimate = written_tokens(bytes(choices))
+            body["usage"] = write_usage(meta.estimate_usage(estimate))
         original_choices = bytes(choices)
-        has_other_reason = any([head.finish_reason not in UNCHANGED_FINISH_REASONS for head in heads])
+        has_other_reason = any([head.finish_reason not in OPENAI_REASONS for head in heads])
         original_heads = heads if has_other_reason else None
         normalized = _normalize_choices(
             normalize_finish_reasons(original_choices, empty_as=_STOP) if has_other_reason else original_choices,
             stops_after_calls=meta.stops_after_calls,
         )
+        if original_heads is not None:
+            normalized = _with_missing_reasons(normalized, original_heads)
         if normalized is not original_choices:
             heads = _read_complete_choices(normalized)
         body["choices"] = Raw(normalized)
         if has_sources(body):
             body["choices"] = with_annotations(body, "message") or body["choices"]
     except DECODE_ERRORS as exc:
-        raise InvalidUpstreamResponse(f"The engine's answer is not a chat completion: {exc}.") from None
+        corrected = with_expected_types(raw)
+        if corrected is raw:
+            raise InvalidUpstreamResponse(f"The engine's answer is not a chat completion: {exc}.") from None
+        return edit_response(corrected, meta)
     if not heads:
         raise InvalidUpstreamResponse("The engine's answer has no choices.")
     for head in heads:
-        check_finish_reason(head.finish_reason)
+        if head.error is not NULL:
+            check_failure(head.finish_reason, head.error)
         if head.message is None and head.delta is None and head.text == NULL:
             raise InvalidUpstreamResponse("A choice of the engine's answer has no message.")
+    if original_heads is not None or usage is None or not (usage.input or usage.output):
+        original_reason = heads[0].finish_reason if original_heads is None else original_heads[0].finish_reason
+        check_answered(original_choices, original_reason and heads[0].finish_reason, usage)
     model = read_model_name(body.get("model"))
     body["id"], body["episode_id"], body["model"] = meta.id, meta.episode_id, meta.model
     body["object"] = "chat.completion"
-    if not body.has_value("created"):
-        body["created"] = meta.created
+    created = body.get("created", NULL)
+    if created == NULL or bytes(created)[:1] == b'"':
+        body["created"] = whole_seconds(created, meta.created)
     if not body.has_value("system_fingerprint"):
         body["system_fingerprint"] = _EMPTY
     # Official clients do not know Groq's `on_demand`.
@@ -104,7 +118,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     finish_reason = min(heads, key=_choice_index).finish_reason
     if original_heads is not None and finish_reason == "stop":
         finish_reason = recorded_finish_reason("stop", min(original_heads, key=_choice_index).finish_reason)
-    return OutboundResponse(body.write(), usage, finish_reason, model)
+    return OutboundResponse(body.write(), usage, finish_reason, model, estimate)
 
 
 def _normalize_choices(choices: bytes, *, stops_after_calls: bool) -> bytes:
@@ -123,6 +137,12 @@ def _normalize_choices(choices: bytes, *, stops_after_calls: bool) -> bytes:
         if stops_after_calls
         else repair_tool_calls(choices)
     )
+
+
+def _with_missing_reasons(choices: bytes, original_heads: list[_CompleteChoice]) -> bytes:
+    """The choices with `tool_calls` in place of `stop` where the engine gave no reason, and calls came."""
+    missing = frozenset(head.index or 0 for head in original_heads if not head.finish_reason)
+    return _with_tool_calls_reason(choices, missing & choices_with_calls(choices, "message")) if missing else choices
 
 
 def _choice_index(head: ChoiceHead) -> int:
@@ -167,14 +187,16 @@ class _ChoiceNormalizer:
             choices = self._role_deduplicator.drop_repeated_roles(choices)
         choices = self._details_buffer.buffer_details(choices)
         if _needs_normalizing(choices) is None:
-            return choices
+            return self._tool_call_repair.repair_chunk(choices) if self._tool_call_repair.awaits_end else choices
         if b'"text"' in choices:
             choices = _from_text_completion(choices, "delta")
         if find_content_list(choices) is not None:
             choices = flatten_content(choices, "delta")
         if b'"reasoning"' in choices:
             choices = _rename_reasoning(choices, "delta")
-        return self._tool_call_repair.repair_chunk(choices) if TOOL_CALLS_KEY in choices else choices
+        if TOOL_CALLS_KEY in choices or self._tool_call_repair.awaits_end:
+            return self._tool_call_repair.repair_chunk(choices)
+        return choices
 
 
 def _with_tool_calls_reason(choices: bytes, with_calls: frozenset[int]) -> bytes:

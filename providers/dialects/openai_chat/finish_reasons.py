@@ -1,19 +1,15 @@
 """Finish reasons of OpenAI chat, and those of engines beyond them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from providers.canonical.finish_reasons import check_failure, openai_reason
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
-from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason
 from providers.dialects.openai_chat.response_schema import WireChoice
 
 _OPENAI_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter"})
-# OpenAI's older reason for tool calls, and those of engines.
-_ENGINE_REASONS: Mapping[str, str] = {"function_call": "tool_calls", **FINISH_REASONS}
-
 
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -21,18 +17,19 @@ _decode_text = msgspec.json.Decoder(str).decode
 def read_finish_reason(choice: WireChoice) -> tuple[str | None, str | None, str | None]:
     """The finish reason, the engine's own reason if it is more specific, and the stop sequence that matched.
 
-    All None if the choice has not finished. Raises UpstreamFailed for a reason that means that the response failed.
+    All None if the choice has not finished. Raises UpstreamError for a reason that means that the response failed.
     """
     reason = choice.finish_reason
+    if choice.error is not NULL:
+        check_failure(reason, choice.error)
     if not reason:
         return None, None, None
-    check_finish_reason(reason)
     stopped_by = _read_text(choice.stop_reason) or _read_text(choice.matched_stop)
     if stopped_by is not None and reason in ("stop", "stop_sequence"):
         return "stop", "stop_sequence", stopped_by
     if reason in _OPENAI_REASONS:
         return reason, None, None
-    return _ENGINE_REASONS.get(reason, "stop"), reason, None
+    return openai_reason(reason), reason, None
 
 
 def _read_text(raw: Raw) -> str | None:

@@ -4,7 +4,7 @@ Source: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11
 """
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import msgspec
 from msgspec import Raw
@@ -14,6 +14,7 @@ from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, To
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import as_raw, read_extra_fields
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.thinking_fields import READ_MEMBERS, read_thinking_object
 from providers.dialects.openai.stop_sequences import read_stop
 from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.read_messages import read_messages
@@ -101,11 +102,29 @@ def _read_body(body: Body) -> ChatRequest:
 def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
     """The effort. An effort beyond the common names (a number, which SGLang accepts) stays an extra field."""
     effort = body.value("reasoning_effort")
-    if effort is None:
-        return None
+    thinking = _read_thinking_object(body, extra)
+    if effort is None or (thinking is not None and thinking.effort == "none"):
+        return thinking
     if effort in _KNOWN_EFFORTS:
-        return Thinking(effort=effort)
+        return Thinking(effort=effort, summary=None if thinking is None else thinking.summary)
     extra["reasoning_effort"] = as_raw(body["reasoning_effort"])
+    return None
+
+
+def _read_thinking_object(body: Body, extra: dict[str, Raw]) -> Thinking | None:
+    """What the objects of other APIs say, which callers send to chat, too. Objects that say something else stay extra fields."""
+    for field in ("thinking", "reasoning"):
+        if field not in extra or not isinstance(decoded := body.value(field), dict):
+            continue
+        value = cast("dict[str, Any]", decoded)
+        thinking = read_thinking_object(value)
+        others = read_extra_fields(value, field, *READ_MEMBERS)
+        if thinking is None and others:
+            continue
+        del extra[field]
+        if thinking is not None:
+            extra |= others
+            return thinking
     return None
 
 

@@ -22,7 +22,7 @@ from providers.dialects.openai_chat.response_schema import (
     unix_seconds,
 )
 from providers.dialects.openai_chat.search_results import read_sources
-from providers.dialects.openai_chat.tool_calls import read_tool_call
+from providers.dialects.openai_chat.tool_calls import read_tool_calls
 
 
 def read_response(raw: bytes) -> ChatResponse:
@@ -82,5 +82,5 @@ def _read_parts(message: WireMessage, sources: tuple[Citation, ...]) -> tuple[Pa
     if message.refusal:
         other_parts.append(Refusal(message.refusal))
     calls = message.tool_calls or ([WireToolCall(function=message.function_call)] if message.function_call else ())
-    other_parts += [read_tool_call(call) for call in calls]
+    other_parts += read_tool_calls(calls)
     return (*reasoning_parts, *merge_parts(details, texts, other_parts))

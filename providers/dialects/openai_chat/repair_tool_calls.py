@@ -1,7 +1,7 @@
 """Repairs tool calls that differ from OpenAI's format, so that official clients put them together correctly.
 
-Repairs: missing or wrong indexes; missing ids and arguments; repeated ids and names, which clients would concatenate. Everything else
-stays the engine's own bytes.
+Repairs: missing or wrong indexes; missing ids and arguments; repeated ids and names, which clients would concatenate; names that come
+late, for some clients (the AI SDK) need one at the start of a call. Everything else stays the engine's own bytes.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import NULL
 from providers.dialects.openai_chat.response_schema import call_id_or_new
-from providers.dialects.openai_chat.tool_calls import starts_new_call
+from providers.dialects.openai_chat.tool_calls import join_name, starts_new_call
 
 _EMPTY = Raw(b'""')
+_EMPTY_OBJECT = "{}"
 
 
 class _Function(Struct):
@@ -38,6 +40,7 @@ class _Choice(Struct):
     index: int | None = None
     delta: _Message | None = None
     message: _Message | None = None
+    finish_reason: str | None = None
 
 
 _NO_FUNCTION = _Function()
@@ -49,10 +52,11 @@ TOOL_CALLS_KEY = b'"tool_calls"'
 
 
 class _Repair(Struct):
-    """The changes of a tool call's fields and of its function's fields. UNSET removes a field."""
+    """The changes of a tool call's fields and of its function's fields. UNSET removes a field. `is_held`: the call is left out."""
 
     call_changes: dict[str, Any]
     function_changes: dict[str, Any]
+    is_held: bool = False
 
 
 # By the positions of the choice and of the tool call.
@@ -69,7 +73,7 @@ def repair_tool_calls(choices: bytes) -> bytes:
     for choice_index, choice in enumerate(typed):
         for call_index, call in enumerate((choice.message and choice.message.tool_calls) or ()):
             call_changes = _missing_call_fields(call)
-            function_changes = _argument_changes(call.function, is_first=True)
+            function_changes = _argument_changes(call.function, missing=_EMPTY_OBJECT)
             if call_changes or function_changes:
                 repairs[choice_index, call_index] = _Repair(call_changes, function_changes)
     return _apply_repairs(choices, "message", repairs) if repairs else choices
@@ -86,18 +90,23 @@ def choices_with_calls(choices: bytes, message_key: Literal["message", "delta"])
 
 
 class _ClientCall(Struct):
-    """A tool call as the client knows it, with the index that the client got and the argument fragments so far."""
+    """A tool call as the client knows it, with the index that the client got and the argument fragments so far.
+
+    `name`: as far as it was sent; a call without one is held. `has_arguments`: the engine has sent some, if only an empty string.
+    """
 
     index: int
     id: str | None
     fragments: list[str]
-    name_sent: bool = False
+    name: str = ""
+    has_arguments: bool = False
 
 
 class ToolCallRepair:
-    """Repairs the tool calls of a stream. One per stream."""
+    """Repairs the tool calls of a stream. One per stream. `awaits_end`: a call lacks its name or its arguments, which its end brings."""
 
     def __init__(self) -> None:
+        self.awaits_end = False
         # (choice, engine's index) -> the current call.
         self._calls: dict[tuple[int, int], _ClientCall] = {}
         self._used_indexes: dict[int, set[int]] = {}
@@ -114,24 +123,69 @@ class ToolCallRepair:
                 repair = self._repair_call(choice.index or 0, call_index, call)
                 if repair is not None:
                     repairs[choice_index, call_index] = repair
-        return _apply_repairs(choices, "delta", repairs) if repairs else choices
+        if repairs:
+            choices = _apply_repairs(choices, "delta", repairs)
+        self.awaits_end = any(not call.name or not call.has_arguments for call in self._calls.values())
+        return self._end_calls(choices, typed) if self.awaits_end else choices
+
+    def _end_calls(self, choices: bytes, typed: list[_Choice]) -> bytes:
+        """The choices with `{}` as the arguments of calls that got none, where their choice ends.
+
+        Raises InvalidUpstreamResponse for a call with arguments and without a name. One without both was none.
+        """
+        added: dict[int, list[dict[str, Any]]] = {}
+        for choice_index, choice in enumerate(typed):
+            for position in [each for each in self._calls if each[0] == (choice.index or 0)] if choice.finish_reason else ():
+                call = self._calls.pop(position)
+                if not call.name:
+                    if "".join(call.fragments).strip():
+                        raise InvalidUpstreamResponse("The engine sent a tool call without a name.")
+                elif not call.has_arguments:
+                    added.setdefault(choice_index, []).append({"index": call.index, "function": {"arguments": _EMPTY_OBJECT}})
+        if not added:
+            return choices
+        decoded: list[dict[str, Any]] = _decode_objects(choices)
+        for choice_index, calls in added.items():
+            delta = decoded[choice_index].get("delta", NULL)
+            fields: dict[str, Any] = {} if delta == NULL else dict(_decode_object(delta))
+            earlier = fields.get("tool_calls", NULL)
+            decoded[choice_index]["delta"] = {**fields, "tool_calls": [*([] if earlier == NULL else _decode_objects(earlier)), *calls]}
+        return msgspec.json.encode(decoded)
 
     def _repair_call(self, choice: int, call_index: int, call: _Call) -> _Repair | None:
         index = call_index if call.index is None else call.index
         client_call = self._calls.get((choice, index))
         function = call.function or _NO_FUNCTION
         fragment = _arguments_text(function.arguments)
-        if client_call is None or starts_new_call(client_call.id, client_call.fragments, call.id, function.name, fragment):
+        is_custom = call.custom != NULL
+        if client_call is None or (
+            (client_call.name or (client_call.id and call.id))
+            and starts_new_call(client_call.id, client_call.fragments, call.id, function.name, fragment)
+        ):
             used = self._used_indexes.setdefault(choice, set())
             client_call = self._calls[choice, index] = _ClientCall(index if index not in used else max(used) + 1, call.id, [])
             used.add(client_call.index)
-            call_changes, function_changes = _missing_call_fields(call), _argument_changes(call.function, is_first=True)
+            if is_custom:
+                client_call.name, client_call.has_arguments = "custom", True
+            call_changes, function_changes = _missing_call_fields(call), _argument_changes(call.function, missing=_EMPTY)
+        elif not client_call.name:
+            call_changes, function_changes = _missing_call_fields(call), _argument_changes(call.function, missing=_EMPTY)
+            client_call.id = client_call.id or call.id
+            if client_call.id:
+                call_changes["id"] = client_call.id
+            if client_call.fragments:
+                function_changes["arguments"] = "".join(client_call.fragments) + fragment
         else:
-            call_changes, function_changes = _repeated_call_fields(call), _argument_changes(call.function, is_first=False)
-            if client_call.name_sent and function.name is not None:
-                function_changes["name"] = UNSET
-        client_call.name_sent = client_call.name_sent or bool(function.name)
-        client_call.fragments.append(fragment)
+            call_changes, function_changes = _repeated_call_fields(call), _argument_changes(call.function, missing=None)
+            if function.name is not None:
+                function_changes |= _name_changes(client_call, function.name)
+        client_call.has_arguments = client_call.has_arguments or function.arguments != NULL
+        if fragment:
+            client_call.fragments.append(fragment)
+        if not client_call.name:
+            if not function.name:
+                return _Repair({}, {}, is_held=True)
+            client_call.name = function.name
         if call.index != client_call.index:
             call_changes["index"] = client_call.index
         return _Repair(call_changes, function_changes) if call_changes or function_changes else None
@@ -156,11 +210,20 @@ def _repeated_call_fields(call: _Call) -> dict[str, Any]:
     return changes
 
 
-def _argument_changes(function: _Function | None, *, is_first: bool) -> dict[str, Any]:
+def _name_changes(call: _ClientCall, name: str) -> dict[str, Any]:
+    """What a client that concatenates names gets of one more: nothing of a name that it has, and the rest of one that has grown."""
+    if not name or name == call.name or any(call.fragments):
+        return {"name": UNSET}
+    piece, call.name = join_name(call.name, name).removeprefix(call.name), join_name(call.name, name)
+    return {} if piece == name else {"name": piece}
+
+
+def _argument_changes(function: _Function | None, *, missing: Raw | str | None) -> dict[str, Any]:
+    """`missing`: what stands for arguments that are null or left out; None: nothing has to."""
     if function is None:
         return {}
     if function.arguments == NULL:
-        return {"arguments": _EMPTY} if is_first else {}
+        return {} if missing is None else {"arguments": missing}
     return {} if _is_string(function.arguments) else {"arguments": _arguments_text(function.arguments)}
 
 
@@ -184,8 +247,11 @@ def _apply_repairs(choices: bytes, message_key: str, repairs: _Repairs) -> bytes
             calls = [
                 _apply_repair(call, choice_repairs[call_index]) if call_index in choice_repairs else call
                 for call_index, call in enumerate(_decode_objects(message["tool_calls"]))
+                if call_index not in choice_repairs or not choice_repairs[call_index].is_held
             ]
             choice[message_key] = {**message, "tool_calls": calls}
+            if not calls:
+                del choice[message_key]["tool_calls"]
     return msgspec.json.encode(decoded)
 
 

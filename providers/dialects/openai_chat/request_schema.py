@@ -6,8 +6,9 @@ template fields the hosted gateway's reference, whose ranges these are.
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from providers.canonical.tool_schemas import SchemaHead
 from providers.dialects.openai.request_schema import Penalty, PositiveInt, Probability, RawObject, StreamOptions
 
 _TEXT_TYPES = frozenset({"text", "refusal"})
@@ -82,7 +83,7 @@ class Message(Struct):
 class Function(Struct):
     name: str
     description: str | None = None
-    parameters: RawObject | None = None
+    parameters: SchemaHead | UnsetType | None = UNSET
     strict: bool | None = None
 
 
@@ -98,6 +99,12 @@ class Tool(Struct):
     type: str | None = None
     function: Function | None = None
     custom: CustomTool | None = None
+    name: str | None = None
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is written as in Responses, without an object inside, as some of Cursor's are beside others."""
+        return self.name is not None and self.function is None and self.custom is None and self.type in ("function", "custom")
 
 
 class NamedFunction(Struct):
@@ -105,7 +112,9 @@ class NamedFunction(Struct):
 
 
 class ToolChoice(Struct):
-    type: str
+    """A choice. LMDeploy's API has `function` as the default of its `type`."""
+
+    type: str | None = None
     function: NamedFunction | None = None
 
 

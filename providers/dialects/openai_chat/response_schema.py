@@ -57,7 +57,10 @@ class Logprobs(Struct):
 
 
 class WireChoice(Struct):
-    """A choice. `text` belongs to completions, but some engines send it in a chat. `stop_reason` is vLLM's, `matched_stop` SGLang's."""
+    """A choice. `text` belongs to completions, but some engines send it in a chat. `stop_reason` is vLLM's, `matched_stop` SGLang's.
+
+    `error` is OpenRouter's, for a choice that failed.
+    """
 
     index: int | None = 0
     message: WireMessage | None = None
@@ -67,6 +70,7 @@ class WireChoice(Struct):
     logprobs: Logprobs | None = None
     stop_reason: Raw = NULL
     matched_stop: Raw = NULL
+    error: Raw = NULL
 
 
 class WireResponse(Struct):

@@ -32,7 +32,7 @@ from providers.dialects.openai_chat.response_schema import (
     unix_seconds,
 )
 from providers.dialects.openai_chat.search_results import read_sources
-from providers.dialects.openai_chat.tool_calls import is_complete_json, read_opaque_state, starts_new_call
+from providers.dialects.openai_chat.tool_calls import is_complete_json, join_name, read_opaque_state, starts_new_call
 
 _NO_FUNCTION = Function()
 _EMPTY_PARTS = {Text: Text(""), Reasoning: Reasoning(""), Refusal: Refusal("")}
@@ -115,11 +115,16 @@ class ChatStreamReader:
 
 
 class _OpenCall:
-    __slots__ = ("closed", "fragments", "id", "opaque_state", "part_index")
+    """A tool call. It starts for the caller with its first arguments after the name, which may come in pieces until then."""
 
-    def __init__(self, part_index: int, id: str | None) -> None:
+    __slots__ = ("closed", "custom", "fragments", "id", "name", "opaque_state", "part_index", "started")
+
+    def __init__(self, part_index: int, id: str | None, *, custom: bool) -> None:
         self.part_index = part_index
         self.id = id
+        self.custom = custom
+        self.name = ""
+        self.started = False
         self.fragments: list[str] = []
         self.opaque_state: OpaqueState | None = None
         self.closed = False
@@ -234,15 +239,17 @@ class _ChoiceState:
         current = self._calls.get(number)
         name = function.name if custom is None else custom.name
         fragment = arguments_text(function) if custom is None else custom.input or ""
-        if current is None or starts_new_call(current.id, current.fragments, call.id, name, fragment):
+        if current is None or (
+            (current.name or (current.id and call.id)) and starts_new_call(current.id, current.fragments, call.id, name, fragment)
+        ):
             if current is not None:
                 self._close_call(current, events)
             self._close_current_part(events)
-            current = self._calls[number] = self._latest_call = _OpenCall(self._part_count, call.id)
+            current = self._calls[number] = self._latest_call = _OpenCall(self._part_count, call.id, custom=custom is not None)
             self._part_count += 1
-            events.append(
-                PartStarted(self._index, current.part_index, ToolCall(call_id_or_new(call.id), name or "", "", custom=custom is not None))
-            )
+        if not current.started:
+            current.id = current.id or call.id
+            current.name = join_name(current.name, name)
         if call.extra_content is not NULL:
             current.opaque_state = read_opaque_state(call.extra_content) or current.opaque_state
         if fragment:
@@ -251,7 +258,16 @@ class _ChoiceState:
                     return
                 raise InvalidUpstreamResponse("The engine continued a tool call whose arguments were complete.")
             current.fragments.append(fragment)
-            events.append(PartDelta(self._index, current.part_index, fragment))
+            if current.started:
+                events.append(PartDelta(self._index, current.part_index, fragment))
+            elif current.name:
+                self._start_call(current, events)
+
+    def _start_call(self, call: _OpenCall, events: list[Event]) -> None:
+        call.started = True
+        events.append(PartStarted(self._index, call.part_index, ToolCall(call_id_or_new(call.id), call.name, "", custom=call.custom)))
+        if call.fragments:
+            events.append(PartDelta(self._index, call.part_index, "".join(call.fragments)))
 
     def _close_current_part(self, events: list[Event]) -> None:
         """Closes what is open and known to be complete, as another part begins."""
@@ -264,13 +280,27 @@ class _ChoiceState:
             self._part_type = self._opaque_state = None
             self._engine_entry = {}
         # Engines may interleave calls or send them one after the other.
-        if self._latest_call is not None and is_complete_json(self._latest_call.fragments):
-            self._close_call(self._latest_call, events)
-        self._latest_call = None
+        latest, self._latest_call = self._latest_call, None
+        if latest is None or not latest.name or latest.closed:
+            return
+        if is_complete_json(latest.fragments):
+            self._close_call(latest, events)
+        elif not latest.started:  # calls start in their order
+            self._start_call(latest, events)
 
     def _close_call(self, call: _OpenCall, events: list[Event]) -> None:
+        """Ends a call, whose arguments are an object if none came. One of which nothing came at all was none."""
         if not call.closed:
             call.closed = True
+            has_arguments = any(not fragment.isspace() for fragment in call.fragments)
+            if not call.started:
+                if not call.name:
+                    if has_arguments:
+                        raise InvalidUpstreamResponse("The engine sent a tool call without a name.")
+                    return
+                self._start_call(call, events)
+            if not has_arguments and not call.custom:
+                events.append(PartDelta(self._index, call.part_index, "{}"))
             events.append(PartFinished(self._index, call.part_index, call.opaque_state))
 
     def add_citations(self, sources: tuple[Citation, ...]) -> None:

@@ -7,6 +7,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import NarthexError
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.sse import sse_frame, to_single_line
 from providers.dialect import ResponseMeta
@@ -84,6 +85,9 @@ class ChatStreamWriter:
             self._held_chunk = self._held_chunk or {**self._chunk_head, "choices": []}
             self._held_chunk["usage"] = write_usage(self._usage)
         return self._release() + _DONE
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return b""
 
     def _open_part(self, event: PartStarted) -> bytes:
         part = event.part

@@ -1,6 +1,6 @@
 """Tool calls in messages of chat: functions, custom tools, and the signatures that go with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from providers.canonical.carrier import decode_carrier, encode_carrier
 from providers.canonical.chat import OpaqueState, ToolCall
+from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.response_schema import Function, WireToolCall, arguments_text, call_id_or_new
@@ -30,7 +31,18 @@ _decode_extra_content = msgspec.json.Decoder(_ExtraContent).decode
 _NO_FUNCTION = Function()
 
 
+def read_tool_calls(calls: Iterable[WireToolCall]) -> Iterator[ToolCall]:
+    """The calls of a response, without those of which there is nothing. Raises InvalidUpstreamResponse for one without a name."""
+    for wire in calls:
+        call = read_tool_call(wire)
+        if call.name:
+            yield call
+        elif call.arguments not in ("", "{}"):
+            raise InvalidUpstreamResponse("The engine sent a tool call without a name.")
+
+
 def read_tool_call(call: WireToolCall) -> ToolCall:
+    """A call. Without arguments they are an empty object: whoever gets them parses them."""
     if call.custom is not None:
         return ToolCall(
             call_id_or_new(call.id),
@@ -41,8 +53,22 @@ def read_tool_call(call: WireToolCall) -> ToolCall:
         )
     function = call.function or _NO_FUNCTION
     return ToolCall(
-        call_id_or_new(call.id), function.name or "", arguments_text(function), opaque_state=read_opaque_state(call.extra_content)
+        call_id_or_new(call.id),
+        function.name or "",
+        _or_empty_object(arguments_text(function)),
+        opaque_state=read_opaque_state(call.extra_content),
     )
+
+
+def _or_empty_object(arguments: str) -> str:
+    return arguments if arguments and not arguments.isspace() else "{}"
+
+
+def join_name(known: str, piece: str | None) -> str:
+    """A name that comes in pieces, or again and again as a whole, as far as it is known."""
+    if not piece or piece == known:
+        return known
+    return piece if piece.startswith(known) else known + piece
 
 
 def starts_new_call(current_id: str | None, fragments: Sequence[str], id: str | None, name: str | None, fragment: str) -> bool:

@@ -1,7 +1,7 @@
 """Writes canonical messages as messages of a chat request."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -35,12 +35,13 @@ from providers.dialects.openai_chat.write_reasoning_details import write_details
 from providers.drop_policy import DropPolicy
 
 _PREFILL_DIALECT = "anthropic_messages"
+_CACHE_CONTROL = "cache_control"
 # Blocks of other dialects with reasoning that only they can read.
 _REASONING_BLOCK_TYPES = (b'"redacted_thinking"', b'"reasoning"', b'"redactedContent"', b'"reasoning.encrypted"')
 
 
 def write_messages(chat: ChatRequest, drop_policy: DropPolicy) -> list[dict[str, Any]]:
-    writer = _MessageWriter(chat.origin == DIALECT, drop_policy)
+    writer = _MessageWriter(chat.origin == DIALECT, "part" in chat.cache_marks, drop_policy)
     for at, message in enumerate(chat.messages):
         writer.write_message(message, f"messages[{at}]")
     if chat.origin == _PREFILL_DIALECT and not chat.continues and chat.messages and _is_prefill(chat.messages[-1]):
@@ -54,10 +55,32 @@ def _is_prefill(message: Message) -> bool:
     return message.role == "assistant" and Text in kinds and ToolCall not in kinds
 
 
+def join_texts(content: Any) -> Any:
+    """The content as a string, if it is texts alone: DeepSeek and others take no lists there. Anything else as it is.
+
+    Several texts of a result come from MCP tools and from subagents of Claude Code, each of its own: a line break parts them.
+    """
+    if not isinstance(content, list):
+        return content
+    parts = cast("list[Any]", content)
+    if not all(isinstance(part, dict) and part.keys() == {"type", "text"} for part in parts):
+        return parts
+    return "\n".join(part["text"] for part in parts)
+
+
+def _mark_last_text(content: Any, mark: Raw) -> list[Any] | None:
+    """The content of a result with its mark in the last text, as chat has none beside the content. None: there is no text."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else cast("list[Any]", content)
+    if not parts or not parts[-1].get("text"):
+        return None
+    return [*parts[:-1], {**parts[-1], _CACHE_CONTROL: mark}]
+
+
 class _MessageWriter:
-    def __init__(self, same_dialect: bool, drop_policy: DropPolicy) -> None:
+    def __init__(self, same_dialect: bool, writes_marks: bool, drop_policy: DropPolicy) -> None:
         self.messages: list[dict[str, Any]] = []
         self._same_dialect = same_dialect
+        self._writes_marks = writes_marks and not same_dialect
         self._drop_policy = drop_policy
 
     def write_message(self, message: Message, path: str) -> None:
@@ -96,9 +119,22 @@ class _MessageWriter:
             result_parts.append((0, Text("The result follows in the next user message.")))
         if result.is_error is not None:
             self._drop_policy.drop_hint(f"{path}.is_error")
-        tool_message: dict[str, Any] = {"role": "tool", "tool_call_id": result.id, "content": self._write_content(result_parts, path)}
-        self._write_extra(result.extra, path, tool_message)
+        content = self._write_content(result_parts, path)
+        tool_message: dict[str, Any] = {
+            "role": "tool",
+            "tool_call_id": result.id,
+            "content": content if self._same_dialect else join_texts(content),
+        }
+        extra = result.extra
+        if self._has_mark(extra) and (content := _mark_last_text(tool_message["content"], extra[_CACHE_CONTROL])) is not None:
+            tool_message["content"] = content
+            extra = {key: value for key, value in extra.items() if key != _CACHE_CONTROL}
+        self._write_extra(extra, path, tool_message)
         return tool_message
+
+    def _has_mark(self, extra: Mapping[str, Raw]) -> bool:
+        """Whether these fields hold a mark of a cache that the target reads in a text."""
+        return self._writes_marks and _CACHE_CONTROL in extra
 
     def _write_assistant(self, message: Message, path: str) -> dict[str, Any]:
         portable = ((at, self._without_foreign_state(part, f"{path}.content[{at}]")) for at, part in enumerate(message.parts))
@@ -175,7 +211,7 @@ class _MessageWriter:
         content_parts = [(at, part) for at, part in parts if not isinstance(part, ToolResult)]
         if len(content_parts) == 1:
             at, part = content_parts[0]
-            if isinstance(part, Text) and not (part.extra and self._same_dialect):
+            if isinstance(part, Text) and not (part.extra and (self._same_dialect or self._has_mark(part.extra))):
                 self._write_extra(part.extra, f"{path}.content[{at}]", {}, from_assistant=from_assistant)
                 return part.text
         written = [self._write_part(part, f"{path}.content[{at}]", from_assistant=from_assistant) for at, part in content_parts]
@@ -252,7 +288,9 @@ class _MessageWriter:
                 write_extra_field(written, key, value, written.get("type"))
             return written
         for key, value in extra.items():
-            if from_assistant:
+            if key == _CACHE_CONTROL and self._writes_marks and written.get("type") == "text":
+                written[key] = value
+            elif from_assistant:
                 self._drop_policy.drop_hint(f"{path}.{key}")
             else:
                 self._drop_policy.drop_extra_field(f"{path}.{key}", value, "OpenAI's chat has no such field.")

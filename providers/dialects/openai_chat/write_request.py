@@ -14,6 +14,7 @@ from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import as_raw, write_extra_field
 from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.canonical.thinking_fields import effort_for_budget
 from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.write_messages import write_messages
 from providers.drop_policy import DropPolicy
@@ -77,7 +78,7 @@ def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
     for key, value in chat.extra.items():
         if same_dialect:
             write_extra_field(body, key, value, *_NESTED_FIELDS)
-        elif key in ENGINE_FIELDS:
+        elif key in ENGINE_FIELDS or (key == "cache_control" and "request" in chat.cache_marks):
             body[key] = value
         else:
             drop_policy.drop_extra_field(key, value, "OpenAI's chat has no such field.")
@@ -104,8 +105,7 @@ def _write_thinking(thinking: Thinking, drop_policy: DropPolicy) -> dict[str, An
             drop_policy.drop_hint("thinking")
         return {}
     drop_policy.drop_hint("thinking.budget_tokens")
-    budget = thinking.budget_tokens
-    return {"reasoning_effort": "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"}
+    return {"reasoning_effort": effort_for_budget(thinking.budget_tokens)}
 
 
 def _write_tools(chat: ChatRequest, drop_policy: DropPolicy) -> list[Any]:

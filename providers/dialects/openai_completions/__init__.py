@@ -22,6 +22,7 @@ from providers.dialects.openai_completions.stream_writer import CompletionStream
 from providers.dialects.openai_completions.write_request import write_request
 from providers.dialects.openai_completions.write_response import write_response
 from providers.drop_policy import DropPolicy
+from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class OpenAICompletions:
@@ -69,3 +70,6 @@ class OpenAICompletions:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return sse_frame(write_error_envelope(error))
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return COMMENTS

@@ -9,8 +9,8 @@ from msgspec import UNSET, Raw
 from providers.canonical.chat import ChatResponse, Choice, Text, Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import ResponseStarted
+from providers.canonical.finish_reasons import openai_reason
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
-from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason
 from providers.dialects.openai.service_tiers import read_service_tier
 from providers.dialects.openai.usage import read_usage
 from providers.dialects.openai_completions.finish_reasons import COMPLETION_REASONS
@@ -23,16 +23,15 @@ _decode_text = msgspec.json.Decoder(str).decode
 def read_finish_reason(choice: WireChoice) -> tuple[str, str | None, str | None] | None:
     """The finish reason, the engine's own reason if it is more specific, and the stop sequence that matched.
 
-    None if the choice has not finished. Raises UpstreamFailed for a reason that means that the response failed.
+    None if the choice has not finished. Raises UpstreamError for a reason that means that the response failed.
     """
     reason = choice.finish_reason
     if not reason:
         return None
-    check_finish_reason(reason)
     stopped_by = _read_stop_sequence(choice.stop_reason)
     if stopped_by is not None and reason == "stop":
         return reason, "stop_sequence", stopped_by
-    return (reason, None, None) if reason in COMPLETION_REASONS else (FINISH_REASONS.get(reason, "stop"), reason, None)
+    return (reason, None, None) if reason in COMPLETION_REASONS else (openai_reason(reason), reason, None)
 
 
 def _read_stop_sequence(raw: Raw) -> str | None:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from providers.canonical.chat import Text, Usage
+from providers.canonical.errors import NarthexError
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.sse import sse_frame
 from providers.dialect import ResponseMeta
@@ -65,6 +66,9 @@ class CompletionStreamWriter:
             self._held_chunk = self._held_chunk or {**self._chunk_head, "choices": []}
             self._held_chunk["usage"] = write_usage(self._usage)
         return self._release() + b"data: [DONE]\n\n"
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return b""
 
     def _write_text(self, choice: int, text: str) -> bytes:
         template = self._delta_templates.get(choice)

@@ -9,6 +9,7 @@ from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, St
 from providers.dialects.openai.errors import write_error_envelope
 from providers.dialects.openai_embeddings.edit import edit_response
 from providers.dialects.openai_embeddings.parse_request import parse_request
+from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class OpenAIEmbeddings:
@@ -36,3 +37,6 @@ class OpenAIEmbeddings:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return sse_frame(write_error_envelope(error))
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return COMMENTS

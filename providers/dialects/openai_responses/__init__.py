@@ -18,6 +18,7 @@ from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONI
 from providers.dialects.openai_responses.input_item_listing import write_input_items
 from providers.dialects.openai_responses.input_items import list_input_items, prepend_items
 from providers.dialects.openai_responses.item_ids import referenced_item_id
+from providers.dialects.openai_responses.keep_alive import ResponsesKeepAlive
 from providers.dialects.openai_responses.parse_request import parse_request
 from providers.dialects.openai_responses.read_request import read_request
 from providers.dialects.openai_responses.read_response import read_response
@@ -28,6 +29,7 @@ from providers.dialects.openai_responses.upstream_body import make_stateless, pr
 from providers.dialects.openai_responses.write_request import write_request
 from providers.dialects.openai_responses.write_response import write_response
 from providers.drop_policy import DropPolicy
+from providers.keep_alive import KeepAlive
 
 __all__ = [
     "OpenAIResponses",
@@ -87,6 +89,9 @@ class OpenAIResponses:
             "sequence_number": 0,
         }
         return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return ResponsesKeepAlive(meta)
 
     def caller_path(self, body: Body, path: str) -> str:
         return caller_path(body, path)

@@ -72,9 +72,8 @@ def _existing_suffix(fields: RawObject, suffix: str) -> str:
 def _item_path(body: Body, at: int, suffix: str) -> str:
     raw_input = body["input"]
     if isinstance(raw_input, ContinuedInput):
-        if at < raw_input.earlier_count:
-            return "previous_response_id"
-        at -= raw_input.earlier_count
-    if raw_input.is_text if isinstance(raw_input, ContinuedInput) else is_text_input(body):
+        path = raw_input.item_path(at)
+        return f"{path}{suffix}" if path.endswith("]") and at not in raw_input.rewritten else path
+    if is_text_input(body):
         return "input"
     return f"input[{at}]{suffix}"

@@ -5,6 +5,7 @@ Replaced are the fields of a Response that identify us or repeat the request (re
 (repair_stream.py).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,25 +13,29 @@ import msgspec
 from msgspec import Struct
 
 from providers.canonical.chat import Usage
-from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError
 from providers.canonical.finish_reasons import recorded_finish_reason
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.canonical.token_estimate import written_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event
+from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event, write_response_error
 from providers.dialects.openai_responses.finish_reasons import (
+    INCOMPLETE_REASONS,
     KNOWN_INCOMPLETE_REASONS,
     UNFINISHED_STATUSES,
     UNKNOWN_INCOMPLETE_REASON,
     read_finish_reason,
 )
+from providers.dialects.openai_responses.repair_calls import with_whole_calls
 from providers.dialects.openai_responses.repair_stream import StreamRepair
 from providers.dialects.openai_responses.response_object import apply_response_meta, response_head
 from providers.dialects.openai_responses.response_schema import Item, WireResponse
 from providers.dialects.openai_responses.stream_event_schema import ItemEvent
+from providers.dialects.openai_responses.tool_uses import count_tool_calls, may_have_tool_calls
 from providers.dialects.openai_responses.usage import read_usage, write_usage
-from providers.stream_editor import SSEStreamEditor
+from providers.stream_editor import SSEStreamEditor, text_pattern
 
 
 class _Kind(Struct):
@@ -53,6 +58,7 @@ _TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete"})
 # Of those that hold a Response; another one ends the response if its status says so.
 _KNOWN_EVENTS = _TERMINAL_EVENTS | {"response.created", "response.queued", "response.in_progress"}
 _FAILURE_EVENTS = frozenset({"response.failed", "response.cancelled", "error"})
+_has_text = re.compile(rb'"(?:text|refusal|encrypted_content)"\s*:\s*"[^"]').search
 # Official clients require their `logprobs`.
 _TEXT_EVENTS = frozenset({"response.output_text.delta", "response.output_text.done"})
 _CALL_EVENT_PREFIXES = ("response.function_call_arguments.", "response.custom_tool_call_input.")
@@ -67,11 +73,15 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     if not body.has_value("output"):
         raise InvalidUpstreamResponse("The engine's answer has no output.")
     usage, reason, upstream_reason = _normalize_ending(body)
+    estimate = None
+    _check_answered(body, usage, reason)
+    body["output"] = with_whole_calls(body["output"])
     if usage is None:
-        body["usage"] = write_usage(meta.estimate_usage(written_tokens(bytes(body["output"]))))
+        estimate = written_tokens(bytes(body["output"]))
+        body["usage"] = write_usage(meta.estimate_usage(estimate))
     model = read_model_name(body.get("model"))
     finish_reason = recorded_finish_reason(reason, upstream_reason)
-    return OutboundResponse(msgspec.json.encode(apply_response_meta(body, meta)), usage, finish_reason, model)
+    return OutboundResponse(msgspec.json.encode(apply_response_meta(body, meta)), usage, finish_reason, model, estimate)
 
 
 def _normalize_ending(body: Body) -> tuple[Usage | None, str, str | None]:
@@ -81,21 +91,37 @@ def _normalize_ending(body: Body) -> tuple[Usage | None, str, str | None]:
         wire = _response_decoder.decode(raw)
         kinds = [Item(type=each.type) for each in _kinds_decoder.decode(body["output"])] if body.has_value("output") else []
     except DECODE_ERRORS as exc:
-        raise InvalidUpstreamResponse(f"The engine's answer is not a Response: {exc}.") from None
+        corrected = with_expected_types(raw)
+        if corrected is raw:
+            raise InvalidUpstreamResponse(f"The engine's answer is not a Response: {exc}.") from None
+        body.update(Body.read_response(corrected))
+        return _normalize_ending(body)
     reason, upstream_reason = read_finish_reason(wire, kinds)
     if reason in ("stop", "tool_calls"):
         body["status"] = "completed"
     else:
         body["status"] = "incomplete"
         if wire.incomplete_details is None or wire.incomplete_details.reason not in KNOWN_INCOMPLETE_REASONS:
-            body["incomplete_details"] = {"reason": UNKNOWN_INCOMPLETE_REASON}
-    return None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier), reason, upstream_reason
+            body["incomplete_details"] = {"reason": INCOMPLETE_REASONS.get(reason, UNKNOWN_INCOMPLETE_REASON)}
+    tool_uses = count_tool_calls(wire.output or ()) if may_have_tool_calls(raw) else None
+    return None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier, tool_uses), reason, upstream_reason
+
+
+def _check_answered(body: Body, usage: Usage | None, reason: str) -> None:
+    """Raises InvalidUpstreamResponse for a response that has neither content nor usage, and was neither cut off nor filtered."""
+    if (usage is not None and (usage.input or usage.output)) or reason in ("length", "content_filter"):
+        return
+    output = bytes(body.get("output", NULL))
+    kinds = [] if output == NULL else _kinds_decoder.decode(output)
+    if _has_text(output) is None and all(each.type in ("message", "reasoning") for each in kinds):
+        raise InvalidUpstreamResponse("The engine's answer is empty: it has neither content nor calls nor usage.")
 
 
 class ResponsesStreamEditor(SSEStreamEditor):
     """A stream editor of Responses. It holds back the event that ends the response, and drops [DONE], which some engines send after it."""
 
     missing_end = "no event said that the response is complete"
+    written_texts = text_pattern("delta")
 
     def __init__(self, meta: ResponseMeta) -> None:
         super().__init__(meta)
@@ -103,17 +129,31 @@ class ResponsesStreamEditor(SSEStreamEditor):
         self._event_count = 0
         self._has_calls = False
         self._stream_repair = StreamRepair(meta)
+        self._last_number: int | None = None
         self._renumbers = False  # whether the engine's own numbers no longer hold
 
     def _write_end(self) -> bytes:
         return self._held_frame
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        """A response.failed: Codex reads no other event as the end of a stream that failed."""
+        missing = self._write_missing_start("response.failed") if self._event_count < 2 else b""
+        number = self._event_count
+        if self._last_number is not None and not self._renumbers:
+            number = max(number, self._last_number + 1)
+        response = {**response_head(self._meta), "status": "failed", "error": write_response_error(error)}
+        event = {"type": "response.failed", "response": response, "sequence_number": number}
+        return missing + b"event: response.failed\ndata: %b\n\n" % msgspec.json.encode(event)
 
     def _edit_event(self, data: bytes) -> bytes:
         event = self._decode_event(data)
         if event is None:
             return b""
         kind = event.type
+        if event.sequence_number is not None:
+            self._last_number = event.sequence_number
         if kind in _FAILURE_EVENTS:
+            self._last_number = None if self._last_number is None else self._last_number - 1  # this event is not sent
             raise read_failure_event(data)
         missing = self._write_missing_start(kind) if self._event_count < 2 else b""
         if event.response != NULL:
@@ -183,6 +223,10 @@ class ResponsesStreamEditor(SSEStreamEditor):
         except DECODE_ERRORS as exc:
             reason = exc
         try:
+            return _event_decoder.decode(with_expected_types(data))
+        except DECODE_ERRORS:
+            pass
+        try:
             header = _header_decoder.decode(data)
         except DECODE_ERRORS:
             raise InvalidUpstreamResponse(f"The engine's event is not one of a Response: {reason}.") from None
@@ -201,10 +245,13 @@ class ResponsesStreamEditor(SSEStreamEditor):
             kind = outer["type"] = "response.incomplete" if status == "incomplete" else "response.completed"
         missing = b""
         if kind in _TERMINAL_EVENTS:
-            missing = self._write_missing(self._stream_repair.missing_before_end(body))
             if kind == "response.incomplete" or status in UNFINISHED_STATUSES:
                 body["status"] = kind.removeprefix("response.")
             self.usage, reason, upstream_reason = _normalize_ending(body)
+            if not self._written_bytes and not self._has_calls:
+                _check_answered(body, self.usage, reason)
+            missing = self._write_missing(self._stream_repair.missing_before_end(body))
+            kind = outer["type"] = f"response.{body['status']}"
             if self.usage is None:
                 body["usage"] = write_usage(self._meta.estimate_usage(self.written_tokens))
             self.finish_reason = recorded_finish_reason("tool_calls" if self._has_calls and reason == "stop" else reason, upstream_reason)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, UpstreamError
 from providers.canonical.raw_json import Body, repair_unicode
 from providers.canonical.upstream_errors import UNNAMED_STATUS, find_error, is_error, read_error
 
@@ -78,6 +78,17 @@ def read_failure_event(data: bytes) -> UpstreamError:
     return find_response_error(inner) or read_error_object(
         {key: body.value(key) for key in ("message", "code", "param") if body.has_value(key)}
     )
+
+
+def write_response_error(error: NarthexError) -> dict[str, Any]:
+    """The `error` of a failed Response: its codes are a closed list, by which Codex decides whether to try again."""
+    code = error.code or (error.upstream_code if isinstance(error, UpstreamError) else None)
+    if code not in _STATUSES and code not in _REQUEST_ERROR_CODES:
+        if error.status == 429:
+            code = "rate_limit_exceeded"
+        else:
+            code = "invalid_prompt" if 400 <= error.status < 500 else "server_error"
+    return {"code": code, "message": error.message}
 
 
 def _error_object(raw: Any) -> Mapping[str, Any]:

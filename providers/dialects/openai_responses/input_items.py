@@ -1,6 +1,6 @@
 """The input items of a request, alone and with the items of earlier turns before them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,10 +12,24 @@ items_decoder: msgspec.json.Decoder[str | list[Raw]] = msgspec.json.Decoder(str 
 
 
 class ContinuedInput(list[Raw]):
-    """An input whose first `earlier_count` items come from earlier turns. `is_text`: the request's own input is a string."""
+    """An input whose first `earlier_count` items come from earlier turns. `is_text`: the request's own input is a string.
+
+    `paths`: the caller's path of each item, once calls and results were put in order; None: they are as they were put together.
+    `rewritten`: the places of items that stand for another one, whose fields they do not have.
+    """
 
     earlier_count = 0
     is_text = False
+    paths: Sequence[str] | None = None
+    rewritten: frozenset[int] = frozenset()
+
+    def item_path(self, at: int) -> str:
+        """The caller's path of an item; `previous_response_id` for all that comes from earlier turns."""
+        if self.paths is not None:
+            return self.paths[at]
+        if at < self.earlier_count:
+            return "previous_response_id"
+        return "input" if self.is_text else f"input[{at - self.earlier_count}]"
 
 
 def list_input_items(body: Mapping[str, Any]) -> list[Raw]:

@@ -13,11 +13,12 @@ _encode = msgspec.json.encode
 class OpenMessage:
     """A message that is being written. Its content is neighbouring texts and refusals, of which `open_count` are not complete."""
 
-    __slots__ = ("content", "ended", "id", "open_count", "output_index")
+    __slots__ = ("content", "ended", "id", "open_count", "output_index", "phase")
 
-    def __init__(self, output_index: int, id: str) -> None:
+    def __init__(self, output_index: int, id: str, phase: str | None) -> None:
         self.output_index = output_index
         self.id = id
+        self.phase = phase
         self.content: list[dict[str, Any]] = []
         self.open_count = 0
         self.ended = False

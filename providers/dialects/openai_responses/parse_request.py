@@ -7,14 +7,25 @@ from msgspec import Struct
 
 from providers.canonical.errors import InvalidRequest, Unsupported
 from providers.canonical.parse_body import parse_body
+from providers.canonical.raw_json import NULL, Body
 from providers.canonical.token_estimate import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, text_tokens
+from providers.canonical.tool_schemas import OBJECT_TYPE
 from providers.dialect import InboundRequest
 from providers.dialects.openai.parse_request import inbound_request
 from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.normalize_input import (
+    are_calls_in_order,
+    is_mislabelled,
+    put_calls_in_order,
+    relabel_images,
+    write_schema_types,
+)
 from providers.dialects.openai_responses.request_schema import Item, Part, Request
 from providers.output_bounds import merge_output_bounds
 
 _decoder = msgspec.json.Decoder(Request)
+_EMPTY_LIST = msgspec.Raw(b"[]")
+_DOCUMENTED = frozenset(Request.__struct_fields__) - {"input", "model"}
 
 # The fields that an item or a part of a type needs: at least one field of each tuple.
 _REQUIRED_ITEM_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -46,24 +57,45 @@ def parse_request(raw: bytes) -> InboundRequest:
     if isinstance(request.input, list):
         for at, item in enumerate(request.input):
             has_references |= _check_item(item, f"input[{at}]")
+    has_untyped_schema = False
     for at, tool in enumerate(request.tools or ()):
         if tool.type in ("function", "custom") and tool.name is None:
             raise InvalidRequest(f"Object missing required field `name` at `tools[{at}]`.", param=f"tools[{at}].name")
+        if tool.parameters is not None and tool.parameters.type != OBJECT_TYPE:
+            has_untyped_schema = True
+    if has_untyped_schema:
+        write_schema_types(request.tools or (), body)
+    if b"null" in raw or b"[]" in raw:
+        _leave_out_empty_fields(body)
     inbound = inbound_request(
         DIALECT,
         request,
         body,
         end_user=request.user or request.safety_identifier,
         wants_usage=True,
-        input_tokens=_input_tokens(raw, request),
+        input_tokens=_input_tokens(raw, request, body),
         output_tokens=merge_output_bounds(body, "max_output_tokens", request.max_output_tokens),
     )
     inbound.previous_response_id = request.previous_response_id
     inbound.references_items = has_references
     inbound.holds_only_text = isinstance(request.input, str)
     inbound.stores_response = request.store is not False
+    # What the response that this continues, or an item that this refers to, has called is not known here.
+    is_whole_history = not has_references and request.previous_response_id is None
+    if is_whole_history and isinstance(request.input, list) and not are_calls_in_order(request.input):
+        inbound.repair = put_calls_in_order(request.input, body)
     inbound.has_strict_tools = bool(request.tools) and any([tool.strict for tool in request.tools])
     return inbound
+
+
+def _leave_out_empty_fields(body: Body) -> None:
+    """Null means in every documented field what its absence does, and so does an empty list of tools; hosts refuse both."""
+    for field in [field for field, value in body.items() if value == NULL and field in _DOCUMENTED]:
+        del body[field]
+    if body.get("tools") == _EMPTY_LIST:
+        del body["tools"]
+        if body.value("tool_choice") in (None, "auto", "none"):
+            body.pop("tool_choice", None)
 
 
 def _check_state(request: Request) -> None:
@@ -118,12 +150,14 @@ def _check_required(fields: Struct, names: tuple[str, ...], path: str) -> None:
         )
 
 
-def _input_tokens(raw: bytes, request: Request) -> int:
-    """An estimate. The body counts as text, tools and schemas included, except media."""
+def _input_tokens(raw: bytes, request: Request, body: Body) -> int:
+    """An estimate. The body counts as text, tools and schemas included, except media. On the way images get their true labels."""
     # Without one of these strings, all parts are text.
     if isinstance(request.input, str) or (b"input_image" not in raw and b"input_file" not in raw and b"input_audio" not in raw):
         return text_tokens(len(raw))
     inline_bytes = media = 0
+    if any(map(is_mislabelled, _parts(request.input))):
+        relabel_images(request.input, body)
     for part in _parts(request.input):
         match part.type:
             case "input_image":

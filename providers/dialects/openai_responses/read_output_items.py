@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from providers.canonical.carrier import decode_carrier
 from providers.canonical.chat import Citation, Opaque, Part, Reasoning, Refusal, Text, ToolCall
@@ -59,7 +60,7 @@ def read_parts(item: Item, raw: Raw) -> Iterator[Part]:
             for content in item.content or ():
                 part = read_content(content)
                 if part is not None:
-                    yield part
+                    yield replace(part, phase=item.phase) if item.phase and isinstance(part, Text) else part
         case "reasoning":
             part = read_reasoning_part(read_reasoning_text(item), item.encrypted_content)
             if part is not None:
@@ -115,14 +116,12 @@ def _is_typed_object(data: str) -> bool:
 
 
 def read_tool_call(item: Item) -> ToolCall:
-    """A tool call. It gets an id if it has none, as its result needs one."""
-    custom = item.type == "custom_tool_call"
-    return ToolCall(
-        item.call_id or item.id or new_call_id(),
-        item.name or "",
-        (item.input if custom else item.arguments) or "",
-        custom,
-    )
+    """A tool call. It gets an id if it has none, as its result needs one, and an empty object if it has no arguments."""
+    id, name = item.call_id or item.id or new_call_id(), item.name or ""
+    if item.type == "custom_tool_call":
+        return ToolCall(id, name, item.input or "", custom=True)
+    arguments = item.arguments if isinstance(item.arguments, str | None) else msgspec.json.encode(item.arguments).decode()
+    return ToolCall(id, name, arguments if arguments and not arguments.isspace() else "{}")
 
 
 def read_citations(annotations: Sequence[Raw] | None) -> tuple[Citation, ...]:

@@ -7,12 +7,14 @@ import msgspec
 
 from providers.canonical.chat import ChatResponse, Choice
 from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.loose_types import with_expected_types
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.dialects.openai.service_tiers import read_service_tier
 from providers.dialects.openai_responses.errors import find_response_error
 from providers.dialects.openai_responses.finish_reasons import read_finish_reason
 from providers.dialects.openai_responses.read_output_items import read_item, read_parts
 from providers.dialects.openai_responses.response_schema import WireResponse
+from providers.dialects.openai_responses.tool_uses import count_tool_calls
 from providers.dialects.openai_responses.usage import read_usage
 
 _response_decoder = msgspec.json.Decoder(WireResponse)
@@ -31,7 +33,7 @@ def read_response(raw: bytes) -> ChatResponse:
     except DECODE_ERRORS:
         pass
     try:
-        return read_wire_response(_response_decoder.decode(repair_unicode(raw)))
+        return read_wire_response(_response_decoder.decode(with_expected_types(raw)))
     except DECODE_ERRORS as exc:
         raise InvalidUpstreamResponse(f"The engine's answer is not a Response: {exc}.") from None
 
@@ -46,6 +48,6 @@ def read_wire_response(wire: WireResponse) -> ChatResponse:
         choices=(Choice(parts, finish_reason, tuple(logprobs) or None, upstream_finish_reason),),
         model=wire.model,
         created=None if wire.created_at is None else int(wire.created_at),
-        usage=None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier),
+        usage=None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier, count_tool_calls(wire.output or ())),
         service_tier=read_service_tier(wire.service_tier),
     )

@@ -13,6 +13,7 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses.item_ids import ID_PREFIXES, item_id
+from providers.dialects.openai_responses.repair_calls import CALL_FIELDS, is_named, started_call, whole_call
 from providers.dialects.openai_responses.stream_event_schema import DoneEvent, ItemEvent, decode_done_event, decode_repaired
 from providers.dialects.openai_responses.write_output_items import write_message_item, write_refusal_content, write_text_content
 
@@ -49,6 +50,9 @@ class StreamRepair:
         self._call_names: dict[int, str] = {}
         self._item_indexes: dict[str, int] = {}
         self._last_item = 0
+        # Calls whose names have not come, and the arguments of those whose items may not hold them.
+        self._unnamed_calls: set[int] = set()
+        self._arguments: dict[int, list[str]] = {}
         self._started_parts: set[_PartPosition] = set()
         self._parts_with_text: set[_PartPosition] = set()
 
@@ -86,15 +90,22 @@ class StreamRepair:
         if not output:
             return []
         missing: list[_Event] = []
-        if not self._ids:
-            for at, item in enumerate(output):
-                missing += [
-                    *self._missing_item_events(at, self._with_id(at, item)),
-                    self._event("output_item.done", at, item=self._with_id(at, item)),
-                ]
-        if not all(item.get("id") for item in output):
-            body["output"] = Raw(msgspec.json.encode([self._with_id(at, item) for at, item in enumerate(output)]))
+        items = [self._whole_item(at, item) for at, item in enumerate(output)]
+        unsent = frozenset(self._unnamed_calls if self._ids else range(len(items)))
+        for at in sorted(unsent - self._ids.keys()):
+            if at < len(items):
+                missing += [*self._missing_item_events(at, items[at]), self._event("output_item.done", at, item=items[at])]
+        if any(item is not original for item, original in zip(items, output, strict=True)):
+            body["output"] = Raw(msgspec.json.encode(items))
         return missing
+
+    def _whole_item(self, at: int, item: _Event) -> _Event:
+        """An item that is complete, with its id and, if it is a call, its arguments. Raises InvalidUpstreamResponse."""
+        identified, sent = self._with_id(at, item), self._arguments.get(at)
+        field = CALL_FIELDS.get(str(item.get("type")))
+        if field is not None and not item.get(field) and sent is None and (at, 0) in self._parts_with_text:
+            return identified  # all that there is of its arguments are the deltas, which the caller has
+        return whole_call(identified, "".join(sent or ()))
 
     def _repair_item(self, event: ItemEvent, action: str) -> EventRepair:
         try:
@@ -102,7 +113,12 @@ class StreamRepair:
         except DECODE_ERRORS:
             return EventRepair()
         at = len(self._ids) if action == "added" and event.output_index is None else self._item_index(event, item.get("id"))
-        identified = self._with_id(at, item)
+        if action == "added" and item.get("type") in CALL_FIELDS and not is_named(item):
+            self._unnamed_calls.add(at)  # its last event will hold all of it
+            return EventRepair(is_forwarded=False)
+        identified = self._with_id(at, item) if action == "added" else self._whole_item(at, item)
+        if action == "added" and (started := started_call(identified)) is not identified:
+            identified, self._arguments[at] = started, []
         if action == "added" and self._ids.get(at) == identified["id"]:
             return EventRepair(is_forwarded=False)
         change = self._position_changes(event, at, of_item=True) | ({} if identified is item else {"item": identified})
@@ -124,7 +140,7 @@ class StreamRepair:
         if kind == "message":
             for part_index, part in enumerate(item.get("content") or ()):
                 yield from self._missing_part_events(at, part_index, part)
-        elif kind in _CALL_ITEMS and (at, 0) not in self._parts_with_text:
+        elif kind in _CALL_ITEMS and (at, 0) not in self._parts_with_text and not self._arguments.get(at):
             subject = _CALL_ITEMS[kind]
             arguments: str = item.get(_CALL_FIELDS[subject]) or ""
             self._parts_with_text.add((at, 0))
@@ -175,14 +191,26 @@ class StreamRepair:
         if at not in self._ids:
             return EventRepair(is_forwarded=False)
         missing: list[_Event] = []
+        kept = self._arguments.get(at)
+        if action == "delta" and kept is not None:
+            kept.append(decode_done_event(data).delta or "")
+            return EventRepair(changes=self._position_changes(event, at))
         done_event = decode_done_event(data) if action == "done" else DoneEvent()
         arguments = done_event.complete_text
+        if action == "done" and not arguments and (kept or (at, 0) not in self._parts_with_text):
+            arguments = "".join(kept or ()) or ("{}" if subject == "function_call_arguments" else "")
+        if arguments:
+            self._arguments[at] = [arguments]
+        if kept:
+            self._parts_with_text.add((at, 0))
         if arguments and (at, 0) not in self._parts_with_text:
             missing.append(self._event(f"{subject}.delta", at, item_id=self._ids[at], delta=arguments))
         self._parts_with_text.add((at, 0))
         change = self._position_changes(event, at)
         if action == "done" and subject == "function_call_arguments" and done_event.name is None and at in self._call_names:
             change["name"] = self._call_names[at]
+        if action == "done" and subject == "function_call_arguments" and arguments and arguments != done_event.arguments:
+            change["arguments"] = arguments
         return EventRepair(missing, change)
 
     def _start_item(self, at: int, id: str | None, kind: str) -> Iterator[_Event]:

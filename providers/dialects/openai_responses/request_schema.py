@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field
 
+from providers.canonical.tool_schemas import SchemaHead
 from providers.dialects.openai.request_schema import PositiveInt, RawObject
 
 
@@ -58,7 +59,7 @@ class Tool(Struct):
     type: str
     name: str | None = None
     description: str | None = None
-    parameters: RawObject | None = None
+    parameters: SchemaHead | None = None
     strict: bool | None = None
     format: ToolFormat | None = None
     tools: "list[Tool] | None" = None

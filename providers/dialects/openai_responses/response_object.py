@@ -8,12 +8,13 @@ from msgspec import Raw
 
 from providers.canonical.raw_json import NULL
 from providers.canonical.sse import to_single_line
+from providers.canonical.timestamps import whole_seconds
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.usage import with_missing_details
 
 # The fields that a Response repeats from its request, with the defaults.
-_ECHOED_FIELDS: Mapping[str, Any] = {
+ECHOED_FIELDS: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
@@ -55,7 +56,7 @@ def response_head(meta: ResponseMeta) -> dict[str, Any]:
         "service_tier": None,
         "usage": None,
     }
-    for key, default in _ECHOED_FIELDS.items():
+    for key, default in ECHOED_FIELDS.items():
         head[key] = requested_value(meta, key, default)
     return head
 
@@ -78,10 +79,11 @@ def apply_response_meta(body: dict[str, Any], meta: ResponseMeta) -> dict[str, A
         if key not in body:
             body[key] = value
     body["id"], body["object"], body["model"] = response_id(meta), "response", meta.model
-    body["created_at"] = _whole_seconds(body["created_at"], meta)
+    if isinstance(body["created_at"], Raw):
+        body["created_at"] = whole_seconds(body["created_at"], meta.created)
     for key in GATEWAY_FIELDS:
-        requested = requested_value(meta, key, _ECHOED_FIELDS[key])
-        if requested != _ECHOED_FIELDS[key] or key in ("previous_response_id", "store"):
+        requested = requested_value(meta, key, ECHOED_FIELDS[key])
+        if requested != ECHOED_FIELDS[key] or key in ("previous_response_id", "store"):
             body[key] = requested
     service_tier = body["service_tier"]
     if isinstance(service_tier, Raw) and service_tier != _ULTRAFAST and write_service_tier(msgspec.json.decode(service_tier)) is None:
@@ -91,18 +93,5 @@ def apply_response_meta(body: dict[str, Any], meta: ResponseMeta) -> dict[str, A
         body["usage"] = with_missing_details(usage)
     for key in ("output", "tools", "tool_choice", "parallel_tool_calls"):
         if body[key] == NULL:
-            body[key] = requested_value(meta, key, _ECHOED_FIELDS.get(key, []))
+            body[key] = requested_value(meta, key, ECHOED_FIELDS.get(key, []))
     return body
-
-
-def _whole_seconds(created: Any, meta: ResponseMeta) -> Any:
-    """Unix time in whole seconds: vLLM and others send a fraction, which strict clients reject."""
-    if not isinstance(created, Raw):
-        return created
-    text = bytes(created)
-    if text.isdigit():
-        return created
-    try:
-        return int(float(text))
-    except (ValueError, OverflowError):
-        return meta.created

@@ -23,8 +23,9 @@ class Item(Struct):
     call_id: str | None = None
     id: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, Raw] | None = None
     input: str | None = None
+    phase: str | None = None
 
 
 class _IncompleteDetails(Struct):

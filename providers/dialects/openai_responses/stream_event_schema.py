@@ -33,14 +33,16 @@ class DoneEvent(Struct):
 
     text: str | None = None
     refusal: str | None = None
-    arguments: str | None = None
+    arguments: str | dict[str, Raw] | None = None
     input: str | None = None
     name: str | None = None
     part: _Content | None = None
+    delta: str | None = None
 
     @property
     def complete_text(self) -> str:
-        return self.text or self.refusal or self.arguments or self.input or (self.part and (self.part.text or self.part.refusal)) or ""
+        arguments = self.arguments if isinstance(self.arguments, str | None) else msgspec.json.encode(self.arguments).decode()
+        return self.text or self.refusal or arguments or self.input or (self.part and (self.part.text or self.part.refusal)) or ""
 
 
 _done_decoder = msgspec.json.Decoder(DoneEvent)

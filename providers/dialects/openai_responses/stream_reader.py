@@ -19,6 +19,7 @@ from providers.canonical.events import (
     UsageReported,
     response_events,
 )
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.canonical.sse import SSEDecoder
 from providers.dialects.openai.service_tiers import read_service_tier
@@ -64,11 +65,12 @@ class _Kind(Struct):
 class _OpenPart:
     """A part that has started. `paragraph`: for reasoning, whether it is a summary and the index of the current text."""
 
-    __slots__ = ("annotations", "has_text", "index", "paragraph", "part_type")
+    __slots__ = ("annotations", "has_text", "index", "is_function", "paragraph", "part_type")
 
-    def __init__(self, index: int, part_type: type[Part]) -> None:
+    def __init__(self, index: int, part: Part) -> None:
         self.index = index
-        self.part_type = part_type
+        self.part_type = type(part)
+        self.is_function = isinstance(part, ToolCall) and not part.custom
         self.has_text = False
         self.paragraph: tuple[bool, int] | None = None
         self.annotations: list[Raw] = []
@@ -96,6 +98,10 @@ class ResponsesStreamReader:
         self._parts: dict[_PartPosition, _OpenPart] = {}
         self._closed: set[_PartPosition] = set()
         self._logprobs_read = False
+        # Where calls are whose names have not come.
+        self._unnamed_calls: set[int | str | None] = set()
+        # The phases of messages that have one, by their positions.
+        self._phases: dict[int | str | None, str] = {}
 
     def feed(self, block: bytes) -> Iterator[Event]:
         for data in self._sse_decoder.feed(block):
@@ -147,6 +153,10 @@ class ResponsesStreamReader:
         repaired = repair_unicode(data)
         try:
             return _event_decoder.decode(repaired)
+        except DECODE_ERRORS:
+            pass
+        try:
+            return _event_decoder.decode(with_expected_types(data))
         except DECODE_ERRORS as exc:
             reason = exc
         try:
@@ -168,21 +178,28 @@ class ResponsesStreamReader:
         if event.item == NULL:
             return
         item = read_item(event.item)
+        if item.phase:
+            self._phases[_item_position(event, item)] = item.phase
         if item.type in ("function_call", "custom_tool_call"):
-            call = read_tool_call(item)
-            yield self._open_part((_item_position(event, item), 0), ToolCall(call.id, call.name, "", call.custom))
+            position, call = _item_position(event, item), read_tool_call(item)
+            if call.name:
+                yield self._open_part((position, 0), ToolCall(call.id, call.name, "", call.custom))
+            else:
+                self._unnamed_calls.add(position)
 
     def _read_part_added(self, event: _Event, data: bytes) -> Iterator[Event]:
         if event.part is None or event.part.type == "reasoning_text":
             return
         part = read_content(event.part)
         if part is not None:
-            yield from self._append_text(_part_position(event), Text("") if isinstance(part, Text) else Refusal(""), part.text)
+            position = _part_position(event)
+            yield from self._append_text(position, self._empty_text(position) if isinstance(part, Text) else Refusal(""), part.text)
 
     def _read_text_delta(self, event: _Event, data: bytes) -> Iterator[Event]:
         part = self._parts.get((event.output_index if event.output_index is not None else event.item_id, event.content_index or 0))
         if part is None:
-            yield from self._append_text(_part_position(event), Text(""), event.delta or "")
+            position = _part_position(event)
+            yield from self._append_text(position, self._empty_text(position), event.delta or "")
         elif event.delta:
             part.has_text = True
             yield PartDelta(0, part.index, event.delta)
@@ -191,7 +208,8 @@ class ResponsesStreamReader:
             yield Logprobs(0, tuple(event.logprobs))
 
     def _read_text_done(self, event: _Event, data: bytes) -> Iterator[Event]:
-        yield from self._append_missing_text(_part_position(event), Text(""), event.text or "")
+        position = _part_position(event)
+        yield from self._append_missing_text(position, self._empty_text(position), event.text or "")
 
     def _read_refusal_delta(self, event: _Event, data: bytes) -> Iterator[Event]:
         yield from self._append_text(_part_position(event), Refusal(""), event.delta or "")
@@ -231,9 +249,9 @@ class ResponsesStreamReader:
 
     def _read_call_delta(self, event: _Event, data: bytes) -> Iterator[Event]:
         part = self._parts.get((event.output_index if event.output_index is not None else event.item_id, 0))
-        if part is None:
-            raise InvalidUpstreamResponse("The engine sent arguments of a tool call that it has not started.")
-        if event.delta:
+        if part is None:  # of a call without a name, or that was not announced: it waits for its last event, which holds all of it
+            self._unnamed_calls.add(event.output_index if event.output_index is not None else event.item_id)
+        elif event.delta:
             part.has_text = True
             yield PartDelta(0, part.index, event.delta)
 
@@ -244,6 +262,8 @@ class ResponsesStreamReader:
         item_position = _item_position(event, item)
         match item.type:
             case "message":
+                if item.phase:
+                    self._phases[item_position] = item.phase
                 for index, content in enumerate(item.content or ()):
                     yield from self._close_content((item_position, index), content)
             case "reasoning":
@@ -256,6 +276,9 @@ class ResponsesStreamReader:
                     yield from self._close_part((item_position, 0), opaque_state=part.opaque_state)
             case "function_call" | "custom_tool_call":
                 call = read_tool_call(item)
+                if not call.name:
+                    raise InvalidUpstreamResponse("The engine sent a tool call without a name.")
+                self._unnamed_calls.discard(item_position)
                 yield from self._append_missing_text((item_position, 0), ToolCall(call.id, call.name, "", call.custom), call.arguments)
                 yield from self._close_part((item_position, 0))
             case _:
@@ -267,7 +290,8 @@ class ResponsesStreamReader:
         part = read_content(content)
         if part is None or position in self._closed:
             return
-        yield from self._append_missing_text(position, Text("") if isinstance(part, Text) else Refusal(""), part.text)
+        empty = self._empty_text(position) if isinstance(part, Text) else Refusal("")
+        yield from self._append_missing_text(position, empty, part.text)
         citations = part.citations if isinstance(part, Text) else ()
         yield from self._close_part(position, citations=citations or read_citations(self._parts[position].annotations))
 
@@ -280,11 +304,18 @@ class ResponsesStreamReader:
             wire.status = event.type.removeprefix("response.")
         response = read_wire_response(wire)
         choice = response.choices[0]
+        for at in sorted(each for each in self._unnamed_calls if isinstance(each, int)):
+            if at < len(wire.output or ()):
+                yield from self._read_item_done(_Event(output_index=at, item=(wire.output or [])[at]), data)
+        if self._unnamed_calls:
+            raise InvalidUpstreamResponse("The engine sent a tool call without a name.")
         has_calls = any(part.part_type is ToolCall for part in self._parts.values())
         if not self._parts:
             # The engine sends its output only in the last event.
             yield from (each for each in response_events(response) if isinstance(each, PartStarted | PartDelta | PartFinished))
-        for position in list(self._parts):
+        for position, part in list(self._parts.items()):
+            if part.is_function and not part.has_text and position not in self._closed:
+                yield PartDelta(0, part.index, "{}")
             yield from self._close_part(position)
         if choice.logprobs and not self._logprobs_read:
             yield Logprobs(0, choice.logprobs)
@@ -312,9 +343,12 @@ class ResponsesStreamReader:
             yield from self._close_part(position)
 
     def _open_part(self, position: _PartPosition, part: Part) -> PartStarted:
-        self._parts[position] = _OpenPart(self._part_count, type(part))
+        self._parts[position] = _OpenPart(self._part_count, part)
         self._part_count += 1
         return PartStarted(0, self._parts[position].index, part)
+
+    def _empty_text(self, position: _PartPosition) -> Text:
+        return Text("", phase=self._phases.get(position[0]))
 
     def _append_text(self, position: _PartPosition, empty: Part, text: str) -> Iterator[Event]:
         if position not in self._parts:

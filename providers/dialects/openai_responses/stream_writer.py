@@ -9,9 +9,11 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import NarthexError
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
+from providers.dialects.openai_responses.errors import write_response_error
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
 from providers.dialects.openai_responses.item_ids import id_prefix, item_id
 from providers.dialects.openai_responses.namespaces import read_qualified_names
@@ -20,6 +22,7 @@ from providers.dialects.openai_responses.response_object import response_head
 from providers.dialects.openai_responses.usage import write_usage
 from providers.dialects.openai_responses.write_output_items import (
     call_opaque_state,
+    is_other_phase,
     wants_summary,
     write_call_item,
     write_citations,
@@ -92,6 +95,14 @@ class ResponsesStreamWriter:
         response["usage"] = write_usage(self._usage)
         return closing + self._write_event(f"response.{write_status(response, self._finish_reason)}", {"response": response})
 
+    def write_failure(self, error: NarthexError) -> bytes:
+        """A response.failed with the items that are complete: Codex reads no other event as the end of a stream that failed."""
+        start = self._write_start(ResponseStarted(self._meta.model))
+        output = [item for item in self._output if item is not None]
+        usage = None if self._usage is None else write_usage(self._usage)
+        response = {**self._response, "output": output, "usage": usage, "status": "failed", "error": write_response_error(error)}
+        return start + self._write_event("response.failed", {"response": response})
+
     def _write_event(self, kind: str, body: dict[str, Any]) -> bytes:
         raw = _encode({"type": kind, **body, "sequence_number": self._sequence_number})
         self._sequence_number += 1
@@ -130,10 +141,11 @@ class ResponsesStreamWriter:
 
     def _open_content(self, index: int, part: Text | Refusal) -> bytes:
         message, opening = self._message, b""
-        if message is None:
+        if message is None or is_other_phase(part, message.phase):
+            opening = self._close_message()
             output_index, id = self._reserve_item("msg")
-            message = self._message = OpenMessage(output_index, id)
-            opening = self._write_item_added(output_index, write_message_item(id, [], "in_progress"))
+            message = self._message = OpenMessage(output_index, id, part.phase if isinstance(part, Text) else None)
+            opening += self._write_item_added(output_index, write_message_item(id, [], "in_progress", message.phase))
         state = self._parts[index] = OpenPart(part, message.output_index, message.id)
         state.message, state.content_index = message, len(message.content)
         state.event_head = {"content_index": state.content_index, **state.event_head}
@@ -274,7 +286,7 @@ class ResponsesStreamWriter:
         return (
             b""
             if message.open_count
-            else self._write_item_done(message.output_index, write_message_item(message.id, message.content, status))
+            else self._write_item_done(message.output_index, write_message_item(message.id, message.content, status, message.phase))
         )
 
     def _write_finish_reason(self, event: ChoiceFinished) -> bytes:

@@ -5,6 +5,7 @@ from msgspec import Raw
 
 from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING
+from providers.dialects.openai_responses.long_ids import shorten_ids
 
 _include_decoder = msgspec.json.Decoder(list[str])
 
@@ -12,6 +13,7 @@ _include_decoder = msgspec.json.Decoder(list[str])
 def prepare_upstream_body(body: Body, stream: bool) -> None:
     """Makes a request stateless and sets `stream`, always: without it transformers serve streams. Usage is reported anyway."""
     make_stateless(body)
+    shorten_ids(body)
     body.pop("previous_response_id", None)
     body["stream"] = stream
     if not stream:

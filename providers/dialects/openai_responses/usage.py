@@ -1,5 +1,6 @@
 """Usage as Responses report it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -7,14 +8,24 @@ from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.host_costs import read_host_cost
+from providers.canonical.loose_types import with_expected_types
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
-from providers.canonical.token_counts import plausible_count
+from providers.canonical.token_counts import is_uncounted, plausible_count
+from providers.dialects.openai.tool_uses import read_tool_uses
 from providers.dialects.openai.usage import priced_tier
+
+
+class _CacheWrites(Struct):
+    """Of `cache_write_tokens`, by how long they are kept at least. Source: openai 3.57.0, responses/response_usage.py."""
+
+    ttl_12h_tokens: int | None = None
+    ttl_30m_tokens: int | None = None
 
 
 class _InputDetails(Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    cache_write_tokens_details: _CacheWrites | None = None
     audio_tokens: int | None = None
     image_tokens: int | None = None
 
@@ -31,23 +42,31 @@ class _Usage(Struct):
     output_tokens_details: _OutputDetails | None = None
     cost: Raw = NULL
     cost_in_usd_ticks: Raw = NULL
+    server_side_tool_usage_details: Raw = NULL
 
 
+_NO_INPUT, _NO_OUTPUT = _InputDetails(), _OutputDetails()
 _usage_decoder = msgspec.json.Decoder(_Usage)
 _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
-def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
-    """None for usage of another form: that must not cost a good response. xAI's output includes reasoning here, as its totals show.
+def read_usage(raw: bytes | Raw, service_tier: Any = None, tool_uses: Mapping[str, int] | None = None) -> Usage | None:
+    """None for usage of another form, or without legible counts: that must not cost a good response.
+
+    xAI's output includes reasoning here, as its totals show. `tool_uses`: as counted in the output; xAI's own counts come first.
 
     Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
     """
     try:
         reported = _usage_decoder.decode(raw)
     except DECODE_ERRORS:
-        return None
-    input_details, output_details = reported.input_tokens_details or _InputDetails(), reported.output_tokens_details or _OutputDetails()
-    return Usage(
+        try:  # counts as strings, or with a fraction
+            reported = _usage_decoder.decode(with_expected_types(bytes(raw)))
+        except DECODE_ERRORS:
+            return None
+    input_details, output_details = reported.input_tokens_details or _NO_INPUT, reported.output_tokens_details or _NO_OUTPUT
+    writes, server_tools = input_details.cache_write_tokens_details, reported.server_side_tool_usage_details
+    usage = Usage(
         input=plausible_count(reported.input_tokens),
         output=plausible_count(reported.output_tokens),
         cached=plausible_count(input_details.cached_tokens),
@@ -58,7 +77,10 @@ def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
         image_input=plausible_count(input_details.image_tokens),
         tier=priced_tier(service_tier),
         host_cost_microusd=read_host_cost(reported.cost, reported.cost_in_usd_ticks),
+        cache_written_12_hours=None if writes is None else plausible_count(writes.ttl_12h_tokens),
+        tool_uses=tool_uses if server_tools is NULL else read_tool_uses(NULL, NULL, (server_tools,)),
     )
+    return None if is_uncounted(usage) else usage
 
 
 def with_missing_details(raw: Raw) -> Any:
@@ -84,9 +106,20 @@ def write_usage(usage: Usage | None) -> dict[str, Any] | None:
     input, output = usage.input or 0, usage.output or 0
     return {
         "input_tokens": input,
-        "input_tokens_details": {"cache_write_tokens": usage.cache_written or 0, "cached_tokens": usage.cached or 0},
+        "input_tokens_details": {
+            "cache_write_tokens": usage.cache_written or 0,
+            "cached_tokens": usage.cached or 0,
+            **_write_cache_writes(usage),
+        },
         "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": input + output,
         **({"estimated": True} if usage.estimated else {}),
     }
+
+
+def _write_cache_writes(usage: Usage) -> dict[str, Any]:
+    if not usage.cache_written or usage.cache_written_12_hours is None:
+        return {}
+    kept_long = min(usage.cache_written, usage.cache_written_12_hours)
+    return {"cache_write_tokens_details": {"ttl_12h_tokens": kept_long, "ttl_30m_tokens": usage.cache_written - kept_long}}

@@ -76,19 +76,20 @@ class InputWriter:
         content: list[Any] = []
         texts: list[str | None] = []
         extra = dict(message.extra) if self.same_dialect else {}
+        phase = {"phase": extra["phase"]} if "phase" in extra else {}  # of each of its items
         for at, part in enumerate(message.parts):
             part_path = f"{path}.content[{at}]"
             item = self._write_item(part, part_path)
             if item is not None:
                 if content:
-                    yield self._write_message(message, content, texts, extra, part_path)
+                    yield self._write_message(message, content, texts, phase | extra, part_path)
                     content, texts, extra = [], [], {}
                 yield from item
             elif (written := self._write_content(part, part_path, assistant=message.role == "assistant")) is not None:
                 content.append(written)
                 texts.append(part.text if isinstance(part, Text) and len(written) == 2 else None)
         if content or extra or not message.parts:
-            yield self._write_message(message, content, texts, extra, path)
+            yield self._write_message(message, content, texts, phase | extra, path)
 
     def _write_message(
         self, message: Message, content: list[Any], texts: list[str | None], extra: dict[str, Raw], item_path: str

@@ -14,8 +14,14 @@ from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.namespaces import QualifiedNames
 
 
-def write_message_item(id: str, content: Sequence[dict[str, Any]], status: str) -> dict[str, Any]:
-    return {"id": id, "type": "message", "status": status, "content": content, "role": "assistant"}
+def write_message_item(id: str, content: Sequence[dict[str, Any]], status: str, phase: str | None = None) -> dict[str, Any]:
+    item: dict[str, Any] = {"id": id, "type": "message", "status": status, "content": content, "role": "assistant"}
+    return item if phase is None else {**item, "phase": phase}
+
+
+def is_other_phase(part: Part, phase: str | None) -> bool:
+    """Whether a text begins a message of its own, as the one before it has another phase."""
+    return isinstance(part, Text) and part.phase != phase
 
 
 def write_text_content(text: str, annotations: Sequence[Any], logprobs: Sequence[Raw] = ()) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from providers.dialects.openai_responses.response_object import response_head
 from providers.dialects.openai_responses.usage import write_usage
 from providers.dialects.openai_responses.write_output_items import (
     call_opaque_state,
+    is_other_phase,
     may_be_cut_off,
     wants_summary,
     write_call_item,
@@ -53,15 +54,16 @@ def write_status(head: dict[str, Any], reason: str | None) -> str:
 
 
 def _write_output(choice: Choice, meta: ResponseMeta) -> list[Any]:
-    """The output items. Neighbouring texts and refusals become one message. Log probabilities go with the first text."""
+    """The output items. Neighbouring texts and refusals of one phase become one message. Log probabilities go with the first text."""
     output: list[Any] = []
     content: list[dict[str, Any]] | None = None
+    phase: str | None = None
     logprobs = [write_logprob(each) for each in choice.logprobs or ()]
     for part in choice.parts:
         if isinstance(part, Text | Refusal):
-            if content is None:
-                content = []
-                output.append(write_message_item(item_id(meta, "msg", len(output)), content, "completed"))
+            if content is None or is_other_phase(part, phase):
+                content, phase = [], part.phase if isinstance(part, Text) else None
+                output.append(write_message_item(item_id(meta, "msg", len(output)), content, "completed", phase))
             content.append(_write_content(part, logprobs))
             if isinstance(part, Text):
                 logprobs = []

@@ -16,6 +16,7 @@ from providers.dialects.tensorzero_inference.read_response import read_response
 from providers.dialects.tensorzero_inference.stream_reader import InferenceStreamReader
 from providers.dialects.tensorzero_inference.stream_writer import InferenceStreamWriter
 from providers.dialects.tensorzero_inference.write_response import write_response
+from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class TensorZeroInference:
@@ -57,3 +58,6 @@ class TensorZeroInference:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return write_error_frame(error)
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return COMMENTS

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 import msgspec
 
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import NarthexError
 from providers.canonical.events import (
     ChoiceFinished,
     Event,
@@ -71,6 +72,9 @@ class InferenceStreamWriter:
         if finished is not None:
             chunk["finish_reason"] = write_finish_reason(finished.reason, finished.stop_sequence, ended_with_calls=self._has_calls)
         return sse_frame(_encode(chunk)) + _DONE
+
+    def write_failure(self, error: NarthexError) -> bytes:
+        return b""
 
     def _open_part(self, index: int, part: Part) -> bytes:
         self._parts[index] = part

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from providers.canonical.chat import Usage
+from providers.canonical.token_counts import is_uncounted, plausible_count
 
 
 class WireUsage(Struct, omit_defaults=True):
@@ -19,11 +20,13 @@ def write_usage(usage: Usage) -> WireUsage:
 
 
 def read_usage(usage: WireUsage | None) -> Usage | None:
+    """None if nothing is reported."""
     if usage is None:
         return None
-    return Usage(
-        usage.input_tokens,
-        usage.output_tokens,
-        cached=usage.provider_cache_read_input_tokens,
-        cache_written=usage.provider_cache_write_input_tokens,
+    counted = Usage(
+        plausible_count(usage.input_tokens),
+        plausible_count(usage.output_tokens),
+        cached=plausible_count(usage.provider_cache_read_input_tokens),
+        cache_written=plausible_count(usage.provider_cache_write_input_tokens),
     )
+    return None if is_uncounted(counted) else counted

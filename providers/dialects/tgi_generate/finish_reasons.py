@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from providers.canonical.errors import UpstreamFailed
+from providers.canonical.finish_reasons import openai_reason
 from providers.dialects.tgi_generate.response_schema import Details
 
 _FINISH_REASONS: Mapping[str, tuple[str, str | None]] = {
@@ -15,9 +15,7 @@ _FINISH_REASONS: Mapping[str, tuple[str, str | None]] = {
 def read_finish_reason(details: Details) -> tuple[str, str | None]:
     """OpenAI's finish reason, and the engine's own if it says more. Without details the response is complete.
 
-    Raises UpstreamFailed for the reason `error`.
+    Raises UpstreamError for a reason that means that the response failed.
     """
     reason = details.finish_reason or details.finish_reason_spaced or "eos_token"
-    if reason == "error":
-        raise UpstreamFailed("The engine reported a failure without a reason.")
-    return _FINISH_REASONS.get(reason, ("stop", reason))
+    return _FINISH_REASONS.get(reason) or (openai_reason(reason), reason)

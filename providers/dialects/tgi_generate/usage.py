@@ -1,7 +1,7 @@
 """Token counts of generate."""
 
 from providers.canonical.chat import Usage
-from providers.canonical.token_counts import plausible_count
+from providers.canonical.token_counts import is_uncounted, plausible_count
 from providers.dialects.tgi_generate.response_schema import Details
 
 
@@ -12,4 +12,4 @@ def read_usage(details: Details) -> Usage | None:
     """
     input_tokens = details.input_length if details.input_length is not None else len(details.prefill or ()) or None
     usage = Usage(input=plausible_count(input_tokens), output=plausible_count(details.generated_tokens))
-    return None if usage == Usage() else usage
+    return None if is_uncounted(usage) else usage

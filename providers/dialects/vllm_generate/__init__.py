@@ -10,6 +10,7 @@ from providers.dialects.openai.errors import write_error_envelope
 from providers.dialects.openai.upstream_body import prepare_upstream_body
 from providers.dialects.vllm_generate.edit import TokenStreamEditor, edit_response
 from providers.dialects.vllm_generate.parse_request import parse_request
+from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class VLLMGenerate:
@@ -34,3 +35,6 @@ class VLLMGenerate:
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         return sse_frame(write_error_envelope(error))
+
+    def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
+        return COMMENTS

@@ -17,12 +17,19 @@ from providers.adapters.messages import UNREAD_PARTS, drop_unsupported_parts, re
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption
 from providers.adapters.tools import drop_tools_or_constraint
+from providers.adapters.unknown_fields import drop_unknown_fields
 from providers.canonical.errors import UnparsableModelOutput, Unsupported, UpstreamError, UpstreamRejected
 from providers.canonical.output_format import Choice, Grammar, JsonObject, JsonSchema, OutputFormat, Regex, StructuralTag
 from providers.canonical.raw_json import Body
 from providers.canonical.upstream_errors import read_error
 from providers.drop_policy import DropPolicy
-from providers.engines.llamacpp.fields import NEUTRAL_VALUES, RESTRICTED_FIELDS, SHARED_HINT_FIELDS, UNKNOWN_FIELDS
+from providers.engines.llamacpp.fields import (
+    KNOWN_FIELDS,
+    NEUTRAL_VALUES,
+    RESTRICTED_FIELDS,
+    SHARED_HINT_FIELDS,
+    UNKNOWN_FIELDS,
+)
 from providers.engines.llamacpp.lora import select_adapter_by_id
 from providers.engines.llamacpp.prompts import refuse_multiple_prompts
 from providers.engines.llamacpp.schemas import LLAMACPP_CONVERTER, convert_schema
@@ -41,6 +48,7 @@ class LlamaCpp(OpenAICompatible):
     """A constraint that its converter of schemas does not cover is sent as a grammar of ours, or validated."""
 
     name: ClassVar[str] = "llamacpp"
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
@@ -57,6 +65,7 @@ class LlamaCpp(OpenAICompatible):
     unsupported_fields = frozenset(UNKNOWN_FIELDS)
     hint_fields = SHARED_HINT_FIELDS
     restricted_fields = RESTRICTED_FIELDS
+    unread_parts = UNREAD_PARTS
     renamed_fields: Mapping[str, str] = {"repetition_penalty": "repeat_penalty"}
 
     def __init__(
@@ -137,10 +146,14 @@ class LlamaCpp(OpenAICompatible):
         elif body.has_value("logprobs"):
             drop_policy.drop_or_refuse("logprobs", "it reports them in another shape than a completion has.")
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
+        drop_unknown_fields(body, KNOWN_FIELDS, drop_policy)
         adapted.dropped[:0] = drop_policy.dropped
         return adapted
 
     def _adapt_chat_body(self, body: Body, drop_policy: DropPolicy, constraint: Constraint | None) -> Constraint | None:
+        if body.has_value("enable_thinking"):  # it reads this among the template's arguments only
+            thinking = body.pop("enable_thinking")
+            body["chat_template_kwargs"] = {"enable_thinking": thinking, **(body.value("chat_template_kwargs") or {})}
         drop_lone_top_logprobs(body, drop_policy)
         if body.value("parallel_tool_calls") is False and not (body.value("tools") and body.value("tool_choice") != "none"):
             del body["parallel_tool_calls"]

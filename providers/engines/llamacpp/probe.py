@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from providers.adapters.engine_load import LoadMetrics
 from providers.adapters.lora import LoadedAdapters
-from providers.adapters.probe import EngineProbe, ListedModel, ProbeResponses, list_at, object_at, version_at
+from providers.adapters.probe import ALL_MODELS, EngineProbe, ImageSupport, ListedModel, ProbeResponses, list_at, object_at, version_at
 
 
 def _is_llamacpp(responses: ProbeResponses) -> bool:
@@ -29,6 +29,13 @@ def _read_lora_adapters(responses: ProbeResponses, models: Sequence[ListedModel]
     return {**ids, **{stem: id for path, id in ids.items() if stem_counts[stem := PurePosixPath(path).stem] == 1}}
 
 
+def _read_image_support(responses: ProbeResponses) -> ImageSupport:
+    """`modalities` of /props, of a server with one model: without a projector (--mmproj) it refuses every image."""
+    modalities: object = object_at(responses, "/props").get("modalities")
+    vision = cast("dict[str, Any]", modalities).get("vision") if isinstance(modalities, dict) else None
+    return {ALL_MODELS: vision} if isinstance(vision, bool) else {}
+
+
 LLAMACPP_PROBE = EngineProbe(
     "/health",
     ("/props", "/lora-adapters"),
@@ -36,5 +43,6 @@ LLAMACPP_PROBE = EngineProbe(
     is_recognised=_is_llamacpp,
     read_version=version_at("/props", field="build_info"),
     read_lora_adapters=_read_lora_adapters,
+    read_image_support=_read_image_support,
     load_metrics=LoadMetrics((b"llamacpp:requests_processing",), (b"llamacpp:requests_deferred",)),
 )

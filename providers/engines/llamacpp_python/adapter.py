@@ -30,6 +30,7 @@ from providers.engines.llamacpp.prompts import refuse_multiple_prompts
 from providers.engines.llamacpp.schemas import LLAMACPP_PYTHON_CONVERTER, convert_schema
 from providers.engines.llamacpp.tools import adapt_strict_tools, adapt_tools, read_tool_choice
 from providers.engines.llamacpp_python.fields import (
+    IGNORES_IMAGES,
     NEUTRAL_VALUES,
     UNKNOWN_FIELDS,
     UNSUPPORTED_PARTS,
@@ -58,6 +59,7 @@ class LlamaCppPython(OpenAICompatible):
     """It calls a tool only where the choice names one, unless its chat_format does more (option `calls`)."""
 
     name: ClassVar[str] = "llamacpp_python"
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings")
     default_base_url: ClassVar[str | None] = None
@@ -71,6 +73,7 @@ class LlamaCppPython(OpenAICompatible):
     unsupported_fields = frozenset(UNKNOWN_FIELDS)
     hint_fields = SHARED_HINT_FIELDS
     restricted_fields: Mapping[str, str] = {}
+    unread_parts = UNSUPPORTED_PARTS
     renamed_fields: Mapping[str, str] = {
         "repetition_penalty": "repeat_penalty",
         "max_completion_tokens": "max_tokens",
@@ -119,6 +122,9 @@ class LlamaCppPython(OpenAICompatible):
             if dialect != "openai_chat":
                 raise self.unsupported_error(constraint.field, f"its completions take only grammars, and {reason.message}") from None
             return ConstraintPlan("validated", output, fields)
+
+    def why_no_images(self, model: str) -> str | None:
+        return None if self.options.get("vision") else IGNORES_IMAGES
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         if dialect not in self.constrained_dialects:

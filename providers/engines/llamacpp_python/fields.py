@@ -11,13 +11,13 @@ UNKNOWN_FIELDS: NeutralValues = {
     **neutral_values(
         (
             *("ignore_eos", "typical_p", "n", "chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
-            "reasoning_effort",
+            *("reasoning_effort", "enable_thinking"),
         )
     ),
 }
 NEUTRAL_VALUES: NeutralValues = {
     **UNKNOWN_FIELDS,
-    **neutral_values(("logprobs", "parallel_tool_calls", "tools", "stop", "logit_bias")),
+    **neutral_values(("logprobs", "parallel_tool_calls", "tools", "stop", "logit_bias", "session_id")),
     # Typed there, so that null is a 500.
     **only_null(
         (
@@ -27,8 +27,9 @@ NEUTRAL_VALUES: NeutralValues = {
     ),
 }
 
+IGNORES_IMAGES = "without a `clip_model_path` it ignores images (option `vision`)."
 UNSUPPORTED_PARTS: Mapping[bytes, str] = {**UNREAD_PARTS, b'"input_audio"': "it reads no audio."}
 UNSUPPORTED_PARTS_WITHOUT_VISION: Mapping[bytes, str] = {
     **UNSUPPORTED_PARTS,
-    b'"image_url"': "without a `clip_model_path` it ignores images (option `vision`).",
+    b'"image_url"': IGNORES_IMAGES,
 }

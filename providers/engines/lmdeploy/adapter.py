@@ -22,6 +22,7 @@ from providers.canonical.output_format import Choice, OutputFormat, OutputKind, 
 from providers.canonical.raw_json import Body
 from providers.drop_policy import DropPolicy
 from providers.engines.lmdeploy.fields import (
+    ACCEPTED_IN_COMPLETIONS,
     NEUTRAL_VALUES,
     REASONING_EFFORTS,
     RESTRICTED_FIELDS,
@@ -63,6 +64,7 @@ class LMDeploy(OpenAICompatible):
     """What it enforces depends on its version and backend, which are options."""
 
     name: ClassVar[str] = "lmdeploy"
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions")
     default_base_url: ClassVar[str | None] = None
@@ -79,6 +81,7 @@ class LMDeploy(OpenAICompatible):
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
     restricted_fields = RESTRICTED_FIELDS
+    unread_parts = UNSUPPORTED_PARTS
     renamed_fields: Mapping[str, str] = {"min_tokens": "min_new_tokens"}
 
     def __init__(
@@ -114,8 +117,8 @@ class LMDeploy(OpenAICompatible):
                 drop_policy.drop_or_refuse(field, "its completions have no such field.")
             if "n" in body:
                 drop_policy.drop_or_refuse("n", "it generates one completion of each prompt.")
-            if "logprobs" in body:
-                drop_policy.drop_or_refuse("logprobs", "its completions report none.")
+            for field in sorted(ACCEPTED_IN_COMPLETIONS & body.keys()):
+                drop_policy.drop_hint(field)
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
         adapted.dropped[:0] = drop_policy.dropped
         return adapted

@@ -14,11 +14,15 @@ from providers.fields import (
     restricted_fields,
 )
 
-UNSUPPORTED_FIELDS = RARE_FIELDS | {
+UNSUPPORTED_FIELDS = (RARE_FIELDS - {"return_token_ids"}) | {
     *("presence_penalty", "frequency_penalty", "stop_token_ids", "separate_reasoning", "continue_final_message"),
     *("lora_path", "echo"),
 }
-UNSUPPORTED_HINT_FIELDS = HINT_FIELDS | {"priority", "cache_salt"}
+# Its API accepts these and documents that they have no effect (0.12 to 0.18): callers of LMDeploy may send them.
+_ACCEPTED_WITHOUT_EFFECT = frozenset({"presence_penalty", "frequency_penalty"})
+# The same for its completions.
+ACCEPTED_IN_COMPLETIONS = frozenset({"echo", "suffix", "logprobs"})
+UNSUPPORTED_HINT_FIELDS = HINT_FIELDS | _ACCEPTED_WITHOUT_EFFECT | {"priority", "cache_salt"}
 UNSUPPORTED_IN_COMPLETIONS = CHAT_ONLY_FIELDS | {
     *("mm_processor_kwargs", "media_io_kwargs", "min_tokens", "min_new_tokens", "include_stop_str_in_output", "logit_bias"),
 }

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.unknown_fields import drop_unknown_fields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
 from providers.drop_policy import DropPolicy
-from providers.engines.mini_sglang.fields import NEUTRAL_VALUES, UNSUPPORTED_FIELDS, UNSUPPORTED_HINT_FIELDS
+from providers.engines.mini_sglang.fields import KNOWN_FIELDS, NEUTRAL_VALUES, UNSUPPORTED_FIELDS, UNSUPPORTED_HINT_FIELDS
 from providers.participant_names import name_in_text
 from providers.structured_output import Constraint
 
@@ -25,6 +26,8 @@ class MiniSGLang(OpenAICompatible):
     """Text in, a stream of text out: no tools, no constraints, no usage."""
 
     name: ClassVar[str] = "mini_sglang"
+    unread_parts = dict.fromkeys((b'"image_url"', b'"input_audio"', b'"file"'), _TEXT_ONLY)
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat",)
     default_base_url: ClassVar[str | None] = None
@@ -57,6 +60,9 @@ class MiniSGLang(OpenAICompatible):
     def constraint_support(self) -> structured_output.SupportByKind:
         return {}
 
+    def why_no_images(self, model: str) -> str | None:
+        return _TEXT_ONLY
+
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         drop_policy = self.drop_policy(body, may_drop)
         if dialect == "openai_chat":
@@ -64,6 +70,8 @@ class MiniSGLang(OpenAICompatible):
             if body.has_value("messages"):
                 _MessageAdapter(body, drop_policy).adapt()
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
+        if dialect == "openai_chat":
+            drop_unknown_fields(body, KNOWN_FIELDS, drop_policy)
         adapted.dropped[:0] = drop_policy.dropped
         if dialect == "openai_chat":
             if self._default_max_tokens is not None and not body.has_value("max_tokens"):

@@ -6,11 +6,11 @@ _NEUTRAL_FIELDS = (
     *("n", "echo", "logit_bias", "top_k", "min_p", "repetition_penalty", "min_tokens", "min_new_tokens", "ignore_eos"),
     "stop_token_ids",
     *("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens", "priority", "separate_reasoning"),
-    *("continue_final_message", "tools"),
+    *("continue_final_message", "tools", "session_id"),
 )
 UNSUPPORTED_FIELDS = (RARE_FIELDS - {"suffix"}) | {
     *_NEUTRAL_FIELDS,
-    *("cache_salt", "lora_path", "session_id", "enable_thinking", "chat_template_kwargs", "mm_processor_kwargs"),
+    *("cache_salt", "lora_path", "enable_thinking", "chat_template_kwargs", "mm_processor_kwargs"),
     *("tool_choice", "parallel_tool_calls", "top_logprobs", "reasoning_effort"),
 }
 UNSUPPORTED_HINT_FIELDS = HINT_FIELDS

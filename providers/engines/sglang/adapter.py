@@ -69,6 +69,7 @@ class SGLang(OpenAICompatible):
     """It enforces every kind of constraint, by xgrammar, and ignores fields that it does not know."""
 
     name: ClassVar[str] = "sglang"
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
@@ -83,6 +84,7 @@ class SGLang(OpenAICompatible):
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
     restricted_fields = RESTRICTED_FIELDS
+    unread_parts = UNREAD_PARTS
     renamed_fields: Mapping[str, str] = {"include_stop_str_in_output": "no_stop_trim", "min_new_tokens": "min_tokens"}
 
     @property

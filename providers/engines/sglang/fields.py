@@ -27,7 +27,7 @@ _NOT_NULLABLE_IN_COMPLETIONS = ("max_tokens", "temperature", "top_p", "top_k", "
 CHAT_NEUTRAL_VALUES: NeutralValues = {
     **only_null(_NOT_NULLABLE),
     **RARE_NEUTRAL_VALUES,
-    **neutral_values(("spaces_between_special_tokens", "enable_thinking")),
+    **neutral_values(("spaces_between_special_tokens", "enable_thinking", "session_id")),
 }
 COMPLETIONS_NEUTRAL_VALUES: NeutralValues = {**CHAT_NEUTRAL_VALUES, **only_null(_NOT_NULLABLE_IN_COMPLETIONS)}
 

@@ -63,6 +63,7 @@ class TGI(OpenAICompatible):
     """Constraints work in its chat only, and not together with tools."""
 
     name: ClassVar[str] = "tgi"
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = (_CHAT, _COMPLETIONS)
     constrained_dialects = frozenset({_CHAT})
@@ -70,13 +71,14 @@ class TGI(OpenAICompatible):
     stops_on_disconnect = "always"
     # It constrains arguments to their schema in any case, but by outlines, which covers only a part.
     strict_tools: ClassVar[bool] = False
-    stops_after_calls: ClassVar[bool] = True
+    stops_after_calls: bool = True
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_model)
 
     renamed_fields: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
     restricted_fields = RESTRICTED_FIELDS
+    unread_parts = UNSUPPORTED_PARTS
 
     @property
     def constraint_support(self) -> structured_output.SupportByKind:

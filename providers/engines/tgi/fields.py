@@ -8,11 +8,11 @@ _NEUTRAL_FIELDS = (
     *("n", "logit_bias", "top_k", "min_p", "min_tokens", "min_new_tokens", "ignore_eos", "stop_token_ids"),
     "include_stop_str_in_output",
     *("skip_special_tokens", "spaces_between_special_tokens", "priority", "separate_reasoning", "continue_final_message"),
-    *("chat_template_kwargs", "presence_penalty"),
+    *("chat_template_kwargs", "presence_penalty", "session_id"),
 )
 UNSUPPORTED_FIELDS = (RARE_FIELDS - {"suffix"}) | {
     *_NEUTRAL_FIELDS,
-    *("cache_salt", "lora_path", "session_id", "enable_thinking", "mm_processor_kwargs", "reasoning_effort"),
+    *("cache_salt", "lora_path", "enable_thinking", "mm_processor_kwargs", "reasoning_effort"),
 }
 UNSUPPORTED_IN_COMPLETIONS = frozenset({"logprobs", "echo", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"})
 UNSUPPORTED_HINT_FIELDS = HINT_FIELDS

@@ -35,6 +35,7 @@ class Transformers(OpenAICompatible):
     """States the fields that it supports, where other engines state those that they lack: it rejects unknown ones."""
 
     name: ClassVar[str] = "transformers"
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions")
     default_base_url: ClassVar[str | None] = None
@@ -45,6 +46,7 @@ class Transformers(OpenAICompatible):
     unsupported_fields: frozenset[str] = frozenset()
     hint_fields = UNSUPPORTED_HINT_FIELDS
     restricted_fields: Mapping[str, str] = {}
+    unread_parts = UNREAD_PARTS
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None

@@ -56,7 +56,7 @@ NEUTRAL_VALUES: NeutralValues = {
                 "use_beam_search",
             ),
             *("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens", "truncate_prompt_tokens"),
-            *("add_generation_prompt", "continue_final_message", "separate_reasoning"),
+            *("add_generation_prompt", "continue_final_message", "separate_reasoning", "session_id", "return_token_ids"),
         )
     ),
     "prompt_logprobs": (0,),

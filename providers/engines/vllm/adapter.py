@@ -72,6 +72,7 @@ class VLLM(OpenAICompatible):
     """What it honours depends on its version, which probing reports, or the option `version`."""
 
     name: ClassVar[str] = "vllm"
+    thinking_fields = frozenset()
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = (
         *("openai_chat", "openai_responses", "anthropic_messages", "openai_completions"),

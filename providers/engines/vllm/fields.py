@@ -20,7 +20,7 @@ _TEMPLATE_FIELDS = frozenset({"chat_template", "add_generation_prompt", "continu
 _SAMPLING_FIELDS = frozenset(
     {
         *("allowed_token_ids", "bad_words", "length_penalty", "min_tokens", "min_new_tokens"),
-        *("spaces_between_special_tokens", "truncate_prompt_tokens", "use_beam_search"),
+        *("spaces_between_special_tokens", "truncate_prompt_tokens", "use_beam_search", "return_token_ids"),
     }
 )
 IGNORED_FIELDS_BY_DIALECT: Mapping[str, frozenset[str]] = {
@@ -36,7 +36,7 @@ IGNORED_FIELDS_BY_DIALECT: Mapping[str, frozenset[str]] = {
 
 VLLM_NEUTRAL_VALUES: NeutralValues = {
     **RARE_NEUTRAL_VALUES,
-    **neutral_values(("separate_reasoning", "spaces_between_special_tokens")),
+    **neutral_values(("separate_reasoning", "spaces_between_special_tokens", "session_id")),
     "mcp_servers": ([],),
 }
 

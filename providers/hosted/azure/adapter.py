@@ -9,25 +9,35 @@ from urllib.parse import quote
 
 import httpx
 
-from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.provider import Adapted, InvalidOption
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses import remove_encrypted_reasoning
 from providers.fields import restricted_fields
-from providers.profiles.gpt import is_reasoning_model, may_reason, rename_max_tokens
+from providers.hosted.azure.claude import FOUNDRY_OPTIONS
+from providers.hosted.azure.resource import RESOURCE_OPTION, authorization, check_url_option, resource_root
+from providers.hosted.rules.claude_options import CLAUDE_OPTIONS
+from providers.hosted.rules.foreign_members import drop_foreign_members
+from providers.hosted.rules.model_rules import ModelHosting, adapt_to_model
+from providers.hosted.rules.openai_models import OpenAIModels
+from providers.profiles.gpt.adapt_request import adapt_request
+from providers.profiles.gpt.models import find_rules
+from providers.profiles.gpt.token_limit import is_reasoning_model, may_reason, rename_max_tokens
 from providers.structured_output import Constraint
 
 # Versions of the API whose URLs do not name the deployment.
 _V1_API_VERSIONS = ("v1", "preview", "latest")
 _FOUNDRY_API_VERSION = "2024-05-01-preview"
-# Paths of base URLs as people copy them from the portal.
-_PORTAL_SUFFIXES = ("/openai/v1", "/openai", "/models")
+# How its models of other makers are told not to think is not documented.
+_FOUNDRY_MODELS = ModelHosting()
 _BASE_URLS = {"openai": "https://RESOURCE.openai.azure.com", "models": "https://RESOURCE.services.ai.azure.com"}
 
 
-class Azure(OpenAICompatible):
-    """The target's model is the name of a deployment. The option `api = "models"` selects Foundry, with models of all makers."""
+class Azure(OpenAIModels):
+    """The target's model is the name of a deployment. The option `api = "models"` selects Foundry, with models of all makers.
+
+    With `api = "anthropic"` the provider is an AzureClaude: see catalogue.py.
+    """
 
     name: ClassVar[str] = "azure"
     restricted_fields: Mapping[str, str] = restricted_fields(("data_sources",))
@@ -35,10 +45,12 @@ class Azure(OpenAICompatible):
     model_in_url: ClassVar[bool] = True
     reports_rate_limits: ClassVar[bool] = True
     known_options: ClassVar[Mapping[str, str]] = {
-        **Provider.known_options,
-        "resource": "the resource's name: the default of base_url is made from it",
-        "api": '"openai" (default), or "models": Foundry\'s API, for models of all makers',
+        **OpenAIModels.known_options,
+        **RESOURCE_OPTION,
+        "api": '"openai" (default), "models": Foundry\'s API, for models of all makers, or "anthropic": Claude on Foundry',
         "api_version": "a dated API version, for URLs that name the deployment; default: /openai/v1, which needs no version",
+        **CLAUDE_OPTIONS,
+        **FOUNDRY_OPTIONS,
     }
 
     def __init__(
@@ -46,12 +58,13 @@ class Azure(OpenAICompatible):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
+        self.thinking_fields = frozenset[str]() if self.is_openai_host else None
         for option in ("resource", "api_version"):
-            value = options.get(option, "x")
-            if not isinstance(value, str) or not value or quote(value, safe="") != value:
-                raise InvalidOption(f"Option {option} must be a name without characters that a URL escapes.")
+            check_url_option(options, option)
         if options.get("api", "openai") not in _BASE_URLS:
-            raise InvalidOption('Option api must be "openai" or "models".')
+            raise InvalidOption('Option api must be "openai", "models" or "anthropic".')
+        if claude_options := (CLAUDE_OPTIONS.keys() | FOUNDRY_OPTIONS.keys()) & options.keys():
+            raise InvalidOption(f'Option {min(claude_options)} is about Claude, and needs api = "anthropic".')
         self._api_version: str | None = options.get("api_version")
 
     @property
@@ -78,11 +91,11 @@ class Azure(OpenAICompatible):
 
     def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
         path = DIALECT_PATHS.get(dialect)
-        root = self._resource_root(base_url)
+        root = resource_root(self.display_url(base_url.rstrip("/")))
         if path is None:
             return super().url(f"{root}/openai/v1", dialect, model, stream)
         version = self._api_version
-        if not self.is_openai_host:
+        if not self.is_openai_host and dialect != "openai_responses":
             return httpx.URL(f"{root}/models{path}", params={"api-version": version or _FOUNDRY_API_VERSION})
         if self._uses_v1_api or dialect == "openai_responses":
             version_param = version if version in ("preview", "latest") else None
@@ -94,16 +107,8 @@ class Azure(OpenAICompatible):
             return base_url
         return _BASE_URLS[self.options.get("api", "openai")].replace("RESOURCE", self.options.get("resource", "RESOURCE"))
 
-    def _resource_root(self, base_url: str) -> str:
-        root = self.display_url(base_url.rstrip("/"))
-        return next((root.removesuffix(suffix) for suffix in _PORTAL_SUFFIXES if root.endswith(suffix)), root)
-
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
-        """An Entra token is a JWT and goes into `authorization`; a key is never one and goes into `api-key`."""
-        if not credential:
-            return []
-        is_token = credential.startswith("eyJ") and credential.count(".") == 2
-        return [("authorization", f"Bearer {credential}") if is_token else ("api-key", credential)]
+        return authorization(credential)
 
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
         super().set_model(body, dialect, model, stream)
@@ -115,10 +120,22 @@ class Azure(OpenAICompatible):
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
         if dialect != "openai_chat":
             return adapted
+        drop_policy = self.drop_policy(body, may_drop)
+        drop_foreign_members(body, drop_policy)
+        adapted.dropped += drop_policy.dropped
         if self.is_openai_host:
             rename_max_tokens(body)
-        elif not is_reasoning_model(body.value("model")):
+        elif (rules := find_rules(str(body.value("model") or ""))) is not None and (
+            rules.efforts or is_reasoning_model(body.value("model"))
+        ):
+            drop_policy = self.drop_policy(body, may_drop)
+            adapt_request(body, dialect, rules, drop_policy)
+            adapted.dropped += drop_policy.dropped
+        else:
             _rename_max_completion_tokens(body)
+            drop_policy = self.drop_policy(body, may_drop)
+            adapt_to_model(body, dialect, _FOUNDRY_MODELS, drop_policy)
+            adapted.dropped += drop_policy.dropped
         return adapted
 
 

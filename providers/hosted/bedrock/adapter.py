@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.tool_names import ToolNames
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import CredentialRefused, OperationNotSupported, UpstreamError, UpstreamNotFound, UpstreamRejected
@@ -24,6 +25,7 @@ from providers.canonical.reclassify_error import reclassify
 from providers.canonical.sse import StreamUnwrapper
 from providers.credentials import Fetch, Signer
 from providers.credentials.aws import AwsSigner, is_ambient
+from providers.dialect_rule import DialectRule
 from providers.dialects.bedrock_converse.media import is_s3_url
 from providers.dialects.bedrock_converse.opaque_blocks import NAME as CONVERSE
 from providers.drop_policy import DropPolicy
@@ -33,11 +35,18 @@ from providers.hosted.bedrock.count_tokens import ANTHROPIC_VERSION, BEDROCK_COU
 from providers.hosted.bedrock.embeddings import BEDROCK_EMBEDDINGS
 from providers.hosted.bedrock.event_stream import invoke_stream_unwrapper
 from providers.hosted.bedrock.guardrails import GUARDRAIL_OPTION, read_guardrail, set_guardrail
+from providers.hosted.rules.claude_hosts import BEDROCK_INVOKE, BEDROCK_MANTLE
 from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
-from providers.profiles.bedrock_families import bare_model_id, find_family
+from providers.hosted.rules.model_rules import ModelHosting, adapt_open_chat, adapt_to_model, why_no_images
+from providers.profiles.bedrock.families import bare_model_id, find_converse_rules, find_family
 from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
 from providers.profiles.claude.models import continues_text
+from providers.profiles.claude.own_rules import breaks_rules
+from providers.profiles.gpt.adapt_request import adapt_request as adapt_gpt_request
+from providers.profiles.gpt.adapt_request import tools_rule
+from providers.profiles.gpt.models import find_rules as find_gpt_rules
+from providers.profiles.gpt.token_limit import use_newer_limit
 from providers.structured_output import Constraint, ConstraintPlan
 
 _ANTHROPIC_MESSAGES, _LLAMA = "anthropic_messages", "bedrock_llama"
@@ -49,6 +58,8 @@ _OPERATIONS: Mapping[str, tuple[str, str]] = {
     CONVERSE: ("converse", "converse-stream"),
     BEDROCK_COUNT_TOKENS.name: ("count-tokens", "count-tokens"),
 }
+# How mantle's open models are told not to think is not documented.
+_OPEN_MODELS = ModelHosting()
 _INVOKE_OPERATIONS = ("invoke", "invoke-with-response-stream")
 # Messages for a model that does not exist or is not enabled for this account; their status blames the request or the credential.
 _MODEL_NOT_FOUND = re.compile(
@@ -61,10 +72,14 @@ class Bedrock(AwsHost):
 
     name: ClassVar[str] = "bedrock"
     restricted_fields: Mapping[str, str] = {}
+    tool_names = (
+        ToolNames()
+    )  # ToolSpecification.name: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolSpecification.html
     service: ClassVar[str] = "bedrock"
     dialects: ClassVar[tuple[str, ...]] = (CONVERSE, _ANTHROPIC_MESSAGES, _LLAMA)
     default_base_url: ClassVar[str | None] = _RUNTIME_BASE_URL
     model_in_url: ClassVar[bool] = True
+    adapts_own_dialects: ClassVar[bool] = True
     host_operations: ClassVar[Mapping[str, HostOperation]] = {
         "openai_embeddings": BEDROCK_EMBEDDINGS,
         "anthropic_count_tokens": BEDROCK_COUNT_TOKENS,
@@ -96,6 +111,7 @@ class Bedrock(AwsHost):
         if not isinstance(reads_s3, bool):
             raise InvalidOption("Option reads_s3 must be true or false.")
         self._reads_s3 = reads_s3
+        self.claude_host = BEDROCK_MANTLE if self.is_mantle else BEDROCK_INVOKE
         if self.is_mantle:
             self.constrained_dialects = OpenAICompatible.constrained_dialects
 
@@ -125,6 +141,13 @@ class Bedrock(AwsHost):
                 return native_dialects
             case _:
                 return (CONVERSE, *native_dialects)
+
+    def dialect_rule_for(self, model: str) -> DialectRule | None:
+        """OpenAI's own models take function tools as at OpenAI. Source: litellm 1.110.2, responses/bridge_check.py, read 2026-11."""
+        if not self.is_mantle or "openai_responses" not in self.spoken_dialects:
+            return None
+        rules = find_gpt_rules(model)
+        return None if rules is None else tools_rule(rules)
 
     def display_url(self, base_url: str) -> str:
         return super().display_url(_MANTLE_BASE_URL if self.is_mantle and base_url == _RUNTIME_BASE_URL else base_url)
@@ -177,20 +200,48 @@ class Bedrock(AwsHost):
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         dropped = set_guardrail(self, body, self._guardrail, may_drop) if self._guardrail and dialect == CONVERSE else []
+        if self.is_mantle and dialect != _ANTHROPIC_MESSAGES:
+            drop_policy = self.drop_policy(body, may_drop)
+            adapt_to_model(body, dialect, _OPEN_MODELS, drop_policy)
+            _adapt_gpt(body, dialect, drop_policy)
+            dropped += drop_policy.dropped
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
         adapted.dropped[:0] = dropped
-        if dialect == CONVERSE and adapted.constraint_plan is not None and "outputConfig" not in body:
+        if dialect == CONVERSE and adapted.constraint_plan is not None and not self._is_enforced_in_converse(adapted.constraint_plan, body):
             adapted.constraint_plan = replace(adapted.constraint_plan, enforcement="validated")
         if dialect == _ANTHROPIC_MESSAGES:
             adapted.dropped += request_body.adapt_body(body, self._defaults)
+            adapted.dropped += self._adapt_to_host(body, may_drop)
+            if adapted.constraint_plan is not None:
+                adapted.constraint_plan = request_body.plan_for_body(adapted.constraint_plan, body)
         return adapted
+
+    def _adapt_to_host(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
+        assert self.claude_host is not None
+        drop_policy = self.drop_policy(body, may_drop)
+        self.claude_host.adapt_body(body, str(body.value("model") or ""), drop_policy)
+        return drop_policy.dropped
+
+    def must_adapt_as_chat(self, body: Body, dialect: str, model: str) -> bool:
+        rules = find_family(model).claude if dialect == _ANTHROPIC_MESSAGES else None
+        return rules is not None and breaks_rules(body, rules)
+
+    def _is_enforced_in_converse(self, plan: ConstraintPlan, body: Body) -> bool:
+        """Claude gets what it compiles of a schema; of other models Bedrock refuses a schema that they do not take."""
+        return "outputConfig" in body and (is_enforced(plan.output) or not find_family(str(body.value("model") or "")).is_claude)
 
     def continues_text(self, dialect: str, model: str) -> bool:
         return continues_text(dialect, model)
 
     def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
-        """Claude's rules are the same on every host."""
-        return adapt_claude_chat(chat, drop_policy) if dialect == _ANTHROPIC_MESSAGES else super().adapt_chat(chat, dialect, drop_policy)
+        """Models' rules are the same on every host."""
+        rules = find_converse_rules(chat.model) if dialect == CONVERSE else find_family(chat.model).claude
+        if rules is not None:
+            return adapt_claude_chat(chat, drop_policy, rules, native="all")
+        return adapt_open_chat(chat, drop_policy) if dialect == CONVERSE else super().adapt_chat(chat, dialect, drop_policy)
+
+    def why_no_images(self, model: str) -> str | None:
+        return why_no_images(model)
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
         """For Converse the dialect has already written the constraint into the request, or refused or dropped it."""
@@ -227,6 +278,16 @@ class Bedrock(AwsHost):
         not_found = reclassify(error, UpstreamNotFound(message, upstream_status=404))
         not_found.upstream_status = error.upstream_status
         return not_found
+
+
+def _adapt_gpt(body: Body, dialect: str, drop_policy: DropPolicy) -> None:
+    """OpenAI's own models on mantle, by OpenAI's rules: see dialect_rule_for()."""
+    rules = find_gpt_rules(str(body.value("model") or ""))
+    if rules is None:
+        return
+    adapt_gpt_request(body, dialect, rules, drop_policy)
+    if dialect == "openai_chat" and rules.efforts and "max_tokens" in body:
+        use_newer_limit(body)
 
 
 def _is_api_key(credential: str) -> bool:

@@ -15,7 +15,7 @@ from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupp
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.dialect import ResponseMeta
 from providers.host_operation import HostOperation
-from providers.profiles.bedrock_families import find_family
+from providers.profiles.bedrock.families import find_family
 
 _GATEWAY_FIELDS = frozenset({"model", "stream", "episode_id", "tensorzero::episode_id", "tensorzero::tags"})
 ANTHROPIC_VERSION = "bedrock-2023-05-31"

@@ -18,7 +18,7 @@ from providers.dialect import ResponseMeta
 from providers.drop_policy import unsupported_error
 from providers.host_operation import HostOperation
 from providers.hosted.rules.openai_embeddings import read_embedding_request, write_embeddings_response
-from providers.profiles.bedrock_families import bare_model_id
+from providers.profiles.bedrock.families import bare_model_id
 
 
 class EmbeddingFormat(Struct, frozen=True):

@@ -1,10 +1,11 @@
-"""DeepSeek: chat, Responses and Messages. Thinking is on by default; JSON mode is supported, JSON schemas are not."""
+"""DeepSeek: chat, Responses and Messages. Thinking is on by default. Its chat has JSON mode alone, its Responses take JSON schemas."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import httpx
 import msgspec
+from msgspec.structs import replace
 
 from providers import structured_output
 from providers.adapters.provider import Adapted, InvalidOption, Provider
@@ -14,13 +15,22 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.instructions import describe_output
 from providers.canonical.output_format import JsonSchema, OutputFormat
 from providers.canonical.raw_json import Body
+from providers.dialect_rule import DialectRule
 from providers.hosted.deepseek.anthropic_messages import adapt_messages_body
 from providers.hosted.deepseek.thinking import adapt_thinking
 from providers.hosted.host_spec_provider import HostSpecProvider
 from providers.hosted.rules.claude_options import read_defaults
 from providers.profiles.claude.request_body import DEFAULT_MAX_TOKENS
-from providers.structured_output import Constraint, ConstraintSupport
+from providers.structured_output import Constraint, ConstraintPlan, ConstraintSupport
 
+_CHAT, _RESPONSES = "openai_chat", "openai_responses"
+# Chat answers 400 to a schema, "This response_format type is unavailable now": pydantic-ai 2.68, providers/deepseek.py, read 2026-11.
+_SCHEMAS_IN_RESPONSES = DialectRule(
+    _RESPONSES,
+    frozenset({"response_format", "output_config", "output_format", *structured_output.CONSTRAINT_FIELDS}),
+    lambda chat: isinstance(chat.output, JsonSchema),
+    is_only=False,
+)
 _INSTRUCTION_ROLES = ("system", "developer")
 
 _decode_messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -29,6 +39,8 @@ _decode_message = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 class DeepSeek(HostSpecProvider, host="deepseek"):
     """Tools are strict only in its beta API: https://api-docs.deepseek.com/guides/tool_calls, read 2026-11."""
+
+    constrained_dialects = frozenset({_CHAT, _RESPONSES})
 
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
@@ -45,6 +57,15 @@ class DeepSeek(HostSpecProvider, host="deepseek"):
             raise InvalidOption("Option beta must be true or false.")
         self._uses_beta = bool(options.get("beta"))
         self._defaults = read_defaults(options)
+
+    def dialect_rule_for(self, model: str) -> DialectRule | None:
+        """None for the beta, whose chat alone enforces the schemas of tools."""
+        return None if self._uses_beta or _RESPONSES not in self.spoken_dialects else _SCHEMAS_IN_RESPONSES
+
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        """That a schema is enforced in Responses was never recorded."""
+        plan = super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)
+        return plan if plan is None or self.trusted else replace(plan, enforcement="validated")
 
     @property
     def constraint_support(self) -> structured_output.SupportByKind:

@@ -26,6 +26,7 @@ _FORCED_TOOL_CHOICES = ("required", "any", "tool", "function", "custom")
 _REMEDY = "Turn thinking off to use it (`reasoning_effort: none`, `thinking: {type: disabled}`)."
 _ASSISTANT = Raw(b'"assistant"')
 _EMPTY_STRING = Raw(b'""')
+_NO_TOOLS = Raw(b"[]")
 
 _decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
@@ -105,12 +106,15 @@ def _translate_effort_none(body: Body) -> None:
 
 
 def _add_missing_reasoning(body: Body) -> None:
-    """Adds an empty `reasoning_content` to assistant messages with tool calls but no reasoning, such as those of another model.
+    """Adds an empty `reasoning_content` to earlier responses without any, such as those of another model: all of them in a request with
+    tools, else those with calls.
 
-    Without it DeepSeek answers 400; an empty text is accepted: Oaklight/llm-rosetta#356, read 2026-11.
+    Without it DeepSeek answers 400 (https://api-docs.deepseek.com/guides/thinking_mode); an empty text is accepted:
+    Oaklight/llm-rosetta#356, read 2026-11.
     """
     raw = bytes(as_raw(body["messages"])) if body.has_value("messages") else b""
-    if b'"tool_calls"' not in raw:
+    has_tools = body.has_value("tools") and body["tools"] != _NO_TOOLS
+    if (b'"assistant"' if has_tools else b'"tool_calls"') not in raw:
         return
     try:
         messages = _decode_messages(raw)
@@ -118,7 +122,7 @@ def _add_missing_reasoning(body: Body) -> None:
         return
     changed = False
     for message in messages:
-        if message.get("role") == _ASSISTANT and message.get("tool_calls", NULL) != NULL:
+        if message.get("role") == _ASSISTANT and (has_tools or message.get("tool_calls", NULL) != NULL):
             reasoning = [message.get(name, NULL) for name in ("reasoning_content", "reasoning")]
             if all(each == NULL for each in reasoning):
                 message["reasoning_content"] = _EMPTY_STRING

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from providers.adapters.provider import Adapted, Provider
+from providers.adapters.tool_names import ToolNames
 from providers.canonical.errors import UpstreamError
 from providers.canonical.media import MediaKind
 from providers.canonical.raw_json import Body
@@ -29,6 +30,7 @@ class GoogleAIStudio(Provider):
     name: ClassVar[str] = "gemini"
     dialects: ClassVar[tuple[str, ...]] = (_GEMINI,)
     default_base_url: ClassVar[str | None] = "https://generativelanguage.googleapis.com"
+    tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
     model_in_url: ClassVar[bool] = True
     host_operations: ClassVar[Mapping[str, HostOperation]] = {
         "openai_embeddings": GEMINI_EMBEDDINGS,

@@ -22,13 +22,15 @@ from providers.canonical.reclassify_error import reclassify
 from providers.drop_policy import DropPolicy
 from providers.fields import ENGINE_FIELDS, HINT_FIELDS, RARE_FIELDS
 from providers.hosted.mistral.messages import MessageAdapter
+from providers.hosted.rules.foreign_members import drop_foreign_members
 from providers.hosted.rules.host_rules import HostRules
+from providers.hosted.rules.model_rules import ModelHosting, adapt_to_model
 from providers.hosted.rules.rule_based_provider import RuleBasedProvider
 from providers.structured_output import Constraint
 from providers.structured_output.write_constraint_fields import is_sent_as_strict
 
 _CHAT, _EMBEDDINGS = "openai_chat", "openai_embeddings"
-# The only efforts it has: any other is sent as "high".
+# The only efforts it has: any other is sent as "high", also for a model whose name says nothing.
 _EFFORTS = ("none", "high")
 _INVALID_MODEL = "1500"
 _NO_PARAMETERS = {"type": "object", "properties": dict[str, Any]()}
@@ -48,6 +50,8 @@ class Mistral(RuleBasedProvider):
     rules: ClassVar[HostRules] = HostRules(
         max_tokens="max_tokens", developer_role=False, functions_only=True, ranges={"temperature": (0, 1.5)}
     )
+
+    models: ClassVar[ModelHosting] = ModelHosting(makes="Mistral", thinking_off="effort")
 
     renamed_fields: Mapping[str, str] = {"seed": "random_seed"}
     # `logprobs` was answered with code 3051, "not enabled for this model": recording mistral/23-error-400-a.
@@ -70,9 +74,11 @@ class Mistral(RuleBasedProvider):
         if dialect == _EMBEDDINGS:
             _adapt_embeddings(body, drop_policy)
         elif dialect == _CHAT:
+            adapt_to_model(body, dialect, self.models, drop_policy)
             _adapt_effort(body, drop_policy)
             if body.has_value("tools"):
                 _adapt_tools(body)
+            drop_foreign_members(body, drop_policy)
             if body.has_value("messages"):
                 MessageAdapter(body, drop_policy).adapt()
         adapted = super().adapt_request(body, dialect, may_drop, constraint)

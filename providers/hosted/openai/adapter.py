@@ -3,23 +3,26 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.provider import Adapted, InvalidOption
 from providers.canonical.errors import UpstreamError, UpstreamNotFound, UpstreamRejected
 from providers.canonical.raw_json import Body
 from providers.canonical.reclassify_error import as_overload
 from providers.dialects.openai_responses import remove_encrypted_reasoning
-from providers.profiles.gpt import is_reasoning_model, rename_max_tokens
+from providers.hosted.rules.foreign_members import drop_foreign_members
+from providers.hosted.rules.openai_models import OpenAIModels
+from providers.profiles.claude.models import find_profile
+from providers.profiles.claude.own_rules import leave_sampling_out
+from providers.profiles.gpt.token_limit import is_reasoning_model, rename_max_tokens
 from providers.structured_output import Constraint
 
 
-class OpenAI(OpenAICompatible):
-    """Which parameters a reasoning model refuses (temperature, logprobs, ...) depends on model and effort: OpenAI's own 400 reports it."""
+class OpenAI(OpenAIModels):
+    """The rules of models (their efforts, what they refuse while they reason) apply at OpenAI itself only."""
 
     name: ClassVar[str] = "openai"
     reports_rate_limits: ClassVar[bool] = True
     known_options: ClassVar[Mapping[str, str]] = {
-        **Provider.known_options,
+        **OpenAIModels.known_options,
         "organization": "the header OpenAI-Organization, for keys that belong to several organizations",
         "project": "the header OpenAI-Project",
     }
@@ -29,6 +32,7 @@ class OpenAI(OpenAICompatible):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
+        self.thinking_fields = frozenset[str]() if self.is_openai_host else None
         # Whatever else serves OpenAI's API may be in the operator's network.
         self.is_self_hosted = not self.is_openai_host
         self._account_headers: list[tuple[str, str]] = []
@@ -45,8 +49,18 @@ class OpenAI(OpenAICompatible):
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
-        if dialect == "openai_chat" and self.is_openai_host:
+        if dialect == "openai_chat" and self._has_openai_models:
             rename_max_tokens(body)
+            drop_policy = self.drop_policy(body, may_drop)
+            drop_foreign_members(body, drop_policy)
+            adapted.dropped += drop_policy.dropped
+        elif dialect == "openai_chat" and ("temperature" in body or "top_p" in body or "top_k" in body):
+            # Another gateway to Claude: what it does with tools and efforts is its own, but no Claude takes these from anybody.
+            model = body.get("model", "")
+            if type(model) is not str:
+                model = str(body.value("model") or "")
+            if find_profile(model).sampling != "freely":
+                adapted.dropped += leave_sampling_out(body, model)
         return adapted
 
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:

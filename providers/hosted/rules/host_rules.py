@@ -6,13 +6,24 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from providers.adapters.messages import drop_unsupported_parts, rename_developer_role, rename_reasoning
+from providers.adapters.messages import (
+    drop_unsupported_parts,
+    rename_developer_role,
+    rename_reasoning,
+    write_custom_calls_as_functions,
+)
+from providers.adapters.tool_names import ToolNames
+from providers.canonical.chat import CacheMarkPlace
 from providers.canonical.raw_json import NULL, Body
 from providers.drop_policy import DropPolicy
 from providers.fields import RARE_NEUTRAL_VALUES, NeutralValues
 from providers.hosted.rules.assistant_messages import drop_assistant_fields
-from providers.hosted.rules.tool_rules import drop_tool_calls, enforce_tool_rules
+from providers.hosted.rules.foreign_members import drop_foreign_members
+from providers.hosted.rules.text_content import join_text_content
+from providers.hosted.rules.tool_results import flatten_tool_results
+from providers.hosted.rules.tool_rules import add_missing_parameters, drop_tool_calls, enforce_tool_rules
 
+_TOOL_NAMES = re.compile(r"(\[[^\]]+\])\{1,(\d+)\}")
 _OPENAI_CHAT, _OPENAI_COMPLETIONS = "openai_chat", "openai_completions"
 
 
@@ -21,9 +32,13 @@ class HostRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `max_tokens`: the only name that its chat has for the token limit. `developer_role`: False: it is sent as `system`.
     `tool_names`: a regex for the complete name. `tool_choices`: out of auto, none, required, named. `functions_only`: no custom tools.
+    `text_results`: it takes the result of a tool as a string alone. `text_roles`: the roles whose messages it takes, where they are all
+    texts, as a string alone. `cache_marks`: where its chat reads Anthropic's `cache_control`: in a text, or beside the messages.
     `unsupported_parts`: content part types that it does not support, with the reason. `reasoning_field`: its name for the reasoning in
-    an assistant message. `assistant_fields`: the OPTIONAL_ASSISTANT_FIELDS that it accepts; None: all. `ranges`: inclusive ranges of
-    numbers. `allowed_values`: fields with all their values. `exclusive_fields`: pairs of fields that exclude each other.
+    an assistant message. `assistant_fields`: the OPTIONAL_ASSISTANT_FIELDS that it accepts; None: all. `ignores_unknown_members`: it
+    passes over other members of messages, and reads marks of a cache. `thinking_fields`: of `thinking` and `reasoning`, what it reads.
+    `ranges`: inclusive ranges of numbers. `allowed_values`: fields with all their values. `exclusive_fields`: pairs of fields that exclude
+    each other.
     """
 
     max_tokens: Literal["max_tokens", "max_completion_tokens"] | None = None
@@ -33,12 +48,23 @@ class HostRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tool_names: str | None = None
     tool_choices: frozenset[str] | None = None
     functions_only: bool = False
+    text_results: bool = False
+    text_roles: frozenset[str] = frozenset()
+    cache_marks: frozenset[CacheMarkPlace] = frozenset()
     unsupported_parts: Mapping[str, str] = {}
     reasoning_field: Literal["reasoning", "reasoning_content"] | None = None
     assistant_fields: frozenset[str] | None = None
+    ignores_unknown_members: bool = False
+    thinking_fields: frozenset[str] = frozenset()
     ranges: Mapping[str, tuple[float, float]] = {}
     allowed_values: Mapping[str, Sequence[Any]] = {}
     exclusive_fields: Sequence[tuple[str, str]] = ()
+
+    @property
+    def valid_tool_names(self) -> ToolNames | None:
+        """What `tool_names` says, where it is a class of characters with a length: other names are mapped to such. None: no rule."""
+        matched = None if self.tool_names is None else _TOOL_NAMES.fullmatch(self.tool_names)
+        return None if matched is None else ToolNames(matched[1], int(matched[2]))
 
 
 # Neutral values of fields that some hosts do not have.
@@ -51,6 +77,7 @@ _NEUTRAL_VALUES: NeutralValues = {
     **{field: ({},) for field in ("logit_bias", "chat_template_kwargs", "mm_processor_kwargs", "metadata")},
     **{field: ([],) for field in ("stop", "stop_token_ids", "tools")},
     "n": (1,),
+    "session_id": (-1,),
     "top_k": (-1, 0),
     "repetition_penalty": (1,),
     "response_format": ({"type": "text"},),
@@ -102,11 +129,20 @@ def _enforce_chat_rules(body: Body, rules: HostRules, drop_policy: DropPolicy) -
         rename_developer_role(body)
     if rules.reasoning_field is not None:
         rename_reasoning(body, rules.reasoning_field)
+    if rules.assistant_fields is not None and not rules.ignores_unknown_members:
+        drop_foreign_members(body, drop_policy, rules.assistant_fields, keeps_marks="part" in rules.cache_marks)
     if rules.assistant_fields is not None:
         drop_assistant_fields(body, rules.assistant_fields, drop_policy)
+    if rules.functions_only:
+        write_custom_calls_as_functions(body)
+    if rules.text_results:
+        flatten_tool_results(body)
+    if rules.text_roles:
+        join_text_content(body, rules.text_roles, drop_policy)
     if rules.unsupported_parts:
         drop_unsupported_parts(body, {f'"{kind}"'.encode(): why for kind, why in rules.unsupported_parts.items()}, drop_policy)
     if body.has_value("tools"):
+        add_missing_parameters(body)
         name_pattern = None if rules.tool_names is None else re.compile(rules.tool_names)
         enforce_tool_rules(body, drop_policy, rules.max_tools, name_pattern, rules.tool_choices, functions_only=rules.functions_only)
 

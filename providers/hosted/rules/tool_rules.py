@@ -14,6 +14,7 @@ from providers.drop_policy import DropPolicy
 
 class _Function(Struct):
     name: str | None = None
+    parameters: Raw = NULL
 
 
 class _Tool(Struct):
@@ -22,6 +23,8 @@ class _Tool(Struct):
 
 _decode_tools = msgspec.json.Decoder(list[_Tool]).decode
 _decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_decode_objects = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 _RESULT_ROLES = (Raw(b'"tool"'), Raw(b'"function"'))
 _NO_CALLS = (NULL, Raw(b"[]"))
 _TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
@@ -61,6 +64,25 @@ def enforce_tool_rules(
         )
         for field in _TOOL_FIELDS:
             body.pop(field, None)
+
+
+def add_missing_parameters(body: Body) -> None:
+    """Adds the empty schema to functions without one: OpenAI takes them without, and others do not.
+
+    xAI answers 400 (dirac-run/dirac#58), Mistral 422, Alibaba 400 "parameters must be valid JSON" to null
+    (Vizards/deepseek-v4-for-copilot#280). It means the same everywhere.
+    """
+    try:
+        if not any([tool.function is not None and tool.function.parameters == NULL for tool in _decode_tools(as_raw(body["tools"]))]):
+            return
+        tools: list[dict[str, Any]] = _decode_objects(as_raw(body["tools"]))
+        for tool in tools:
+            function: Any = msgspec.json.decode(tool.get("function", NULL))
+            if isinstance(function, dict) and function.get("parameters") is None:  # pyright: ignore[reportUnknownMemberType]
+                tool["function"] = {**function, "parameters": _NO_PARAMETERS}
+    except DECODE_ERRORS:
+        return
+    body["tools"] = tools
 
 
 def drop_tool_calls(body: Body, drop_policy: DropPolicy) -> None:

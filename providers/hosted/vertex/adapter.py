@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 import httpx
 
+from providers.adapters.messages import write_custom_calls_as_functions
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.tool_names import ToolNames
 from providers.adapters.urls import server_root
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import UpstreamError
@@ -23,13 +25,16 @@ from providers.dialects.gemini.media import media_type_of_url
 from providers.drop_policy import DropPolicy
 from providers.host_operation import HostOperation
 from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
+from providers.hosted.rules.claude_hosts import VERTEX
 from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
+from providers.hosted.rules.model_rules import ModelHosting, adapt_to_model, why_no_images
 from providers.hosted.vertex.count_tokens import VERTEX_COUNT_TOKENS
 from providers.hosted.vertex.embeddings import VERTEX_EMBEDDINGS
 from providers.hosted.vertex.models import GEMINI, parse_model
 from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
-from providers.profiles.claude.models import continues_text
+from providers.profiles.claude.models import continues_text, find_profile
+from providers.profiles.claude.own_rules import breaks_rules
 from providers.structured_output import Constraint, ConstraintPlan
 
 _GLOBAL_BASE_URL = "https://aiplatform.googleapis.com"
@@ -46,6 +51,9 @@ _INLINE_MEDIA_KINDS: Mapping[str, frozenset[MediaKind]] = {
     _ANTHROPIC_MESSAGES: frozenset({"image", "file"}),
     GEMINI: frozenset({"image", "file", "audio"}),
 }
+# How its open models are told not to think differs by model, and is left to callers:
+# https://docs.cloud.google.com/vertex-ai/generative-ai/docs/maas/capabilities/thinking, read 2026-11.
+_OPEN_MODELS = ModelHosting()
 _PROJECT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _LOCATION_PATTERN = re.compile(r"[a-z0-9-]+")
 # Stands for the project in a URL until complete_url() has it from the credential.
@@ -57,7 +65,10 @@ class Vertex(OpenAICompatible):
     restricted_fields: Mapping[str, str] = {}
     dialects: ClassVar[tuple[str, ...]] = (GEMINI, _ANTHROPIC_MESSAGES, "anthropic_count_tokens", "openai_chat")
     default_base_url: ClassVar[str | None] = _GLOBAL_BASE_URL
+    tool_names = ToolNames("[a-zA-Z0-9_.:-]")  # FunctionDeclaration.name: https://ai.google.dev/api/caching#FunctionDeclaration
     model_in_url: ClassVar[bool] = True
+    adapts_own_dialects: ClassVar[bool] = True
+    claude_host = VERTEX
     credential_chains: ClassVar[frozenset[str]] = frozenset({"google"})
     host_operations: ClassVar[Mapping[str, HostOperation]] = {
         "openai_embeddings": VERTEX_EMBEDDINGS,
@@ -131,15 +142,34 @@ class Vertex(OpenAICompatible):
 
     def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
         """Claude's rules are the same on every host."""
-        return adapt_claude_chat(chat, drop_policy) if dialect == _ANTHROPIC_MESSAGES else chat
+        return adapt_claude_chat(chat, drop_policy, native="all") if dialect == _ANTHROPIC_MESSAGES else chat
+
+    def why_no_images(self, model: str) -> str | None:
+        return why_no_images(model)
+
+    def must_adapt_as_chat(self, body: Body, dialect: str, model: str) -> bool:
+        return dialect == _ANTHROPIC_MESSAGES and breaks_rules(body, find_profile(model))
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
+        said_otherwise = self._adapt_open_model(body, may_drop) if dialect == "openai_chat" else []
         adapted = super().adapt_request(
             body, dialect, may_drop, without_dropped_output(constraint, body) if dialect == GEMINI else constraint
         )
+        adapted.dropped[:0] = said_otherwise
         if dialect == _ANTHROPIC_MESSAGES:
             adapted.dropped += request_body.adapt_body(body, self._defaults)
+            drop_policy = self.drop_policy(body, may_drop)
+            VERTEX.adapt_body(body, str(body.value("model") or ""), drop_policy)
+            adapted.dropped += drop_policy.dropped
+            if adapted.constraint_plan is not None:
+                adapted.constraint_plan = request_body.plan_for_body(adapted.constraint_plan, body)
         return adapted
+
+    def _adapt_open_model(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
+        drop_policy = self.drop_policy(body, may_drop)
+        adapt_to_model(body, "openai_chat", _OPEN_MODELS, drop_policy)
+        write_custom_calls_as_functions(body)
+        return drop_policy.dropped
 
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
         vertex_model = parse_model(model)

@@ -1,6 +1,5 @@
 """xAI: Responses is its main API and chat its legacy one. Unsupported parameters differ by model."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,13 +11,11 @@ from providers.canonical.reclassify_error import reclassify
 from providers.drop_policy import DropPolicy
 from providers.hosted.host_spec_provider import HostSpecProvider
 from providers.hosted.rules.loose_schemas import validate_loose_schema
+from providers.profiles.chat_models import find_chat_rules
 from providers.structured_output import Constraint, ConstraintPlan
 
 # Reasoning models answer 400 to these: https://docs.x.ai/docs/guides/reasoning, read 2026-11 (docs/sources.md#xai).
-_REASONING_MODEL = re.compile(r"grok-(?:3-mini|[4-9]|code|build)(?!.*non-reasoning)")
 _UNSUPPORTED_WHILE_REASONING: Mapping[str, tuple[Any, ...]] = {"stop": ([],), "presence_penalty": (0,), "frequency_penalty": (0,)}
-# "Model ... does not support parameter reasoningEffort": all before 4.3 except grok-3-mini and 4.20-multi-agent.
-_MODEL_WITHOUT_EFFORT = re.compile(r"grok-(?:2|3(?!-mini)|code|4(?:$|-)|4\.20(?!-multi-agent))")
 
 # Only the messages tell these errors apart, not their codes: recordings xai/19-error-400-a and xai/20-error-400-b.
 _INVALID_KEY_PHRASE, _UNKNOWN_MODEL_PHRASE = "Incorrect API key", "Model not found"
@@ -36,7 +33,8 @@ class XAI(HostSpecProvider, host="xai"):
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         drop_policy = self.drop_policy(body, may_drop)
-        _enforce_model_limits(body, dialect, drop_policy)
+        if dialect == "openai_chat":
+            _enforce_model_limits(body, drop_policy)
         check_strict_tools(drop_policy, constraint, trusted=self.trusted)
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
         adapted.dropped[:0] = drop_policy.dropped
@@ -47,24 +45,15 @@ class XAI(HostSpecProvider, host="xai"):
         return reclassify(error, _classify(status, error))
 
 
-def _enforce_model_limits(body: Body, dialect: str, drop_policy: DropPolicy) -> None:
+def _enforce_model_limits(body: Body, drop_policy: DropPolicy) -> None:
+    """For chat, whose fields they are. Efforts, which differ by model, too: providers/hosted/rules/model_rules.py."""
     model = body.value("model")
-    if not isinstance(model, str):
+    rules = find_chat_rules(model) if isinstance(model, str) else None
+    if rules is None or rules.thinking == "never":
         return
-    if dialect == "openai_chat" and _REASONING_MODEL.match(model):
-        drop_policy.drop_neutral(_UNSUPPORTED_WHILE_REASONING)
-        for field in [field for field in _UNSUPPORTED_WHILE_REASONING if body.has_value(field)]:
-            drop_policy.drop_or_refuse(field, f"its model {model} is a reasoning model and does not support it.")
-    if not _MODEL_WITHOUT_EFFORT.match(model):
-        return
-    if dialect == "openai_chat" and body.has_value("reasoning_effort"):
-        drop_policy.drop_missing("reasoning_effort", f"the reasoning effort of its model {model} cannot be set.")
-    elif dialect == "openai_responses" and body.has_value("reasoning"):
-        reasoning = body.value("reasoning")
-        effort = reasoning.get("effort")
-        if effort is not None:
-            drop_policy.report_dropped("reasoning.effort")
-            body["reasoning"] = {key: value for key, value in reasoning.items() if key != "effort"}
+    drop_policy.drop_neutral(_UNSUPPORTED_WHILE_REASONING)
+    for field in [field for field in _UNSUPPORTED_WHILE_REASONING if body.has_value(field)]:
+        drop_policy.drop_or_refuse(field, f"its model {model} is a reasoning model and does not support it.")
 
 
 def _classify(status: int, error: UpstreamError) -> UpstreamError:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from providers.canonical.raw_json import Body
+from providers.structured_output import ConstraintPlan
 
 DEFAULT_MAX_TOKENS = 8192
 """The output limit of the older models, which every newer one can write too."""
@@ -36,6 +38,15 @@ def adapt_body(body: Body, defaults: RequestDefaults) -> list[str]:
     return ["cache_control"] if limit_cache_breakpoints(body) else []
 
 
+def plan_for_body(plan: ConstraintPlan | None, body: Body) -> ConstraintPlan | None:
+    """The plan for what the body demands: a model that compiles no schemas got an instruction in place of the format."""
+    if plan is None or plan.enforcement != "enforced" or "output_format" in body:
+        return plan
+    output_config = body.value("output_config") if "output_config" in body else None
+    is_sent = isinstance(output_config, dict) and "format" in output_config
+    return plan if is_sent else replace(plan, enforcement="validated")
+
+
 def limit_cache_breakpoints(body: Body) -> bool:
     """Keeps the last four cache breakpoints, which cover the longest prefixes, in a body that a dialect wrote; returns whether any went."""
     marked = [block for key in ("tools", "system", "messages") for block in _iter_blocks(body.get(key)) if _CACHE_CONTROL in block]
@@ -63,10 +74,10 @@ def adapt_for_cloud(body: Body, version: str, *, keeps_stream: bool) -> None:
     if not keeps_stream:
         body.pop("stream", None)
     body["anthropic_version"] = version
-    _drop_false_strict(body.get("tools"))
+    drop_false_strict(body.get("tools"))
 
 
-def _drop_false_strict(tools: Any) -> None:
+def drop_false_strict(tools: Any) -> None:
     """Removes `strict: false` from tools that a dialect wrote: it is the default, and older models on clouds refuse the field.
 
     Source: https://github.com/BerriAI/litellm/issues/18625 (the same of output_format), read 2026-11.

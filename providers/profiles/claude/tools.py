@@ -6,82 +6,68 @@ https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools, read
 
 import re
 from collections.abc import Iterator
-from typing import Any, cast
 
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
 from providers.canonical.chat import ChatRequest, HostTool, Tool
-from providers.canonical.raw_json import DECODE_ERRORS
 from providers.drop_policy import DropPolicy
+from providers.profiles.claude.input_schemas import fit_input_schema
 from providers.profiles.claude.json_schemas import MAX_OPTIONAL_PROPERTIES, MAX_STRICT_TOOLS, MAX_UNIONS, fit_schema
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_PROPERTY_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_COMBINATORS = frozenset({"oneOf", "allOf", "anyOf"})
-
-_decode_json = msgspec.json.Decoder().decode
 
 
-def adapt_tools(chat: ChatRequest, drop_policy: DropPolicy) -> tuple[Tool | HostTool, ...]:
-    """The chat's tools with input schemas of type object, and `strict` only where Anthropic can enforce it."""
-    strict_limits = _StrictToolLimits(drop_policy)
+def adapt_tools(chat: ChatRequest, drop_policy: DropPolicy, *, takes_schemas: bool = True) -> tuple[Tool | HostTool, ...]:
+    """The chat's tools with input schemas of type object, and `strict` only where the model and its host can enforce it."""
+    strict_limits = _StrictToolLimits(drop_policy, takes_schemas=takes_schemas)
     return tuple(
         adapted for index, tool in enumerate(chat.tools) for adapted in _adapt_tool(tool, f"tools[{index}]", strict_limits, drop_policy)
     )
 
 
-def _adapt_tool(tool: Tool | HostTool, path: str, strict_limits: "_StrictToolLimits", drop_policy: DropPolicy) -> Iterator[Tool | HostTool]:
+def fit_tools(chat: ChatRequest, drop_policy: DropPolicy) -> tuple[Tool | HostTool, ...]:
+    """The chat's tools with input schemas of type object; what becomes of `strict` is left to a gateway between."""
+    return tuple(adapted for index, tool in enumerate(chat.tools) for adapted in _adapt_tool(tool, f"tools[{index}]", None, drop_policy))
+
+
+def _adapt_tool(
+    tool: Tool | HostTool, path: str, strict_limits: "_StrictToolLimits | None", drop_policy: DropPolicy
+) -> Iterator[Tool | HostTool]:
     if isinstance(tool, HostTool) or tool.custom:
         yield tool
         return
-    reason = _name_error(tool.name) or (None if tool.parameters is None else _input_schema_error(tool.parameters))
+    reason = _name_error(tool.name)
+    if reason is None and tool.parameters is not None:
+        fitted = fit_input_schema(tool.parameters)
+        reason = fitted.refusal
+        for keyword in fitted.loosened:
+            drop_policy.drop_hint(f"{path}.parameters.{keyword}")
+        if fitted.schema is not tool.parameters:
+            tool = replace(tool, parameters=fitted.schema)
     if reason is not None:
         drop_policy.drop_or_refuse(path, reason)
         return
-    if tool.parameters is not None and "type" not in _decode_json(tool.parameters):
-        tool = replace(tool, parameters=Raw(msgspec.json.encode({"type": "object", **_decode_json(tool.parameters)})))
-    yield strict_limits.adapt(tool, path) if tool.strict else tool
+    yield strict_limits.adapt(tool, path) if tool.strict and strict_limits is not None else tool
 
 
 def _name_error(name: str) -> str | None:
     return None if _TOOL_NAME.fullmatch(name) else f"{name!r:.140} is not a valid tool name: names match ^[a-zA-Z0-9_-]{{1,128}}$."
 
 
-def _input_schema_error(parameters: Raw) -> str | None:
-    try:
-        schema: Any = _decode_json(parameters)
-    except DECODE_ERRORS:
-        return None
-    if not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
-        return 'the input of a tool must be an object: its schema needs {"type": "object"}.'
-    fields = cast("dict[str, Any]", schema)
-    combinator = min(_COMBINATORS & fields.keys(), default=None)
-    if combinator is not None:
-        return f"the input schema of a tool cannot have `{combinator}` at its top level."
-    properties: Any = fields.get("properties")
-    invalid_name = (
-        next((key for key in cast("dict[str, Any]", properties) if not _PROPERTY_NAME.fullmatch(key)), None)
-        if isinstance(properties, dict)
-        else None
-    )
-    return (
-        None
-        if invalid_name is None
-        else f"{invalid_name!r:.80} is not a valid property name in a tool's input: names match ^[a-zA-Z0-9_.-]{{1,64}}$."
-    )
-
-
 class _StrictToolLimits:
     """Counts what the strict tools of a request use of their common limits."""
 
-    def __init__(self, drop_policy: DropPolicy) -> None:
+    def __init__(self, drop_policy: DropPolicy, *, takes_schemas: bool) -> None:
         self._drop_policy = drop_policy
+        self._takes_schemas = takes_schemas
         self._tool_count = self._optional_count = self._union_count = 0
 
     def adapt(self, tool: Tool, path: str) -> Tool:
         """The tool with its fitted schema, or without `strict` where it cannot be enforced and the caller allows that."""
+        if not self._takes_schemas:
+            self._drop_policy.drop_or_refuse(f"{path}.strict", "it does not hold the arguments of calls to their schema.")
+            return replace(tool, strict=None)
         fitted_schema = fit_schema(tool.parameters or Raw(b'{"type":"object","properties":{}}'), closes_objects=True)
         self._tool_count, self._optional_count, self._union_count = (
             self._tool_count + 1,

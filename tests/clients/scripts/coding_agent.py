@@ -15,6 +15,7 @@ AIDER = Path(__file__).parents[3] / ".venv-aider" / "bin" / "aider"
 LIMIT_S = 120
 # The sandbox calls the tools whose names have a word of the prompt.
 PROMPT = "Read the file {file}, or exec a command that does: how is the weather?"
+STEPS_PROMPT = "Read the files of {folder} , or exec commands that do, one after the other."
 EDIT_PROMPT = "Change greet.py: it shall print how the weather is."
 Report = dict[str, Any]
 
@@ -215,4 +216,24 @@ def read_file() -> Report:
     return in_new_folder(agent)
 
 
-report({"read_file": read_file, "edit_file": lambda: in_new_folder(aider), "compact": lambda: in_new_folder(compact_claude)})
+def ten_turns() -> Report:
+    """Nine files, one after the other, as the model asks for them, and its answer."""
+
+    def agent(folder: Path) -> Report:
+        steps = folder / "work" / "steps"
+        steps.mkdir()
+        for number in range(1, 10):
+            (steps / f"{number}.txt").write_text(f"{SCENARIO['step'].format(number=number)}\n")
+        return READERS[SURFACE](folder, STEPS_PROMPT.format(folder=steps))
+
+    return in_new_folder(agent)
+
+
+report(
+    {
+        "ten_turns": ten_turns,
+        "read_file": read_file,
+        "edit_file": lambda: in_new_folder(aider),
+        "compact": lambda: in_new_folder(compact_claude),
+    }
+)

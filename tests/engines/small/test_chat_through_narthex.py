@@ -50,8 +50,8 @@ def test_streamed_usage_comes_from_the_engine_and_only_on_request(caller: openai
     with_usage = {**GREEDY, "stream_options": {"include_usage": True}}
     with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=with_usage) as stream:
         [usage] = [chunk.usage for chunk in stream if chunk.usage]
-    if engine == "llamacpp_python":  # it reports none
-        assert usage.completion_tokens >= 24 and (usage.model_extra or {})["estimated"] is True
+    if engine == "llamacpp_python":  # It reports none, and what a random model writes has any number of bytes to a token.
+        assert usage.completion_tokens > 0 and (usage.model_extra or {})["estimated"] is True
     else:
         assert usage.completion_tokens == 24
     with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=GREEDY) as stream:

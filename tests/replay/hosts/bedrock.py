@@ -1,5 +1,7 @@
 """Bedrock: Converse, InvokeModel for Claude, Llama and Cohere's embeddings, and Responses at the mantle endpoint."""
 
+import copy
+import json
 from typing import Any
 from urllib.parse import unquote
 
@@ -11,7 +13,7 @@ from tests.replay.hosts.recordings import Recording, recordings
 
 _LLAMA, _EMBEDDINGS, _MANTLE, _CLAUDE = "28-invoke-llama", "32-embeddings-cohere", "29-mantle-responses", "24-invoke-anthropic"
 _LLAMA_FIELDS = (("prompt", "prompt"), ("max_tokens", "max_gen_len"), ("temperature", "temperature"), ("top_p", "top_p"))
-_S3, _GUARDRAIL = "33-error-400-a", "22-converse-guardrail-stream"
+_S3, _GUARDRAIL, _SCHEMA = "33-error-400-a", "22-converse-guardrail-stream", "14-converse-structured-output"
 
 
 def _provider_target(recording: Recording) -> ProviderTarget:
@@ -100,6 +102,13 @@ def _guarded_texts_as_texts(body: Any) -> Any:
     return {**body, "messages": [{**turn, "content": texts}]}
 
 
+def _length_as_description(body: Any) -> Any:
+    body = copy.deepcopy(body)
+    title = body["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"]["properties"]["title"]
+    title["description"] = json.dumps({"minLength": title.pop("minLength")}, separators=(",", ":"))
+    return body
+
+
 def _without_dimension(body: Any) -> Any:
     return {key: value for key, value in body.items() if key != "output_dimension"}
 
@@ -127,6 +136,8 @@ HOST = Host(
             if "/converse" in each.path and bedrock_bodies.only_anthropic_can_request(each)
         },
         _GUARDRAIL: ("callers cannot mark the text that a guardrail checks: it checks all of it", _guarded_texts_as_texts),
+        # Bedrock took the limit here, and held nothing to it that is known: test_bedrock_schema_limits shows that it is checked instead.
+        _SCHEMA: ("Anthropic's documentation says that Claude takes no limit of a length: it is a description", _length_as_description),
         _EMBEDDINGS: ("the recorder shortened the vectors: they do not have the requested length", _without_dimension),
     },
 )

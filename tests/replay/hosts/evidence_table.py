@@ -44,6 +44,8 @@ FEATURES = (
 # Features for which every provider has evidence, except HOSTS_WITH_LITTLE_EVIDENCE.
 CORE_FEATURES = ("chat", "stream", "tools", "usage", "errors")
 HOSTS_WITH_LITTLE_EVIDENCE = ("hyperbolic", "aws_sagemaker")
+# Adapters of which nothing was recorded; their pages and docs/providers.md say so.
+UNRECORDED_ADAPTERS = frozenset({"moonshot", "zai", "alibaba"})
 
 
 def features_shown(host: Host, recording: Recording) -> Iterator[str]:

@@ -156,6 +156,11 @@ DEEPSEEK = Host(
     refused_params={"24-error-400-c": "messages[0].content[1]"},
     emulated_params={"23-error-400-b": "tool_choice"},
     excluded_callers={
+        # The host answered 400 to two calls in a row whose results come after both, with a text of the assistant between them. In Chat and
+        # Messages that is two messages with a call each: the gateway puts each result behind its call, and such a request the host takes
+        # (test_deepseek). A caller of Responses gets what was recorded.
+        ("22-error-400-a", CHAT): "its results are put right behind their calls, which is what the host wants",
+        ("22-error-400-a", ANTHROPIC): "its results are put right behind their calls, which is what the host wants",
         ("24-error-400-c", RESPONSES): "its path is `input[0].content[1]`",
         ("24-error-400-c", ANTHROPIC): _AUDIO_ONLY_IN_CHAT,
     },

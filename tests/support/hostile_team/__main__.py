@@ -14,8 +14,8 @@ from tests.support.hostile_team.host import HostileHost
 _PAUSE_S = 0.01  # between a caller's requests: its own work must not take the machine from the gateway
 
 
-async def _main(port: int, key: str, redacted_key: str) -> None:
-    team, host = HostileTeam(port, key, redacted_key), HostileHost()
+async def _main(port: int, key: str, redacted_key: str, masked_key: str) -> None:
+    team, host = HostileTeam(port, key, redacted_key, masked_key), HostileHost()
     await host.start()
     _answer({"port": host.port})
     step: Step | None = None
@@ -61,4 +61,4 @@ def _answer(result: Any) -> None:
 
 
 os.nice(10)  # a hostile caller has machines of its own, and does not take the gateway's
-asyncio.run(_main(int(sys.argv[1]), sys.argv[2], sys.argv[3]))
+asyncio.run(_main(int(sys.argv[1]), *sys.argv[2:]))

@@ -13,7 +13,7 @@ from tests.support.hostile_team.connection import HostileTeam, chat, read_respon
 from tests.support.hostile_team.host import HostileHost
 from tests.support.scripted_engine import chunk, completion
 
-CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
+CHAT, MESSAGES, RESPONSES, INFERENCE = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/inference"
 
 Step = Callable[[], Awaitable[Any]]
 
@@ -224,6 +224,44 @@ def _redacted(body: bytes) -> Attack:
     return Attack(prepare, 3)
 
 
+def _masked(body: bytes) -> Attack:
+    """The gateway records the body without what its detectors find in it."""
+
+    async def prepare(team: HostileTeam, host: HostileHost) -> Step:
+        return lambda: team.send(CHAT, body, key=team.masked_key)
+
+    return Attack(prepare, 3)
+
+
+def _text(unit: str, size: int) -> bytes:
+    return chat(messages=[{"role": "user", "content": unit * (size // len(unit))}])
+
+
+def _numbers() -> bytes:
+    return chat(messages=[{"role": "user", "content": " ".join(map(str, range(150_000)))}])
+
+
+def _ordinary() -> tuple[str, bytes]:
+    messages = [{"role": ("user", "assistant")[at % 2], "content": "a" * 400} for at in range(2_500)]
+    return CHAT, chat("hostile-claude", messages=messages, max_tokens=10)
+
+
+def _wrong_items() -> tuple[str, bytes]:
+    """Each item violates the schema of the function."""
+    return INFERENCE, json.dumps(
+        {"function_name": "hostile-function", "input": {"system": {"items": [1] * 100_000}, "messages": []}}
+    ).encode()
+
+
+def _many_wrong_inputs() -> tuple[str, bytes]:
+    part = {"type": "narthex::template", "name": "system", "arguments": {"items": [1] * 80_000}}
+    return CHAT, chat("hostile-function", messages=[{"role": "user", "content": [part]}], **{"narthex::input": {"system": {"items": []}}})
+
+
+def _repeated_list() -> tuple[str, bytes]:
+    return CHAT, chat("hostile-function", **{"narthex::input": {"system": {"items": ["a"], "times": 100_000_000}}})
+
+
 def _large_responses(model: str, *, redacted: bool = False) -> Attack:
     """Half of it is one text, and half the probabilities of many tokens."""
 
@@ -290,6 +328,22 @@ def _hang_ups(model: str) -> Attack:
         return step
 
     return Attack(prepare, 1)
+
+
+async def _hedged(team: HostileTeam, host: HostileHost) -> Step:
+    """A second attempt is made for each request that takes longer than half of them."""
+    host.delay_s = 0.03
+    body = chat("hostile-pool")
+    return lambda: team.send(CHAT, body)
+
+
+async def _resumed(team: HostileTeam, host: HostileHost) -> Step:
+    """Each stream breaks off after a long text, and is resumed elsewhere with all of the text so far, seven times."""
+    event = {**chunk({"content": "word " * 8_000}), "usage": None}
+    host.answer = 200, b"data: %b\n\n" % json.dumps(event).encode() * 5
+    host.streams = host.breaks_off = True
+    body = chat("hostile-pool", stream=True)
+    return lambda: team.send(CHAT, body, resumes=True)
 
 
 _TRAVELLING = {
@@ -409,6 +463,12 @@ ATTACKS: dict[str, Attack] = {
     "aborted_while_waiting": Attack(_aborted_while_waiting, 4),
     "redacted_items": _redacted(_items_within_caps()[1]),
     "redacted_text": _redacted(_long_text()[1]),
+    "masked_numbers": _masked(_numbers()),
+    "masked_keys": _masked(_text("eyJ-gho_aaaaaaaaaaaaaaaaaaaa-", 1_000_000)),
+    "masked_own_patterns": _masked(_text("q", 1_000_000)),
+    "ordinary": _bodies(8, _ordinary),
+    "wrong_items": _bodies(3, _wrong_items, _many_wrong_inputs),
+    "repeated_list": _bodies(3, _repeated_list),
     "large_responses": _large_responses("hostile"),
     "large_responses_redacted": _large_responses("hostile", redacted=True),
     "fast_streams": Attack(_fast_stream, 4),
@@ -416,6 +476,8 @@ ATTACKS: dict[str, Attack] = {
     "unknown_responses": Attack(_unknown_responses, 64),
     "hang_ups": _hang_ups("hostile"),
     "hang_ups_at_an_engine": _hang_ups("hostile-engine"),
+    "hedged": Attack(_hedged, 32),
+    "resumed": Attack(_resumed, 8),
     "travelling_fields": Attack(_travelling_fields, 2),
     "engine_words": Attack(_engine_words, 2),
     "media_addresses": Attack(_media_addresses, 2),

@@ -15,17 +15,19 @@ _READ_BYTES = 1 << 20
 class HostileTeam:
     """Its key for the gateway, and how often its requests got each status; `closed` counts those that got none.
 
-    `redacted_key`: of another team on its side, whose content is recorded redacted.
+    `redacted_key`, `masked_key`: of other teams on its side, whose content is recorded so.
     """
 
     port: int
     key: str
     redacted_key: str
+    masked_key: str
     statuses: Counter[str] = field(default_factory=lambda: Counter())
 
-    def head(self, path: str, length: int, *, method: str = "POST", key: str | None = None) -> bytes:
+    def head(self, path: str, length: int, *, method: str = "POST", key: str | None = None, resumes: bool = False) -> bytes:
         return (
             f"{method} {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key or self.key}\r\n"
+            f"x-narthex-resume: {str(resumes).lower()}\r\n"
             f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         ).encode()
 
@@ -37,11 +39,13 @@ class HostileTeam:
         finally:
             writer.transport.abort()
 
-    async def send(self, path: str, body: bytes = b"", *, method: str = "POST", key: str | None = None) -> tuple[int, bytes]:
+    async def send(
+        self, path: str, body: bytes = b"", *, method: str = "POST", key: str | None = None, resumes: bool = False
+    ) -> tuple[int, bytes]:
         """One request on a connection of its own; 0 if the connection is closed without a response."""
         try:
             async with self.connect() as (reader, writer):
-                writer.write(self.head(path, len(body), method=method, key=key))
+                writer.write(self.head(path, len(body), method=method, key=key, resumes=resumes))
                 sending = asyncio.create_task(self._send_body(writer, body))
                 try:
                     status, received = await read_response(reader)

@@ -25,12 +25,14 @@ _MESSAGE = json.dumps(
 class HostileHost:
     """`answer`: the status and body for all requests, None for completions; `silent`: it answers nothing. `bodies`: the small ones.
 
-    `streams`: the answer is a stream of events.
+    `streams`: the answer is a stream of events. `breaks_off`: it ends before its end. `delay_s`: so long it waits, and does not count
+    what it answered then, as a hedged request has two answers.
     """
 
     def __init__(self) -> None:
         self.answer: tuple[int, bytes] | None = None
-        self.silent = self.streams = False
+        self.silent = self.streams = self.breaks_off = False
+        self.delay_s = 0.0
         self.bodies: list[bytes] = []
         self.received = 0
         self.answered = 0
@@ -42,6 +44,7 @@ class HostileHost:
 
     def reset(self) -> None:
         self.answer, self.silent, self.streams, self.bodies, self.received, self.answered = None, False, False, [], 0, 0
+        self.breaks_off, self.delay_s = False, 0.0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -66,11 +69,15 @@ class HostileHost:
                     await reader.read()
                     return
                 status, sent = self.answer or (200, _MESSAGE if "/messages" in head.partition("\r\n")[0] else _COMPLETION)
+                await asyncio.sleep(self.delay_s)
                 await self._respond(writer, status, sent)
-                self.answered += status == 200
+                if self.breaks_off:
+                    break
+                self.answered += status == 200 and not self.delay_s
         writer.close()
 
     async def _respond(self, writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
         content_type = b"text/event-stream" if self.streams else b"application/json"
-        writer.write(b"HTTP/1.1 %d X\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (status, content_type, len(body)) + body)
+        length = len(body) + self.breaks_off
+        writer.write(b"HTTP/1.1 %d X\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (status, content_type, length) + body)
         await writer.drain()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from providers.adapters.probe import MODELS_PATH, ListedModel, ProbeResponse, ProbeResult
 from providers.catalogue import ADAPTERS, ENGINE_PROBES
 from providers.engines.versions import parse_version
-from providers.probing import has_changed, identify_engine, is_ready, next_paths
+from providers.probing import has_changed, identify_engine, is_ready, lacks_api, next_paths, shows_no_api
 from tests.support.chat_strategies import bounded
 
 
@@ -242,3 +242,37 @@ def test_deeply_nested_model_list_is_no_engine():
 def test_adapters_of_probed_engines_can_be_built():
     for name in ENGINE_PROBES.keys() & ADAPTERS.keys():
         assert ADAPTERS[name]("p", {}).name == name
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_only_a_server_without_any_known_path_is_in_doubt(name: str):
+    responses = probe_responses(SERVERS[name][0])
+    assert shows_no_api(identify_engine(responses), responses[MODELS_PATH]) == (name == "a server without any of the paths")
+
+
+@pytest.mark.parametrize("status", [401, 403, 500, 503])
+def test_server_that_does_not_show_its_models_is_not_in_doubt(status: int):
+    assert not shows_no_api(ProbeResult(), ProbeResponse(status, b""))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "lacks"),
+    [
+        (404, b'{"detail":"Not Found"}', True),
+        (404, b"<html>nothing here</html>", True),
+        (404, b"404 page not found", True),
+        (404, b'{"error":"Not Found"}', True),
+        (405, b'{"detail":"Method Not Allowed"}', True),
+        (302, b"", True),
+        (200, b"<!doctype html><title>An app</title>", True),
+        (404, b'{"error": {"message": "The model `` does not exist.", "type": "NotFoundError"}}', False),
+        (404, b'{"error": "model \'\' not found"}', False),
+        (400, b'{"error": "invalid request"}', False),
+        (401, b"", False),
+        (422, b'{"detail":[{"msg":"Field required"}]}', False),
+        (200, b'{"choices": []}', False),
+        (500, b"", False),
+    ],
+)
+def test_answer_to_an_empty_request_shows_whether_there_is_an_api(status: int, body: bytes, lacks: bool):
+    assert lacks_api(ProbeResponse(status, body)) is lacks

@@ -197,6 +197,7 @@ def test_base_url_is_accepted_with_and_without_a_version(base: str, with_version
         ("openai", {"stream": "sometimes"}, "stream"),
         ("openai", {"accepts": "chat_template"}, "accepts"),
         ("openai", {"accepts": [1]}, "accepts"),
+        ("openai", {"stops_after_calls": "yes"}, "stops_after_calls"),
         ("sandbox", {"stream": "only"}, "stream"),
     ],
 )

@@ -23,6 +23,9 @@ def test_second_spelling_of_a_route_leads_to_no_route(sent: str):
         ("/v1/models/org%2Fmodel", "/v1/models/org%2Fmodel", "/v1/models/org/model"),
         ("/v1/models/org/model", "/v1/models/org/model", "/v1/models/org/model"),
         ("/admin/v1/credentials/a%20b%C3%A4", "/admin/v1/credentials/a bä", "/admin/v1/credentials/a bä"),
+        ("/v1/models/a%252Fb", "/v1/models/a%252Fb", "/v1/models/a%2Fb"),
+        ("/v1/models/100%25", "/v1/models/100%25", "/v1/models/100%"),
+        ("/v1/models/a%2F%2Fb%2F", "/v1/models/a%2F%2Fb%2F", "/v1/models/a//b/"),
         ("/v1//models", "/v1//models", "/v1//models"),
     ],
 )

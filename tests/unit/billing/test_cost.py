@@ -61,26 +61,29 @@ def test_cached_tokens_are_part_of_input_and_reasoning_of_output():
     assert cost_microusd(Usage(100, 10, 400), price(2.0, 5.0, 0.5)) == 100, "an engine may count more cached tokens than input tokens"
 
 
-PARTS = some.lists(some.integers(0, 10**6), min_size=7, max_size=7)
+PARTS = some.lists(some.integers(0, 10**6), min_size=8, max_size=8)
 
 
-@given(PARTS, some.lists(USD, min_size=8, max_size=8), some.sampled_from([None, 0.5, 2.0]))
+@given(PARTS, some.lists(USD, min_size=9, max_size=9), some.sampled_from([None, 0.5, 2.0]))
 def test_each_token_kind_is_charged_at_its_own_price(parts: list[int], usd: list[float], factor: float | None):
-    cached, hour, written, audio, image, audio_out, rest = parts
+    cached, hour, half_day, written, audio, image, audio_out, rest = parts
     usage = Usage(
-        cached + hour + written + audio + image + rest,
+        cached + hour + half_day + written + audio + image + rest,
         audio_out + rest,
         cached,
-        cache_written=hour + written,
+        cache_written=hour + half_day + written,
         cache_written_hour=hour,
+        cache_written_12_hours=half_day,
         audio_input=audio,
         audio_output=audio_out,
         image_input=image,
         tier=None if factor is None else "batch",
     )
     input, output, *others = usd
-    listed = Price("p", "m", input, output, *others, tiers={} if factor is None else {"batch": factor})
-    counts = (cached, written, hour, audio, audio_out, image)
+    kinds = ("cached_input", "cache_write", "cache_write_hour", "cache_write_12_hours", "audio_input", "audio_output", "image_input")
+    others_by_kind = dict(zip(kinds, others, strict=True))
+    listed = Price("p", "m", input=input, output=output, tiers={} if factor is None else {"batch": factor}, **others_by_kind)
+    counts = (cached, written, hour, half_day, audio, audio_out, image)
     exact = sum(
         (count * exact_fraction(each) for count, each in zip(counts, others, strict=True)),
         rest * (exact_fraction(input) + exact_fraction(output)),
@@ -92,9 +95,9 @@ def test_each_token_kind_is_charged_at_its_own_price(parts: list[int], usd: list
 
 def test_unknown_price_gives_no_cost_instead_of_zero():
     assert cost_microusd(Usage(10, 10, tier="priority"), price()) is None
-    assert cost_microusd(Usage(10, 10, cache_written=5, cache_written_hour=5), Price("p", "m", 1, 1, cache_write=1.25)) is None
-    assert cost_microusd(Usage(10, 10, cache_written=5, cache_written_hour=5), Price("p", "m", 1, 1)) == 20
-    assert cost_microusd(Usage(10, 10, cache_written=4, cache_written_hour=0), Price("p", "m", 1, 1, cache_write=2.0)) == 24
+    assert cost_microusd(Usage(10, 10, cache_written=5, cache_written_hour=5), Price("p", "m", input=1, output=1, cache_write=1.25)) is None
+    assert cost_microusd(Usage(10, 10, cache_written=5, cache_written_hour=5), Price("p", "m", input=1, output=1)) == 20
+    assert cost_microusd(Usage(10, 10, cache_written=4, cache_written_hour=0), Price("p", "m", input=1, output=1, cache_write=2.0)) == 24
 
 
 def test_uncounted_tokens_give_no_cost_unless_they_are_free():

@@ -15,10 +15,13 @@ from app.store.snapshots import build_snapshot
 from providers.canonical.chat import Usage
 
 STEPPED = Price(
-    *("p", "m", 1.0, 4.0),
+    provider="p",
+    model="m",
+    input=1.0,
+    output=4.0,
     cached_input=0.1,
     tiers={"batch": 0.5},
-    steps=(PriceStep(100, 2.0, 6.0, cached_input=0.2), PriceStep(1000, 10.0, 20.0)),
+    steps=(PriceStep(above=100, input=2.0, output=6.0, cached_input=0.2), PriceStep(above=1000, input=10.0, output=20.0)),
 )
 
 
@@ -56,12 +59,12 @@ def test_limits_reserve_the_time_that_the_output_takes():
 
 
 def test_file_of_every_form_is_the_same_after_a_round_trip():
-    prices = (STEPPED, Price("p", "timed", gpu=GpuPrice(2.5, 2.0, 8.0), since="2026-01-01"), Price("p", "free", 0.0, 0.0))
+    prices = (STEPPED, Price("p", "timed", gpu=GpuPrice(2.5, 2.0, 8.0), since="2026-01-01"), Price("p", "free", input=0.0, output=0.0))
     written = write_file(Snapshot(0, "", {}, {}, prices=prices), {})
     assert parse_config_file(written).prices == prices, written
     assert msgspec.convert(msgspec.to_builtins(STEPPED), Price) == STEPPED
     listed = tuple(each for rows in bundled_prices().values() for each in rows if each.steps)
-    assert len(listed) == 20 and parse_config_file(write_file(Snapshot(0, "", {}, {}, prices=listed), {})).prices == listed
+    assert len(listed) >= 20 and parse_config_file(write_file(Snapshot(0, "", {}, {}, prices=listed), {})).prices == listed
 
 
 GPU: Any = {"usd_per_hour": 1.0}

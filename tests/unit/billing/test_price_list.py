@@ -1,5 +1,6 @@
 """The bundled price list: every row can be applied and has a dated source; which prices are suggested for a configuration."""
 
+import datetime
 import re
 import tomllib
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ def plausibility(row: Price) -> dict[str, bool]:
         "input": row.input > 0,
         "output": row.output >= row.input or row.output == 0,
         "cached_input": row.cached_input is None or 0 < row.cached_input < row.input,
-        "cache_write": row.cache_write is None or row.cache_write > row.input,
+        "cache_write": row.cache_write is None or row.cache_write > row.input or row.provider == "moonshot",
         "cache_write_hour": row.cache_write_hour is None or (row.cache_write is not None and row.cache_write_hour > row.cache_write),
         "audio_input": row.audio_input is None or row.audio_input > row.input,
         "steps": all(
@@ -65,7 +66,60 @@ def plausibility(row: Price) -> dict[str, bool]:
             for step in row.steps
         ),
         "tiers": all((factor < 1) == (tier in ("batch", "flex")) for tier, factor in row.tiers.items()),
+        "cache_write_12_hours": row.cache_write_12_hours is None or row.cache_write_12_hours == 2 * (row.cache_write or 0),
+        "tool_uses": all(0 < usd <= 50 for usd in row.tool_uses.values()),
     }
+
+
+def test_every_price_that_ends_has_the_one_that_follows():
+    """Whatever the day of the test: a row that says until when it holds has the one that begins the day after beside it at once."""
+    open_ended: list[str] = []
+    for prices in bundled_prices().values():
+        for row, following in zip(prices, [*prices[1:], None], strict=True):
+            until = re.search(r"[Uu]ntil (\d{4}-\d\d-\d\d|the end of (\d{4}))", row.source or "")
+            if until is None:
+                continue
+            last_day = f"{until[2]}-12-31" if until[2] else until[1]
+            next_day = (datetime.date.fromisoformat(last_day) + datetime.timedelta(days=1)).isoformat()
+            if (following is None or following.since != next_day) and "still has it" not in (row.source or ""):
+                open_ended.append(f"{row.provider}/{row.model} until {last_day}")
+    assert open_ended == []
+
+
+@pytest.mark.parametrize(
+    ("address", "model", "listed_as"),
+    [
+        ("https://api.moonshot.ai/v1", "kimi-k3", "kimi-k3"),
+        ("https://api.z.ai/api/paas/v4", "glm-5.3", "glm-5.3"),
+        ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "qwen3.8-max", "qwen3.8-max"),
+        ("https://api.moonshot.ai/v1", "gpt-5", ""),
+    ],
+)
+def test_host_is_found_by_its_address_behind_the_adapter_of_openai(address: str, model: str, listed_as: str):
+    (suggestion,) = suggest_prices_for_targets(snapshot_with("openai", model, base_url=address), NOW_S)
+    assert suggestion.listed_as == listed_as and bool(suggestion.prices) == bool(listed_as)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "model", "day", "input"),
+    [
+        ("gemini", "gemini-4-argon", "2026-11-30", 2),
+        ("gemini", "gemini-4-argon", "2026-12-01", 4),
+        ("gemini", "gemini-4-carbon", "2026-12-01", 4),
+        ("vertex", "gemini-4-carbon", "2026-12-01", 4),
+        ("gemini", "gemini-3.6-flash", "2026-12-31", 0.75),
+        ("gemini", "gemini-3.6-flash", "2027-01-01", 1.5),
+        ("anthropic", "claude-fable-5-2", "2026-12-01", 8),
+        ("openai", "gpt-6.2-sol", "2026-12-01", 2),
+        ("bedrock", "us.anthropic.claude-sonnet-5", "2026-12-01", 2.2),
+        ("vertex", "claude-opus-5-5@default", "2026-12-01", 4),
+    ],
+)
+def test_models_of_this_month_are_listed_with_the_price_of_the_day(adapter: str, model: str, day: str, input: float):
+    (suggestion,) = suggest_prices_for_targets(snapshot_with(adapter, model), NOW_S)
+    at_s = datetime.datetime.fromisoformat(day + "T00:00+00:00").timestamp()
+    found = find_price(snapshot_with(adapter, model, suggestion.prices), "mine", model, at_s)
+    assert found is not None and found.input == input
 
 
 def test_dated_prices_of_a_model_follow_an_undated_one_in_order():
@@ -98,6 +152,18 @@ def test_dated_prices_of_a_model_follow_an_undated_one_in_order():
 )
 def test_model_is_matched_by_adapter_and_name_without_date_or_region(adapter: str, model: str, listed_name: str | None):
     assert suggested_name(adapter, model) == listed_name
+
+
+def test_claude_on_foundry_costs_what_anthropic_asks():
+    azure = {"api": "anthropic", "resource": "r", "deployments": {"our-chat": "claude-opus-5"}}
+    for config, model in (
+        (ProviderConfig("azure", options=azure), "claude-opus-5"),
+        (ProviderConfig("azure", options=azure), "our-chat"),
+        (ProviderConfig("anthropic", "https://r.services.ai.azure.com/anthropic"), "claude-opus-5"),
+    ):
+        snapshot = build_snapshot(1, {"mine": config}, {"m": ModelConfig((Target("mine", model),))})
+        (suggestion,) = suggest_prices_for_targets(snapshot, NOW_S)
+        assert suggestion.listed_as == "claude-opus-5" and suggestion.prices[0].model == model, suggestion.reason
 
 
 def test_exact_name_is_tried_before_shorter_ones():

@@ -20,7 +20,8 @@ def test_overload_has_the_type_and_code_that_each_client_knows(status: int):
         written = json.loads(DIALECTS[name].write_error(error))["error"]
         assert (written["type"], written["code"], written["message"]) == ("service_unavailable_error", "server_is_overloaded", "busy")
     for name in ("anthropic_messages", "anthropic_count_tokens"):
-        assert json.loads(DIALECTS[name].write_error(error))["error"]["type"] == "overloaded_error"
+        expected = "rate_limit_error" if status == 429 else "overloaded_error"
+        assert json.loads(DIALECTS[name].write_error(error))["error"]["type"] == expected
     frame = DIALECTS["openai_responses"].write_error_frame(error).partition(b"data: ")[2]
     assert json.loads(frame)["code"] == "server_is_overloaded"
 

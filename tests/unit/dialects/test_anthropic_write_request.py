@@ -95,7 +95,6 @@ def refused_field(request: ChatRequest) -> str | None:
             chat(message("user", Text("Hi")), message("assistant", Opaque("openai_responses", raw_json({"type": "web_search_call"})))),
             "messages[1].content[0]",
         ),
-        (chat(message("user", Text("Hi")), message("assistant", ToolCall("c", "f", "x", custom=True))), "messages[1].content[0]"),
         (chat(tools=(Tool("f", custom=True),)), "tools[0]"),
         (chat(tools=(F, HostTool("openai_responses", "web_search", raw_json({"type": "web_search"})))), "tools[1]"),
         (chat(tools=(Tool("f", extra={"new": Raw(b"1")}),)), "tools[0].new"),
@@ -324,6 +323,7 @@ def test_cache_hints_on_parts_and_tools_are_honoured_for_any_caller_dialect() ->
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, Thinking(budget_tokens=1024)),
         ({"thinking": {"type": "adaptive", "display": "omitted"}}, Thinking(adaptive=True, summary="omitted")),
         ({"thinking": {"type": "disabled"}}, Thinking("none")),
+        ({"thinking": {"type": "between_tools"}}, Thinking("none", between_tools=True)),
         ({"output_config": {"effort": "max"}}, Thinking("max")),
         ({"thinking": None}, None),
     ],
@@ -345,12 +345,12 @@ ANTHROPIC_ONLY_FIELDS: list[dict[str, Any]] = [
     {"metadata": {"user_id": "u", "more": 1}},
     {"container": {"id": "c"}, "mcp_servers": [{"type": "url", "url": "u", "name": "n"}], "context_management": {"edits": []}},
     {"messages": [{"role": "user", "content": "Hi", "new": 1}]},
-    {"tools": [{"name": "f", "input_schema": {}, "defer_loading": True, "input_examples": [{}]}]},
-    {"tool_choice": {"type": "auto", "new": 1}, "tools": [{"name": "f", "input_schema": {}}]},
+    {"tools": [{"name": "f", "input_schema": {"type": "object"}, "defer_loading": True, "input_examples": [{}]}]},
+    {"tool_choice": {"type": "auto", "new": 1}, "tools": [{"name": "f", "input_schema": {"type": "object"}}]},
     {"output_config": {"format": {"type": "json_schema", "schema": {}, "new": 1}}},
     {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://a/b", "new.er": 1}}]}]},
     {"messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "", "media_type": "text/html"}}]}]},
-    {"thinking": {"type": "between_tools"}, "thinking.new": 1},
+    {"thinking": {"type": "between_tools", "display": "omitted", "new": 1}},
 ]
 
 

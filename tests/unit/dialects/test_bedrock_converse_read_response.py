@@ -207,7 +207,9 @@ def test_one_hour_cache_tokens_and_service_tier_are_read():
     answer = read_whole([{"text": "Hi."}], "end_turn", usage={**USAGE, **more}, serviceTier={"type": "flex"})
     assert answer.usage is not None and (answer.usage.cache_written_hour, answer.usage.tier) == (3, "flex")
     assert answer.service_tier == "flex"
-    assert read_whole([], "end_turn", usage={"inputTokens": -1, "outputTokens": "x"}).usage is None
+    assert read_whole([], "end_turn", usage={"inputTokens": "3", "outputTokens": 2.0}).usage == Usage(input=3, output=2)
+    assert read_whole([], "end_turn", usage={"inputTokens": -1, "outputTokens": "x"}).usage is None  # which is estimated
+    assert read_whole([], "end_turn", usage=["x"]).usage is None
 
 
 @pytest.mark.parametrize(

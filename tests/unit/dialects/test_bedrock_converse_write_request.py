@@ -33,7 +33,7 @@ from providers.canonical.output_format import JsonObject, JsonSchema, Regex
 from providers.catalogue import build_provider
 from providers.dialects.bedrock_converse import BedrockConverse
 from providers.drop_policy import DropPolicy
-from providers.profiles.bedrock_families import bare_model_id, find_family
+from providers.profiles.bedrock.families import bare_model_id, find_family
 from tests.support.case_tables import failed_cases
 from tests.support.chat_strategies import bounded
 from tests.support.field_handling import FIELD_VALUES, NEUTRAL_FIELD_VALUES, assert_fields_are_handled, translate_chat_fields
@@ -141,7 +141,6 @@ def test_called_tools_stay_configured_when_tool_choice_is_none():
         (chat(output=Regex("a+")), "JSON schemas"),
         (chat(thinking=Thinking(budget_tokens=2048), model=LLAMA), "does not reason"),
         (chat(thinking=Thinking("low"), model="arn:aws:bedrock:us-east-1:1:application-inference-profile/x"), "not known from its id"),
-        (chat(thinking=Thinking("high"), model=CLAUDE_45, max_tokens=1000), "at least 1024 tokens"),
         (chat(Message("user", (Image(Inline("image/bmp", "Qk0=")),))), "PNG, JPEG, GIF or WebP, not image/bmp"),
         (chat(Message("user", (File(Inline("application/zip", "UEs=")),))), "not application/zip"),
         (chat(Message("user", (Audio(Inline("audio/wav", "UklG")),))), "takes no audio"),
@@ -160,7 +159,7 @@ def test_unsupported_request_is_refused_with_the_rule(unsupported: ChatRequest, 
         (CLAUDE, Thinking("high"), {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, []),
         (CLAUDE, Thinking("none"), {"thinking": {"type": "disabled"}}, []),
         (CLAUDE, Thinking(adaptive=True, summary="auto"), {"thinking": {"type": "adaptive", "display": "summarized"}}, []),
-        (CLAUDE_45, Thinking("medium"), {"thinking": {"type": "enabled", "budget_tokens": 8192}}, []),
+        (CLAUDE, Thinking("none", between_tools=True), {"thinking": {"type": "between_tools"}}, []),
         (CLAUDE_45, Thinking(budget_tokens=2000), {"thinking": {"type": "enabled", "budget_tokens": 2000}}, []),
         (NOVA_2, Thinking("low"), {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}}, []),
         (NOVA_2, Thinking("none"), {"reasoningConfig": {"type": "disabled"}}, []),
@@ -206,7 +205,8 @@ def test_json_schema_is_sent_as_a_string_or_as_an_instruction():
 def test_schema_sent_as_an_instruction_is_validated_not_enforced():
     bedrock = build_provider("bedrock", "bedrock", {"region": "us-east-1"})
     for model, enforcement in ((CLAUDE, "enforced"), (NOVA, "validated")):
-        constraint = structured_output.Constraint(JsonSchema(Raw(b"{}")), "response_format", is_openai_format=True)
+        closed = Raw(b'{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}')
+        constraint = structured_output.Constraint(JsonSchema(closed), "response_format", is_openai_format=True)
         body = BedrockConverse().write_request(chat(output=constraint.output, model=model), DropPolicy(lambda _: False, {}, "bedrock"))
         adapted = bedrock.adapt_request(body, "bedrock_converse", lambda _: False, constraint)
         assert adapted.constraint_plan is not None and adapted.constraint_plan.enforcement == enforcement
@@ -306,3 +306,30 @@ def test_neutral_field_values_are_dropped_silently():
         assert dropped == [] and not body.keys() - {"messages", "inferenceConfig"}
 
     assert failed_cases(check, NEUTRAL_FIELD_VALUES.items()) == []
+
+
+MARK = {"cache_control": Raw(b'{"type":"ephemeral","ttl":"1h"}')}
+
+
+@pytest.mark.parametrize(
+    ("result", "points"),
+    [
+        (ToolResult("c1", (Text("rain", extra=MARK),)), [{"type": "default", "ttl": "1h"}]),
+        (ToolResult("c1", (Text("rain", extra=MARK), Text("wind"))), [{"type": "default", "ttl": "1h"}]),
+        (ToolResult("c1", (Text("rain"),), extra=MARK), [{"type": "default", "ttl": "1h"}]),
+        (ToolResult("c1", (Text("rain", extra=MARK),), extra=MARK), [{"type": "default", "ttl": "1h"}]),
+        (ToolResult("c1", (Text("rain"),)), []),
+    ],
+)
+def test_cache_mark_of_a_result_or_of_its_part_is_a_point_behind_the_result(result: ToolResult, points: list[dict[str, str]]):
+    body, dropped = write_request(chat(HI, CALL, Message("user", (result,)), tools=(NOW,)))
+    content = body["messages"][-1]["content"]
+    assert [block["cachePoint"] for block in content if "cachePoint" in block] == points and "toolResult" in content[0]
+    assert not any("cachePoint" in block for block in content[0]["toolResult"]["content"]) and dropped == []
+
+
+def test_lifetime_that_a_model_does_not_cache_for_is_reported():
+    older = "anthropic.claude-3-7-sonnet-20250219-v1:0"
+    body, dropped = write_request(chat(Message("user", (Text("Hi", extra=MARK),)), model=older))
+    assert body["messages"][0]["content"][1] == {"cachePoint": {"type": "default"}}
+    assert dropped == ["messages[0].content[0].cache_control.ttl"]

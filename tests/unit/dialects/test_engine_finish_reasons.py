@@ -6,10 +6,29 @@ from typing import Any
 import pytest
 
 from providers.dialect import ResponseMeta
-from providers.dialects.openai.finish_reasons import FINISH_REASONS
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_completions import OpenAICompletions
 
+# Words of engines and hosts, of which each API has another set.
+FINISH_REASONS = {
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "end_turn": "stop",
+    "model_length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "MAX_TOKENS": "length",
+    "token_limit": "length",
+    "model_context_window_exceeded": "length",
+    "safety": "content_filter",
+    "SAFETY": "content_filter",
+    "content-filter": "content_filter",
+    "contentFilter": "content_filter",
+    "sensitive": "content_filter",
+    "refusal": "content_filter",
+    "blocked": "content_filter",
+}
 META = ResponseMeta("ID", "EP", "m", 1, wants_usage=False)
 META_OF_TGI = ResponseMeta("ID", "EP", "m", 1, wants_usage=False, stops_after_calls=True)
 CALL = {"index": 0, "id": "0", "type": "function", "function": {"name": "now", "arguments": "{}"}}

@@ -70,7 +70,7 @@ call_parts = st.fixed_dictionaries(
     optional={"thoughtSignature": st.just("c")},
 )
 code_parts = st.just({"executableCode": {"language": "PYTHON", "code": "1"}})
-part_lists = st.lists(text_parts | call_parts | code_parts, max_size=6)
+part_lists = st.lists(text_parts | call_parts | code_parts, min_size=1, max_size=6)
 
 
 @bounded
@@ -176,7 +176,6 @@ def test_gemini_only_parts_are_kept_as_opaque_parts():
 @pytest.mark.parametrize(
     ("reason", "finish", "upstream_reason"),
     [
-        ("STOP", "stop", None),
         ("MAX_TOKENS", "length", None),
         ("SAFETY", "content_filter", "SAFETY"),
         ("RECITATION", "content_filter", "RECITATION"),
@@ -188,6 +187,17 @@ def test_finish_reasons_become_openais_with_the_filter_reason_kept(reason: str, 
     assert read_streamed(frame({"text": "x"}), {"candidates": [{"finishReason": reason}]}).choices == (
         Choice((Text("x"),), finish, upstream_finish_reason=upstream_reason),
     )
+
+
+@pytest.mark.parametrize("content", [{}, {"content": {"role": "model"}}, {"content": {"role": "model", "parts": []}}], ids=str)
+def test_stop_without_a_part_is_tried_elsewhere(content: dict[str, Any]):
+    body = {"candidates": [{**content, "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7}}
+    for read in (read_whole, read_streamed):
+        with pytest.raises(UnparsableModelOutput) as caught:
+            read(body)
+        assert caught.value.retry_elsewhere
+    empty = frame({"text": ""}, finish="STOP", usage={"promptTokenCount": 7})
+    assert read_whole(empty).choices == read_streamed(empty).choices == (Choice((), "stop"),)
 
 
 def test_blocked_prompt_reads_as_an_empty_content_filter_response():

@@ -74,11 +74,26 @@ def test_tool_call_arguments_keep_their_original_text():
 
 @pytest.mark.parametrize(
     ("reason", "finish", "upstream_reason"),
-    [("stop", "stop", None), ("length", "length", None), (None, "stop", None), ("load", "stop", "load"), ("unload", "stop", "unload")],
+    [
+        ("stop", "stop", None),
+        ("length", "length", None),
+        (None, "stop", None),
+        ("token_limit", "length", "token_limit"),
+        ("news", "stop", "news"),
+    ],
 )
 def test_done_reason_maps_to_finish_reason_and_unknown_reasons_are_kept(reason: str | None, finish: str, upstream_reason: str | None):
     choice = read_stream(response_line({"content": "x"}, done=True, done_reason=reason)).choices[0]
     assert (choice.finish_reason, choice.upstream_finish_reason) == (finish, upstream_reason)
+
+
+@pytest.mark.parametrize("reason", ["load", "unload"])
+def test_model_that_was_only_loaded_or_unloaded_has_not_answered(reason: str):
+    line = response_line({"content": ""}, done=True, done_reason=reason)
+    for read in (lambda: read_stream(line), lambda: OLLAMA.read_response(json.dumps(line).encode())):
+        with pytest.raises(UpstreamFailed, match=reason) as caught:
+            read()
+        assert caught.value.retry_elsewhere
 
 
 def test_logprobs_gain_the_fields_openai_clients_require():

@@ -23,7 +23,7 @@ def dropped_paths(body: Any, dialect: str) -> list[str]:
     request = DIALECT.parse_request(json.dumps(body).encode())
     drop_policy = DropPolicy(lambda field: True, DIALECT.field_names, "an engine", functools.partial(DIALECT.caller_path, request.body))
     CHAT_DIALECTS[dialect].write_request(DIALECT.read_request(request.body), drop_policy)
-    return drop_policy.dropped
+    return drop_policy.dropped if request.repair is None else [request.repair.original_path(path) for path in drop_policy.dropped]
 
 
 def value_at(body: Any, path: str) -> Any:
@@ -70,7 +70,7 @@ RESULTS = [
         (
             RESULTS,
             [
-                *("messages[0].tool_calls[1]", "messages[1].odd", "messages[2]"),
+                *("messages[1].odd", "messages[2].content[1].odd"),  # a custom call is sent as a call of a function
                 *("messages[3].content[1]", "messages[3].content[2].odd", "messages[4].content[0].odd"),
             ],
         ),

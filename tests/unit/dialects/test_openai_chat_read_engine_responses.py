@@ -37,7 +37,7 @@ NONSTANDARD_MESSAGES: list[tuple[dict[str, Any], tuple[Part, ...]]] = [
     ({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]}, (ToolCall("a", "f", "x", custom=True),)),
     (
         {"tool_calls": [{"id": "a", "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "s"}}}]},
-        (ToolCall("a", "f", "", opaque_state=OpaqueState("gemini", "s")),),
+        (ToolCall("a", "f", "{}", opaque_state=OpaqueState("gemini", "s")),),
     ),
     (
         {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "s", "format": "x", "index": 0}]},

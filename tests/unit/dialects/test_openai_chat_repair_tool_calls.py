@@ -152,8 +152,8 @@ def test_non_string_arguments_are_serialized_to_a_string(arguments: Any, value: 
 
 
 @pytest.mark.parametrize("function", [{"name": "f"}, {"name": "f", "arguments": None}], ids=str)
-def test_missing_arguments_become_an_empty_string(function: Any) -> None:
-    assert assemble_calls(edit_stream(encode_sse([{"index": 0, "id": "a", "function": function}]))) == [ToolCall("a", "f", "")]
+def test_missing_arguments_become_an_empty_object(function: Any) -> None:
+    assert assemble_calls(edit_stream(encode_sse([{"index": 0, "id": "a", "function": function}]))) == [ToolCall("a", "f", "{}")]
 
 
 def test_tool_calls_of_each_choice_are_kept_apart() -> None:
@@ -177,23 +177,23 @@ def test_tool_calls_of_a_whole_response_get_missing_ids_types_and_arguments() ->
     assert message == {"content": None, "function_call": {"name": "f"}}
     assert GENERATED_ID.fullmatch(first.pop("id")) and first == {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     assert GENERATED_ID.fullmatch(second.pop("id"))
-    assert second == {"type": "function", "function": {"name": "f", "arguments": ""}, "odd": 1.5}
+    assert second == {"type": "function", "function": {"name": "f", "arguments": "{}"}, "odd": 1.5}
     assert (third, fourth) == ({**upstream_calls[2], "type": "custom"}, upstream_calls[3])
 
 
 @pytest.mark.parametrize("calls", [5, [5], [{"index": "x"}], [{"id": 5, "function": {"name": "f"}}]], ids=str)
 def test_unrecognizable_tool_calls_pass_unchanged(calls: Any) -> None:
-    chunks = [chunk([chunk_choice(tool_calls=calls)]), chunk([chunk_choice(0, "stop")])]
+    chunks = [chunk([chunk_choice(content="Hi", tool_calls=calls)]), chunk([chunk_choice(0, "stop")])]
     frames = edit_stream(encode_sse_chunks(chunks))
     assert frames[0]["choices"] == chunks[0]["choices"]
-    body = {"choices": [{"message": {"tool_calls": calls}}]}
+    body = {"choices": [{"message": {"content": "Hi", "tool_calls": calls}, "finish_reason": "stop"}]}
     assert json.loads(DIALECT.edit_response(json.dumps(body).encode(), META).raw)["choices"] == body["choices"]
 
 
 @pytest.mark.parametrize("between", [[], [chunk([chunk_choice(1, content="b")])]], ids=["held", "released"])
 def test_second_finish_reason_of_a_choice_is_ignored(between: list[Any]) -> None:
     ends = [
-        chunk([chunk_choice(0, "tool_calls")]),
+        chunk([chunk_choice(0, "tool_calls", content="a")]),
         *between,
         chunk([chunk_choice(0, "stop")]),
         chunk([chunk_choice(0, "stop"), chunk_choice(1, "length")]),

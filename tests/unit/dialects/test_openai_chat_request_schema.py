@@ -19,17 +19,17 @@ TOOL = {"type": "function", "function": {"name": "f", "description": "d", "param
 # Each documented field: valid values of each documented type, and invalid values.
 DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
     "temperature": ([0, 0.7, 2], ["hot", 2.1, -0.1, True, []]),
-    "max_tokens": ([1, 4096], [0, -1, 1.5, "9", {}]),
-    "max_completion_tokens": ([1, 4096], [0, 1.5, "9"]),
+    "max_tokens": ([1, 4096], [0, -1, 1.5, "nine", {}]),
+    "max_completion_tokens": ([1, 4096], [0, 1.5, "9.5"]),
     "top_p": ([0, 0.5, 1], [1.1, -1, "x"]),
     "frequency_penalty": ([-2, 0.0, 2], [2.5, -3, "x"]),
     "presence_penalty": ([-2, 0.0, 2], [2.5, -3, "x"]),
-    "seed": ([0, -1, 2**63], [1.5, "1"]),
-    "stream": ([True, False], ["true", 1, 0]),
-    "n": ([1, 5], [0, "2", 1.5]),
-    "stop": (["END", ["a", "b"], []], [1, [1], {}]),
+    "seed": ([0, -1, 2**63], [1.5, "1.5"]),
+    "stream": ([True, False], ["yes", 1, 0]),
+    "n": ([1, 5], [0, "two", 1.5]),
+    "stop": (["END", ["a", "b"]], [1, [1], {}]),
     "logprobs": ([True, False], [5, "yes"]),
-    "top_logprobs": ([0, 20], ["5", 1.5]),
+    "top_logprobs": ([0, 20], ["five", 1.5]),
     "logit_bias": ([{}, {"50256": -100, "1": 0.5}], [{"1": "x"}, [1], 3]),
     "response_format": (
         [
@@ -42,7 +42,6 @@ DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
     ),
     "tools": (
         [
-            [],
             [TOOL],
             [{"type": "function", "function": {"name": "f"}}],
             [{"type": "custom", "custom": {"name": "c"}}],
@@ -51,8 +50,14 @@ DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
         [TOOL, [1], [{"type": 1}], [{"type": "function", "function": {}}]],
     ),
     "tool_choice": (
-        ["auto", "none", "required", {"type": "function", "function": {"name": "f"}}, {"type": "allowed_tools", "allowed_tools": {}}],
-        [1, [], {"function": {"name": "f"}}, {"type": "function", "function": "f"}],
+        [
+            "auto",
+            "none",
+            "required",
+            {"type": "function", "function": {"name": "f"}},
+            {"type": "allowed_tools", "allowed_tools": {}},
+        ],
+        [1, [], {"type": "function", "function": "f"}],
     ),
     "parallel_tool_calls": ([True, False], ["no", 1]),
     "chat_template": (["{{ messages }}"], [1, {}]),
@@ -66,7 +71,7 @@ DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
     "guided_decoding_backend": (["xgrammar"], [1, {}]),
     "guided_whitespace_pattern": (["[ ]?"], [1, {}]),
     "structured_outputs": ([{"json": SCHEMA}, {}], ["x", [1]]),
-    "user": (["u"], [1, {}]),
+    "user": (["u"], [True, {}]),
     "metadata": ([{}, {"team": "a"}], [{"n": 1}, "x", ["x"]]),
     "service_tier": (["auto"], [1]),
     "store": ([True], ["x"]),
@@ -90,6 +95,11 @@ def test_documented_field_is_accepted_and_kept() -> None:
     assert failed_cases(check, VALID) == []
 
 
+def test_tool_choice_without_a_type_names_a_function() -> None:
+    named = {"function": {"name": "f"}}
+    assert parse({**REQUEST, "tool_choice": named}).body.value("tool_choice") == {**named, "type": "function"}
+
+
 def test_wrongly_typed_field_is_refused_by_path() -> None:
     def check(field: str, value: Any) -> None:
         with pytest.raises(InvalidRequest) as refused:
@@ -106,7 +116,6 @@ def test_wrongly_typed_field_is_refused_by_path() -> None:
 CONTENT = [
     "text",
     None,
-    [],
     [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": "https://example.com/a.jpg", "detail": "low"}}],
     [{"type": "image_url", "image_url": "data:image/png;base64,AAAA"}],
     [{"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA", "filename": "a.pdf"}}],
@@ -121,6 +130,9 @@ def test_documented_message_content_is_accepted_for_every_role() -> None:
         messages: list[Any] = [
             {"role": role, "content": content, "name": None, "tool_call_id": "a", "reasoning_content": None, "cache_control": {}}
         ]
+        if role == "tool":
+            call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            messages.insert(0, {"role": "assistant", "content": None, "tool_calls": [call]})
         assert parse({**REQUEST, "messages": messages}).body.value("messages") == messages
 
     roles = ("system", "developer", "user", "assistant", "tool")
@@ -131,8 +143,9 @@ def test_conversation_with_tool_calls_is_accepted() -> None:
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "no JSON"}}
     messages = [
         {"role": "assistant", "tool_calls": [call, {**call, "id": "b", "index": 1}]},
-        {"role": "assistant", "content": None, "tool_calls": None, "function_call": None},
         {"role": "tool", "content": [{"type": "text", "text": "42"}], "tool_call_id": "a"},
+        {"role": "tool", "content": "43", "tool_call_id": "b"},
+        {"role": "assistant", "content": None, "tool_calls": None, "function_call": None},
     ]
     assert parse({**REQUEST, "messages": messages}).body.value("messages") == messages
 

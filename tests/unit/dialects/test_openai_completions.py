@@ -22,6 +22,7 @@ from tests.support.chat_strategies import (
     bounded,
     byte_splits,
     encode_sse_chunks,
+    is_answer,
     nonempty_texts,
     parse_sse_chunks,
     texts,
@@ -38,21 +39,21 @@ DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
         ["", "Once", ["a", "b"], [1, 2], [[1, 2], [3]]],
         [5, None, [], {}, ["a", 1], [[1], 2], [["a"]], [[]], [1.5], [True]],
     ),
-    "best_of": ([1, 20], [0, "2"]),
+    "best_of": ([1, 20], [0, "two"]),
     "echo": ([True, False], ["x", 1]),
     "suffix": (["end"], [1, ["x"]]),
-    "max_tokens": ([0, 16], [-1, 1.5, "9"]),
+    "max_tokens": ([0, 16], [-1, 1.5, "nine"]),
     "temperature": ([0, 0.7, 2], ["hot", 2.1]),
     "top_p": ([0, 1], [1.1]),
     "frequency_penalty": ([-2, 2], [2.5]),
     "presence_penalty": ([-2, 2], [-3]),
     "seed": ([0, -1], [1.5]),
-    "n": ([1, 5], [0, "2"]),
+    "n": ([1, 5], [0, "two"]),
     "stop": (["END", ["a"]], [1, [1]]),
-    "logprobs": ([0, 5], [True, "5", -1]),
+    "logprobs": ([0, 5], [True, "five", -1]),
     "logit_bias": ([{"50256": -100}], [{"1": "x"}, 3]),
-    "stream": ([False], ["true"]),
-    "user": (["u"], [1]),
+    "stream": ([False], ["yes"]),
+    "user": (["u"], [True]),
     "guided_choice": ([["a"]], [[]]),
     "response_format": ([{"type": "json_object"}], ["json"]),
     "episode_id": (["01990000-0000-7000-8000-00000000000b"], [1, ""]),
@@ -194,7 +195,7 @@ answers = st.builds(
     usage=st.none() | usages,
     system_fingerprint=st.none() | nonempty_texts,
     service_tier=st.none() | st.sampled_from(["auto", "default"]),
-)
+).filter(is_answer)
 
 
 def without_bytes(entry: Any) -> Any:
@@ -293,7 +294,7 @@ def test_null_text_becomes_an_empty_string() -> None:
     editor = DIALECT.stream_editor(META)
     frames = parse_sse_chunks(editor.feed(encode_sse_chunks([chunk("a"), chunk(None, "stop")])) + editor.finish())
     assert [each["choices"][0]["text"] for each in frames] == ["a", ""]
-    edited = json.loads(DIALECT.edit_response(json.dumps(chunk(None, "stop")).encode(), META).raw)
+    edited = json.loads(DIALECT.edit_response(json.dumps(chunk(None, "length")).encode(), META).raw)
     assert edited["choices"][0]["text"] == ""
 
 

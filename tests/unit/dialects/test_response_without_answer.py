@@ -70,16 +70,47 @@ def test_error_repeats_the_message_that_came_instead_of_an_answer(name: str):
             streamer.feed(raw)
 
 
-@pytest.mark.parametrize("text", [b'""', b"null"])
-def test_empty_completion_is_an_answer(text: bytes):
-    completions = CHAT_DIALECTS["openai_completions"]
-    raw = b'{"choices":[{"index":0,"text":%b,"finish_reason":"stop"}]}' % text
-    assert translate_response(raw, completions, completions, META).finish_reason == "stop"
-    assert check_finished(completions.read_response(raw)).choices[0].parts == ()
+USAGE = b'{"prompt_tokens":3,"completion_tokens":0,"total_tokens":3}'
 
 
-def test_empty_message_is_an_answer():
-    chat = CHAT_DIALECTS["openai_chat"]
-    raw = b'{"choices":[{"index":0,"message":{"role":"assistant","content":null},"finish_reason":"stop"}]}'
-    assert translate_response(raw, chat, chat, META).finish_reason == "stop"
-    assert check_finished(chat.read_response(raw)).choices[0].parts == ()
+def _end(reason: bytes, usage: bytes) -> bytes:
+    return b'"finish_reason":%b}],"usage":%b}' % (reason, usage)
+
+
+def _openai_answers(reason: bytes, usage: bytes) -> dict[str, list[bytes]]:
+    end = _end(reason, usage)
+    return {
+        "openai_completions": [b'{"choices":[{"index":0,"text":%b,%b' % (text, end) for text in (b'""', b"null")],
+        "openai_chat": [
+            b'{"choices":[{"index":0,"message":{"role":"assistant","content":%b},%b' % (text, end) for text in (b"null", b'""', b"[]")
+        ],
+    }
+
+
+@pytest.mark.parametrize("dialect", ["openai_completions", "openai_chat"])
+def test_empty_response_with_usage_is_an_answer(dialect: str):
+    chat = CHAT_DIALECTS[dialect]
+    for raw in _openai_answers(b'"stop"', USAGE)[dialect]:
+        assert translate_response(raw, chat, chat, META).finish_reason == "stop"
+        assert check_finished(chat.read_response(raw)).choices[0].parts == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "usage"), [(b'"stop"', b"null"), (b'"stop"', b'{"prompt_tokens":0,"completion_tokens":0}'), (b"null", USAGE), (b'""', USAGE)]
+)
+@pytest.mark.parametrize("dialect", ["openai_completions", "openai_chat"])
+def test_empty_response_without_usage_or_reason_is_tried_elsewhere(dialect: str, reason: bytes, usage: bytes):
+    for raw in _openai_answers(reason, usage)[dialect]:
+        for reader in (f"edit {dialect}", f"read {dialect}"):
+            with pytest.raises(UpstreamError, match="empty") as caught:
+                READERS[reader](raw)
+            assert caught.value.retry_elsewhere
+
+
+@pytest.mark.parametrize("reason", [b'"length"', b'"content_filter"', b'"sensitive"'])
+@pytest.mark.parametrize("dialect", ["openai_completions", "openai_chat"])
+def test_empty_response_that_was_cut_off_or_filtered_is_an_answer(dialect: str, reason: bytes):
+    chat = CHAT_DIALECTS[dialect]
+    for raw in _openai_answers(reason, b"null")[dialect]:
+        assert translate_response(raw, chat, chat, META).finish_reason in ("length", "content_filter")
+        assert check_finished(chat.read_response(raw)).choices[0].parts == ()

@@ -318,3 +318,8 @@ def test_settings_that_are_files_of_the_service_manager_are_read(tmp_path: Path)
     (tmp_path / "NARTHEX_WORKERS").write_text("many")
     settings, found = machine.read_settings({"CREDENTIALS_DIRECTORY": str(tmp_path), "NARTHEX_PORT": "9000"})
     assert settings.port == 9000 and [each.severity for each in found] == ["error"] and "NARTHEX_WORKERS='many'" in found[0].message
+
+
+def test_address_without_such_an_api_is_an_error_that_names_the_address():
+    (finding,) = [each for each in engine_findings(msgspec.structs.replace(SPARE, has_api=False), GPU) if "no such API" in each.message]
+    assert "http://10.0.0.9/v1" in finding.message and finding.advice is not None and "base_url" in finding.advice

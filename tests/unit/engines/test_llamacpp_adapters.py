@@ -46,7 +46,7 @@ _REFUSED = frozenset(
         *("audio", "modalities", "web_search_options", "function_call", "top_a", "tfs_z", "length_penalty"),
         *("no_repeat_ngram_size", "stop_token_ids", "bad_words", "include_stop_str_in_output", "skip_special_tokens"),
         *("spaces_between_special_tokens", "truncate_prompt_tokens", "allowed_token_ids", "best_of", "use_beam_search", "chat_template"),
-        *("mm_processor_kwargs", "vllm_xargs", "lora_path", "separate_reasoning", "enable_thinking", "guided_whitespace_pattern"),
+        *("mm_processor_kwargs", "vllm_xargs", "lora_path", "separate_reasoning", "return_token_ids", "guided_whitespace_pattern"),
         *("structural_tag", "n"),
     }
 )
@@ -59,6 +59,7 @@ _HINTS = frozenset(
 _GBNF = {"grammar": 'root ::= "a"'}
 _TRANSLATED: Mapping[str, Mapping[str, Any]] = {
     "repetition_penalty": {"repeat_penalty": 1.5},
+    "enable_thinking": {"chat_template_kwargs": {"enable_thinking": False}},
     "guided_regex": {"grammar": "root ::= [a-c]+"},
     "regex": {"grammar": "root ::= [a-c]+"},
     "guided_choice": {"grammar": 'root ::= "yes" | "no"'},
@@ -79,7 +80,7 @@ _EXPECTED_OF_CPP: Mapping[str, Mapping[str, Any] | str] = {
 _JSON_OBJECT_FORMAT = {"response_format": {"type": "json_object", "schema": {"type": "object"}}}
 _EXPECTED_OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {
     **_EXPECTED_OF_CPP,
-    **dict.fromkeys(("ignore_eos", "typical_p", "chat_template_kwargs", "add_generation_prompt"), "refused"),
+    **dict.fromkeys(("ignore_eos", "typical_p", "chat_template_kwargs", "add_generation_prompt", "enable_thinking"), "refused"),
     "reasoning_effort": "hint",
     **dict.fromkeys(("continue_final_message", "tools", "functions"), "refused"),
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), _JSON_OBJECT_FORMAT),

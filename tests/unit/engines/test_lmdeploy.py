@@ -17,6 +17,7 @@ from providers.fields import ENGINE_FIELDS
 from tests.support.adapted_body import adapt_body
 from tests.support.case_tables import assert_every
 from tests.support.chat_strategies import META, bounded
+from tests.support.field_handling import translate_body
 from tests.support.request_translation import drop_everything
 
 UNKNOWN_VERSION = LMDeploy("gpu", {})
@@ -133,8 +134,6 @@ def test_documented_completions_fields_are_sent_unchanged(fields: list[str], eng
 
 # Fields that it ignores: a value that asks for something, and a neutral one.
 IGNORED_FIELDS: list[tuple[str, Any, Any]] = [
-    ("presence_penalty", 1.0, 0.0),
-    ("frequency_penalty", 1.0, 0),
     ("n", 2, 1),
     ("logit_bias", {"5": 1}, {}),
     ("do_preprocess", False, True),
@@ -168,6 +167,9 @@ HINTS = (
     "guided_decoding_backend",
     "priority",
     "cache_salt",
+    # Its API accepts them and documents that they have no effect.
+    "presence_penalty",
+    "frequency_penalty",
 )
 
 
@@ -210,11 +212,9 @@ def test_every_engine_field_is_known_renamed_ignored_or_a_hint() -> None:
     assert CHAT_FIELDS.keys() | {each[0] for each in IGNORED_FIELDS} | set(HINTS) | LMDeploy.renamed_fields.keys() >= ENGINE_FIELDS
 
 
-@pytest.mark.parametrize(
-    "field", ["echo", "suffix", "logprobs", "n", "best_of", "logit_bias", "min_new_tokens", "include_stop_str_in_output"]
-)
+@pytest.mark.parametrize("field", ["n", "best_of", "logit_bias", "min_new_tokens", "include_stop_str_in_output"])
 def test_field_ignored_by_completions_is_refused_by_name(field: str) -> None:
-    value = {"echo": True, "suffix": "x", "logprobs": 0, "logit_bias": {"1": 1}, "include_stop_str_in_output": True}.get(field, 2)
+    value = {"logit_bias": {"1": 1}, "include_stop_str_in_output": True}.get(field, 2)
     with pytest.raises(Unsupported) as refused:
         adapt_body(CURRENT_VERSION, {"prompt": "p", field: value}, dialect="openai_completions")
     assert refused.value.param == field
@@ -222,6 +222,45 @@ def test_field_ignored_by_completions_is_refused_by_name(field: str) -> None:
         {"prompt": "p"},
         [field],
     )
+
+
+def test_fields_that_its_completions_accept_without_effect_are_dropped_and_reported() -> None:
+    fields = {"echo": True, "suffix": "x", "logprobs": 1, "presence_penalty": 1.0}
+    sent, dropped, _ = adapt_body(CURRENT_VERSION, {"prompt": "p", **fields}, dialect="openai_completions")
+    assert sent == {"prompt": "p"} and set(dropped) == fields.keys()
+
+
+# The requests that its reference shows, as its OpenAPI document writes them: docs/sources.md#lmdeploy.
+CHAT_EXAMPLE: dict[str, Any] = {
+    **{"chat_template_kwargs": {}, "do_preprocess": True, "enable_thinking": True, "frequency_penalty": 1.0, "ignore_eos": True},
+    **{"include_stop_str_in_output": True, "logit_bias": {}, "logprobs": True, "max_completion_tokens": 1, "max_tokens": 1},
+    **{"messages": "string", "min_new_tokens": 1, "min_p": 1.0, "mm_processor_kwargs": {}, "model": "string", "n": 1},
+    **{"presence_penalty": 1.0, "reasoning_effort": "low", "repetition_penalty": 1.0, "return_token_ids": True, "seed": 1},
+    "response_format": {
+        "json_schema": {"description": "string", "name": "string", "schema": {}, "strict": True},
+        **{"regex_schema": "string", "type": "text"},
+    },
+    **{"session_id": 1, "skip_special_tokens": True, "spaces_between_special_tokens": True, "stop": "string", "stream": True},
+    **{"stream_options": {"include_usage": True}, "temperature": 1.0, "top_k": 1, "top_logprobs": 1, "top_p": 1.0, "user": "string"},
+    "tool_choice": {"function": {"name": "string"}, "type": "string"},
+    "tools": [{"function": {"description": "string", "name": "string", "parameters": {}}, "type": "string"}],
+}
+COMPLETIONS_EXAMPLE: dict[str, Any] = {
+    **{"echo": True, "frequency_penalty": 1.0, "ignore_eos": True, "logprobs": 1, "max_completion_tokens": 1, "max_tokens": 1},
+    **{"min_p": 1.0, "model": "string", "n": 1, "presence_penalty": 1.0, "prompt": "string", "repetition_penalty": 1.0},
+    **{"return_token_ids": True, "seed": 1, "session_id": 1, "skip_special_tokens": True, "spaces_between_special_tokens": True},
+    **{"stop": "string", "stream": True, "stream_options": {"include_usage": True}, "suffix": "string", "temperature": 1.0},
+    **{"top_k": 1, "top_p": 1.0, "user": "string"},
+}
+
+
+@pytest.mark.parametrize("engine", [UNKNOWN_VERSION, CURRENT_VERSION, OLD_VERSION])
+def test_its_references_examples_are_sent_and_what_it_ignores_is_reported(engine: LMDeploy) -> None:
+    ignored = {"presence_penalty", "frequency_penalty", "user"}
+    chat = translate_body(engine, "openai_chat", json.dumps(CHAT_EXAMPLE).encode())
+    assert set(chat.dropped) == ignored and "frequency_penalty" not in json.loads(chat.raw)
+    completions = translate_body(engine, "openai_completions", json.dumps(COMPLETIONS_EXAMPLE).encode())
+    assert set(completions.dropped) == {*ignored, "echo", "suffix", "logprobs"}
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
         ("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"), "hint"
     ),
     **dict.fromkeys(("prediction", "guided_decoding_backend", "seed", "verbosity"), "hint"),
+    # Its API accepts them and documents that they have no effect.
+    **dict.fromkeys(("presence_penalty", "frequency_penalty"), "hint"),
 }
 
 
@@ -45,6 +47,20 @@ def test_neutral_field_value_is_accepted_silently():
         assert dropped == [] and body.keys() <= {"model", "messages", "stream", "top_k", "top_p", "ignore_eos"}
 
     assert_every(check, NEUTRAL_FIELD_VALUES)
+
+
+def test_unknown_field_is_refused_by_name_for_it_would_be_ignored():
+    with pytest.raises(Unsupported) as refused:
+        translate_chat_fields(MINI, {"frobnicate": 1})
+    assert refused.value.param == "frobnicate"
+    assert translate_chat_fields(MINI, {"frobnicate": 1}, drop=True) == ({"model": "m", "messages": HI, "stream": True}, ["frobnicate"])
+    assert translate_chat_fields(MINI, {"frobnicate": None})[1] == []
+
+
+def test_prompt_of_completions_is_sent_as_a_raw_prompt():
+    translated = translate_body(MINI, "openai_completions", b'{"model":"m","prompt":"Once upon","max_tokens":3}')
+    assert json.loads(translated.raw) == {"model": "m", "prompt": "Once upon", "max_tokens": 3, "stream": True}
+    assert translated.emulation is None
 
 
 @pytest.mark.parametrize("fields", [{"tool_choice": "required"}, {"top_logprobs": 2}, {"tools": [TOOL], "tool_choice": "none"}])
@@ -96,7 +112,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "now", "arguments": 
     ("message", "path"),
     [
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}, "content[0]"),
-        ({"role": "tool", "tool_call_id": "c", "content": "12"}, "role"),
+        ({"role": "function", "name": "now", "content": "12"}, "role"),
         ({"role": "assistant", "content": None, "tool_calls": [CALL]}, "tool_calls"),
     ],
 )

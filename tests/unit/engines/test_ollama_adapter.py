@@ -186,6 +186,7 @@ def test_conversation_is_written_as_ollama_messages():
             "tool_calls": [tool_call("c1", '{"city": "Paris"}'), tool_call("c2", "no")],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "12 °C"},
+        {"role": "tool", "tool_call_id": "c2", "content": "no city"},
         {"role": "user", "content": "So?"},
     ]
     body, dropped = translate_chat_fields(OLLAMA, {"messages": messages})
@@ -204,6 +205,7 @@ def test_conversation_is_written_as_ollama_messages():
             ],
         },
         {"role": "tool", "content": "12 °C", "tool_call_id": "c1", "tool_name": "weather"},
+        {"role": "tool", "content": "no city", "tool_call_id": "c2", "tool_name": "weather"},
         {"role": "user", "content": "So?"},
     ]
 

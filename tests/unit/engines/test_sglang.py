@@ -89,6 +89,7 @@ IGNORED: list[tuple[str, Any, Any]] = [
     ("spaces_between_special_tokens", False, True),
     ("add_generation_prompt", False, True),
     ("do_preprocess", False, True),
+    ("return_token_ids", True, False),
     ("chat_template", "{{ x }}", None),
     ("mm_processor_kwargs", {"a": 1}, None),
     ("vllm_xargs", {"a": 1}, None),

@@ -1,6 +1,7 @@
 """Memory for bodies: bounded for each key, each team and the worker, and never so that a single body could not be sent."""
 
 import contextlib
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -37,7 +38,7 @@ def test_key_team_and_worker_each_have_a_bound_and_room_returns_with_a_release()
     assert full.value.retry_after_s == 1
     for claim in claims:
         claim.release()
-    assert (memory.worker_bytes, dict(memory.team_bytes), dict(memory.key_bytes)) == (0, {}, {})
+    assert (memory.held_bytes, dict(memory.of_teams), dict(memory.of_keys)) == (0, {}, {})
 
 
 def test_single_body_larger_than_the_bound_is_accepted_and_grows() -> None:
@@ -53,7 +54,39 @@ def test_upload_counts_before_its_bytes_come() -> None:
     memory = BodyMemory(MEMORY)
     with pytest.raises(BodyMemoryExceeded):
         for _ in range(100):
-            claim_of(memory, RED, 0)
+            memory.claim(RED).declare(0)
+
+
+def test_declared_sizes_take_nothing_from_other_teams() -> None:
+    """Twenty connections that declare 20 MB each, and send a byte: they are bounded, and nobody else is."""
+    memory, refused = BodyMemory(MEMORY), 0
+    for caller in [BLUE_1] * 10 + [BLUE_2] * 10 + [Caller("g", "green", "green", "full")] * 10:
+        claim = memory.claim(caller)
+        try:
+            claim.declare(2 * MB)
+            claim.grow_to(1)
+        except BodyMemoryExceeded:
+            refused += 1
+    assert (refused, memory.held_bytes) == (25, 5)
+    claim = memory.claim(RED)
+    claim.declare(4 * MB)
+    claim.grow_to(4 * MB)
+
+
+def test_teams_that_hold_what_they_may_leave_some_for_another() -> None:
+    memory = BodyMemory(Settings(bodies_max_bytes_key=25 * MB, bodies_max_bytes_team=25 * MB, bodies_max_bytes_worker=100 * MB))
+    for team in "abcd":
+        with contextlib.suppress(NarthexError):
+            while True:
+                claim_of(memory, Caller(team, team, team, "full"), MB)
+    assert memory.held_bytes >= 90 * MB
+    for _ in range(4):
+        claim_of(memory, RED, MB)
+
+
+class Declared(NamedTuple):
+    caller: Caller
+    claim: BodyClaim
 
 
 steps = st.tuples(st.sampled_from([BLUE_1, BLUE_2, RED]), st.integers(0, 3 * MB), st.booleans())
@@ -62,15 +95,18 @@ steps = st.tuples(st.sampled_from([BLUE_1, BLUE_2, RED]), st.integers(0, 3 * MB)
 @given(st.lists(steps, max_size=30))
 def test_counts_are_the_sums_of_the_open_claims_whatever_was_refused(history: list[tuple[Caller, int, bool]]) -> None:
     memory = BodyMemory(MEMORY)
-    open_claims: list[tuple[Caller, BodyClaim]] = []
+    open_claims: list[Declared] = []
     for caller, size_bytes, releases in history:
         claim = memory.claim(caller)
-        open_claims.append((caller, claim))
-        for enlarge in (claim.grow_to, claim.add):
+        open_claims.append(Declared(caller, claim))
+        for enlarge in (claim.declare, claim.grow_to, claim.add):
             with contextlib.suppress(NarthexError):
                 enlarge(size_bytes)
         if releases:
-            open_claims.pop(0)[1].release()
+            open_claims.pop(0).claim.release()
         for key in ("b1", "b2", "r"):
-            assert memory.key_bytes[key] == sum(each.size_bytes for caller, each in open_claims if caller.key_id == key)
-        assert memory.worker_bytes == sum(each.size_bytes for _, each in open_claims)
+            assert memory.of_keys[key] == sum(each.claim.declared_bytes for each in open_claims if each.caller.key_id == key)
+        for team in ("blue", "red"):
+            assert memory.held_of_teams[team] == sum(each.claim.size_bytes for each in open_claims if each.caller.team_id == team)
+        assert memory.held_bytes == sum(each.claim.size_bytes for each in open_claims)
+        assert all(each.claim.size_bytes <= each.claim.declared_bytes for each in open_claims)

@@ -15,7 +15,7 @@ from app.recording.rows import inference_row
 from app.store.inference_writes import INFERENCE_COLUMNS
 from providers.adapters.provider import InvalidOption
 from providers.canonical.chat import Usage
-from providers.canonical.errors import UpstreamError
+from providers.canonical.errors import NarthexError, UpstreamError
 from providers.catalogue import ADAPTERS, build_provider
 from tests.support.spooled_exchanges import make_exchange
 
@@ -39,6 +39,9 @@ class BrokenOffStream:
         return block
 
     def finish(self) -> bytes:
+        return b""
+
+    def write_failure(self, error: NarthexError) -> bytes:
         return b""
 
 

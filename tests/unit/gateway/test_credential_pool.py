@@ -222,8 +222,8 @@ def test_targets_whose_credentials_are_all_cooling_down_are_tried_last():
 def test_refused_credentials_and_rate_limits_do_not_open_the_breaker():
     fleet, endpoint = fleet_with(("store:a",), a="1")
     for _ in range(Settings().breaker_failures):
-        fleet.record_failure(endpoint, CredentialRefused("no", upstream_status=401))
-        fleet.record_failure(endpoint, Overloaded("later", upstream_status=429))
+        fleet.record_failure(endpoint, "m", CredentialRefused("no", upstream_status=401))
+        fleet.record_failure(endpoint, "m", Overloaded("later", upstream_status=429))
     assert endpoint.breaker.consecutive_failures == 0 and endpoint.breaker.open_until == 0
 
 

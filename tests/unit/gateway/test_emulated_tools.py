@@ -146,7 +146,6 @@ def test_call_is_demanded_in_the_prompt_of_a_target_whose_model_alone_chooses(ad
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}},
         {"type": "object", "properties": {"a": {"type": "string", "pattern": "(a+)+b"}}},
         {"type": "object", "properties": []},
-        {"properties": {"a": {"type": "string"}}},
     ],
 )
 def test_arguments_whose_schema_was_never_checked_are_any_object(parameters: Any):

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,40 @@ async def test_auto_adapter_detects_the_engine_without_a_warning(caplog: pytest.
     assert [each for each in caplog.records if each.name.startswith(("app", "providers"))] == []
 
 
+def web_server(request: httpx.Request) -> httpx.Response:
+    """Another service of the company, at the address that a provider should have."""
+    found = request.method == "GET" and request.url.path == "/info"
+    body = b'{"version": "1.0", "app": {"name": "wiki"}}' if found else b"<html>Not found</html>"
+    return httpx.Response(200 if found else 404, headers={"content-type": "text/html"}, stream=httpx.ByteStream(body))
+
+
+async def test_address_without_such_an_api_is_not_ready_and_one_that_gets_it_is():
+    answers: list[Callable[[httpx.Request], httpx.Response]] = [web_server]
+    fleet, endpoint = fleet_with(lambda request: answers[-1](request))
+    await run_until(fleet, lambda: endpoint.health == "no_api")
+    assert endpoint.in_cooldown(time.monotonic(), "m")
+    answers.append(engine_handler(VLLM))
+    await run_until(fleet, lambda: endpoint.health == "ready")
+    assert not endpoint.in_cooldown(time.monotonic(), "m") and endpoint.provider.version == (0, 11, 0)
+
+
+async def test_server_that_has_only_the_chat_route_is_ready():
+    def handle(request: httpx.Request) -> httpx.Response:
+        is_chat = request.method == "POST" and request.url.path == "/v1/chat/completions"
+        return httpx.Response(400 if is_chat else 404, stream=httpx.ByteStream(b'{"error": "no messages"}'))
+
+    fleet, endpoint = fleet_with(handle)
+    await run_until(fleet, lambda: endpoint.health != "unknown")
+    assert endpoint.health == "ready"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_endpoint_that_refuses_our_credential_says_so_and_is_called_all_the_same(status: int):
+    fleet, endpoint = fleet_with(lambda request: httpx.Response(status, stream=httpx.ByteStream(b"{}")))
+    await run_until(fleet, lambda: endpoint.health != "unknown")
+    assert endpoint.health == "refused" and not endpoint.in_cooldown(time.monotonic(), "m")
+
+
 async def test_unrecognised_engine_keeps_the_configured_adapter():
     fleet, endpoint = fleet_with(engine_handler({"/health": "", "/v1/models": {"data": [{"id": "m", "owned_by": "acme"}]}}))
     await run_until(fleet, lambda: endpoint.health == "ready")
@@ -179,7 +214,7 @@ async def test_new_engine_version_is_detected_after_a_minute_a_failure_or_a_comm
         await fleet.reprobe(endpoint)
         assert endpoint.provider.version == (0, 32, 0)
     elif trigger == "a failure":
-        fleet.record_failure(endpoint, Unreachable("It broke off."))
+        fleet.record_failure(endpoint, "m", Unreachable("It broke off."))
     else:
         assert endpoint.learned_at is not None
         endpoint.learned_at -= 61.0
@@ -240,7 +275,7 @@ async def test_probes_use_a_rotated_credential_and_keep_it_when_its_file_is_gone
     config = ProviderConfig("vllm", "http://one:1/v1", f"file:{credential_path}")
     fleet.apply_snapshot(Snapshot(1, "h", {"gpu": config}, {"m": ModelConfig((target,))}))
     (endpoint,) = fleet.table.endpoints_of(target)
-    await run_until(fleet, lambda: endpoint.health == "ready")
+    await run_until(fleet, lambda: endpoint.health == "refused")
     assert endpoint.provider.version is None
     credential_path.write_text("new")
     await run_until(fleet, lambda: endpoint.provider.version == (0, 11, 0))

@@ -323,6 +323,15 @@ def test_native_api_of_tensorzero_reaches_functions_with_its_own_forms():
     assert refused.value.param == "input.messages[0].content"
 
 
+def test_system_input_of_inference_is_bounded_as_that_of_other_apis_is():
+    dialect = CALLER_CHAT_DIALECTS["tensorzero_inference"]
+    body = {"function_name": "f", "input": {"system": {"name": "a" * 300_000}, "messages": HI}}
+    request = FunctionRequest(compile_function("f", SCHEMA), dialect, dialect.parse_request(json.dumps(body).encode()), None)
+    with pytest.raises(InvalidRequest, match=r"`input\.system` may have 262144 bytes, not 3000") as refused:
+        request.write("v")
+    assert refused.value.param == "input.system"
+
+
 def test_estimate_of_the_input_counts_what_is_rendered():
     function = compile_function("f", function_of(VariantConfig("m", system_template="x" * 3_000, params={"max_tokens": 5})))
     dialect = CALLER_DIALECTS["openai_chat"]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -98,9 +99,46 @@ async def test_teams_take_turns_and_a_cancelled_request_gives_its_turn_away() ->
     assert order == []
     is_released.set()
     await asyncio.gather(flood[0], *flood[2:], *other)
-    assert order == ["flooding 0", "other 0", "flooding 2", "other 1", "flooding 3"]
+    assert [each for each in order if "flooding" in each] == ["flooding 0", "flooding 2", "flooding 3"]
+    assert [each for each in order if "other" in each] == ["other 0", "other 1"] and order[-1] == "flooding 3"
     await large_requests.of_team("other").run(order.append, "last")
     large_requests.close()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="later versions slow down all threads while one has a profiler")
+async def test_work_of_a_team_is_done_while_longer_work_of_others_goes_on() -> None:
+    large_requests = LargeRequests(Settings(), LoopTurns())
+    is_done = threading.Event()
+    rounds: dict[str, int] = {"hostile": 0, "other hostile": 0}
+
+    def compute(team: str) -> None:
+        while not is_done.is_set():
+            rounds[team] += sum(map(len, [str(number) for number in range(100)])) > 0
+
+    async with asyncio.timeout(GENEROUS_S):
+        long = [asyncio.create_task(large_requests.of_team(team).run(compute, team)) for team in rounds]
+        for _ in range(10):
+            await large_requests.of_team("quiet").run(CHAT.parse_request, _chat(3_000))
+        is_done.set()
+        await asyncio.gather(*long)
+    assert min(rounds.values()) > 0.2 * max(rounds.values())
+    large_requests.close()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="later versions slow down all threads while one has a profiler")
+async def test_pauses_are_never_longer_than_what_was_computed(large_requests: TeamLargeRequests, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    sleep = time.sleep
+    monkeypatch.setattr("app.gateway.large_body.large_requests.time.sleep", pauses.append)
+
+    def wait() -> float:
+        began_s = time.thread_time()
+        for _ in range(10):
+            sleep(0.01)  # as a thread does on a busy machine
+        return time.thread_time() - began_s
+
+    computed_s = await large_requests.run(wait)
+    assert len(pauses) >= 10 and sum(pauses) <= computed_s + 0.001
 
 
 async def test_event_loop_runs_while_a_large_earlier_turn_is_read(large_requests: TeamLargeRequests) -> None:
@@ -145,7 +183,7 @@ async def test_thread_pauses_after_each_long_call_into_c_and_only_then(
             data.count(b"a" * 2)
 
     await large_requests.run(search)
-    assert len(pauses) >= 3 and min(pauses) >= 0.02
+    assert len(pauses) >= 3 and sum(pauses) >= 0.03
     count = len(pauses)
     await large_requests.run(_chat, 10)
     assert len(pauses) - count <= 1  # none, but on a machine that stops for so long

@@ -114,7 +114,11 @@ def test_only_another_name_than_the_requested_one_is_reported_and_no_echoed_secr
 
 
 def test_reported_model_is_priced_if_it_has_a_price_and_as_requested_otherwise():
-    prices = (Price("p", "cheap", 1.0, 1.0), Price("p", "dear", 10.0, 10.0), Price("other", "unpriced", 99.0, 99.0))
+    prices = (
+        Price("p", "cheap", input=1.0, output=1.0),
+        Price("p", "dear", input=10.0, output=10.0),
+        Price("other", "unpriced", input=99.0, output=99.0),
+    )
     snapshot = build_snapshot(1, {}, {"m": ModelConfig((Target("p", "cheap"),))}, prices=prices)
     plan = Plan("m", "m", (Target("p", "cheap"),), ("m",), snapshot)
 

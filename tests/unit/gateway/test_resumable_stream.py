@@ -12,7 +12,7 @@ from providers.dialects.catalogue import CHAT_DIALECTS
 from tests.support.scripted_engine import chunk
 
 META = ResponseMeta("id", "episode", "model", 1, True, {})
-TEXT = st.text(st.sampled_from(" \nabc"), max_size=30)
+TEXT = st.text(st.sampled_from(" \nabc"), min_size=1, max_size=30)
 
 
 def event(body: Any) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from app.domain import Target
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
-from app.gateway.upstream.merged_responses import MergedEvents, merge_embeddings, sum_usage
+from app.gateway.upstream.merged_responses import MergedEvents, merge_embeddings
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import Overloaded, Unsupported, UpstreamError
 from providers.canonical.events import (
@@ -23,6 +23,7 @@ from providers.canonical.events import (
     UsageReported,
     assemble_response,
 )
+from providers.canonical.usage_sums import sum_usage
 from providers.catalogue import DIALECTS, build_provider
 from providers.dialect import OutboundResponse
 from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of

@@ -297,3 +297,24 @@ def test_finish_reason_insufficient_system_resource_is_a_failure() -> None:
 def test_insufficient_balance_is_an_exhausted_quota_and_not_a_refused_credential() -> None:
     body = b'{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}'
     assert type(DEEPSEEK.read_error(402, {}, body)) is QuotaExhausted
+
+
+def test_result_of_each_call_follows_it_where_a_text_stands_between_calls() -> None:
+    """DeepSeek answers 400 to results that come after several calls with a text between them (recording deepseek/22)."""
+    calls = [
+        {
+            "role": "assistant",
+            "content": f"Look at {id}",
+            "tool_calls": [{"id": id, "type": "function", "function": {"name": "add", "arguments": "{}"}}],
+        }
+        for id in "ab"
+    ]
+    results = [{"role": "tool", "tool_call_id": id, "content": id} for id in "ab"]
+    request = OpenAIChat().parse_request(json.dumps({**CHAT, "messages": [*USER, *calls, *results, *USER]}).encode())
+    body = Body(request.body)
+    DEEPSEEK.adapt_request(body, "openai_chat", drop_everything, None)
+    sent = json.loads(body.write())["messages"]
+    assert [each.get("tool_call_id") or "".join(call["id"] for call in each.get("tool_calls", ())) for each in sent] == [
+        *("", "a", "a", "b", "b", "")
+    ]
+    assert request.repair is not None and request.repair.paths == ["messages[3]"]

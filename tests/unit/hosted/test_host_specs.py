@@ -21,7 +21,6 @@ from providers.catalogue import ADAPTERS, build_provider
 from providers.hosted.host_specs import HOSTS, InvalidHostSpec, read_host_specs
 from tests.support.field_handling import (
     FIELD_VALUES,
-    FUNCTIONS_AS_TOOLS,
     HI,
     NEUTRAL_FIELD_VALUES,
     TOOL,
@@ -104,7 +103,7 @@ def expected_handling(name: str) -> Mapping[str, Any]:
         **dict.fromkeys(FIELD_VALUES, "refused"),
         **dict.fromkeys(_HINTS, "hint"),
         **dict.fromkeys(_SENT, "sent"),
-        "functions": FUNCTIONS_AS_TOOLS,
+        "functions": {"tools": [TOOL]},
         **_CONSTRAINT_FIELDS,
         **{field: {limit_field: 7} if limit_field else "sent" for field in ("max_tokens", "max_completion_tokens")},
         **dict.fromkeys(spec.supported_fields & FIELD_VALUES.keys(), "sent"),
@@ -217,18 +216,22 @@ def test_hyperbolic_tools_and_response_format_are_enabled_by_options():
 @pytest.mark.parametrize("name", ["perplexity", "hyperbolic"])
 def test_tool_calls_are_refused_or_dropped_for_a_host_without_tools(name: str):
     call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "noon"}
     tool_call_messages = [
         {"role": "assistant", "content": "Hm.", "tool_calls": [call]},
+        result,
         {"role": "assistant", "content": None, "tool_calls": [call]},
+        result,
     ]
-    conversation = [*HI, *tool_call_messages, {"role": "tool", "tool_call_id": "c", "content": "noon"}, *HI]
-    for messages, param in ((conversation, "messages[1].tool_calls"), ([*HI, conversation[3]], "messages[1]")):
+    conversation = [*HI, *tool_call_messages, *HI]
+    older_result = {"role": "function", "name": "now", "content": "noon"}
+    for messages, param in ((conversation, "messages[1].tool_calls"), ([*HI, older_result], "messages[1]")):
         with pytest.raises(Unsupported, match="does not support tools") as refused:
             translate_chat_fields(build_adapter(name), {"messages": messages})
         assert refused.value.param == param
     body, dropped = translate_chat_fields(build_adapter(name), {"messages": conversation}, drop=True)
     assert body["messages"] == [*HI, {"role": "assistant", "content": "Hm."}, *HI]
-    assert dropped == ["messages[1].tool_calls", "messages[2].tool_calls", "messages[3]"]
+    assert dropped == ["messages[1].tool_calls", "messages[2]", "messages[3].tool_calls", "messages[4]"]
     without_calls = [*HI, {"role": "assistant", "content": "Hm.", "tool_calls": None}, *HI]
     assert [each["content"] for each in translate_chat_fields(build_adapter(name), {"messages": without_calls})[0]["messages"]] == [
         "Hello!",

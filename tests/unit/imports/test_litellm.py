@@ -229,6 +229,19 @@ def test_key_that_nobody_knows_is_reported_wherever_it_is() -> None:
             "mistral-large",
         ),
         (
+            {
+                **{"model": "azure_ai/claude-opus-5", "api_base": "https://r.services.ai.azure.com/anthropic"},
+                **{"api_key": "os.environ/K", "api_version": "2024-10-21"},
+            },
+            {
+                "adapter": "azure",
+                "base_url": "https://r.services.ai.azure.com/anthropic",
+                "credential": "env:K",
+                "options": {"api": "anthropic"},
+            },
+            "claude-opus-5",
+        ),
+        (
             {"model": "azure/o_series/o3", "api_base": "https://r.openai.azure.com/openai/deployments/d", "azure_ad_token": "os.environ/T"},
             {"adapter": "azure", "base_url": "https://r.openai.azure.com", "credential": "env:T"},
             "o3",

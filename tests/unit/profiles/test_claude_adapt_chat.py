@@ -68,7 +68,6 @@ def json_schema_format(schema: Any, **more: Any) -> dict[str, Any]:
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (MIDDLE, {"temperature": 1.5}, "temperature", "from 0 to 1"),
     (NEW, {"top_k": 5}, "top_k", "only the default"),
-    (MIDDLE, {"temperature": 0.5, "top_p": 0.5}, "top_p", "not both"),
     (MIDDLE, {"top_k": 5, "reasoning_effort": "low"}, "top_k", "while thinking"),
     (MIDDLE, {"messages": [{"role": "user", "content": " "}]}, "messages", "white space"),
     (MIDDLE, {"messages": [HI, {"role": "assistant", "content": "So"}]}, "messages[1]", "does not support prefill"),
@@ -84,7 +83,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (NEWEST, {"tools": [FUNCTION_TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "cannot be forced"),
     (MIDDLE, {"tools": [tool("get.weather", type="object")]}, "tools[0]", "^[a-zA-Z0-9_-]{1,128}$"),
     (MIDDLE, {"tools": [tool(type="string")]}, "tools[0]", "object"),
-    (MIDDLE, {"tools": [tool(type="object", anyOf=[{"required": ["a"]}])]}, "tools[0]", "anyOf"),
+    (MIDDLE, {"tools": [tool(type="object", anyOf=[{"type": "string"}])]}, "tools[0]", "anyOf"),
     (MIDDLE, {"tools": [tool(type="object", properties={"a b": {}})]}, "tools[0]", "^[a-zA-Z0-9_.-]{1,64}$"),
     (MIDDLE, {"guided_regex": "a+"}, "guided_regex", "JSON schema"),
 ]
@@ -125,6 +124,20 @@ ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     (NEW, {"temperature": 0}, {}, ["temperature"]),
     (NEW, {"temperature": 0.1}, {}, ["temperature"]),  # LlamaIndex's default
     (NEW, {"top_p": 0.5}, {}, ["top_p"]),
+    (MIDDLE, {"temperature": 0.7, "top_p": 0.9}, {"temperature": 0.7}, ["top_p"]),  # Open WebUI's defaults
+    ("claude-sonnet-4-5", {"temperature": 0.7, "top_p": 0.9, "top_k": 5}, {"temperature": 0.7, "top_k": 5}, ["top_p"]),
+    (NEWEST, {"temperature": 0.7, "top_p": 0.9}, {}, ["temperature", "top_p"]),
+    # Thinking is switched off as the model has it, or as low as it goes.
+    (
+        "claude-opus-5-5",
+        {"reasoning_effort": "none"},
+        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+        ["reasoning_effort"],
+    ),
+    ("claude-sonnet-5-5", {"reasoning_effort": "none"}, {"thinking": {"type": "between_tools"}}, []),
+    ("claude-haiku-5-5", {"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}, []),
+    ("claude-opus-5", {"reasoning_effort": "max"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, []),
+    ("claude-opus-6-1", {"reasoning_effort": "max"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, []),
     (MIDDLE, {"temperature": 0.2, "top_p": 1}, {"temperature": 0.2}, []),
     (UNKNOWN_MODEL, {"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}, []),
     (
@@ -285,10 +298,10 @@ def test_configured_beta_is_not_forwarded_again_from_the_caller():
         ("claude-opus-4-8", "adaptive", "never"),
         ("claude-opus-5-5", "adaptive", "never"),
         ("claude-fable-5-10", "adaptive", "never"),
-        ("claude-haiku-5-5", "either", "freely"),
+        ("claude-haiku-5-5", "adaptive", "never"),
         ("a-model-that-nobody-knows", "either", "freely"),
     ],
 )
 def test_claude_profile_is_found_by_model_name(name: str, thinks: str, samples: str):
     assert (find_profile(name).thinking_mode, find_profile(name).sampling) == (thinks, samples)
-    assert find_profile("claude-fable-5-1").can_force_tool_call is False and find_profile("claude-fable-5-10").can_force_tool_call is True
+    assert find_profile("claude-fable-5-1").can_force_tool_call is False and find_profile("claude-fable-5").can_force_tool_call is True

@@ -19,6 +19,12 @@ def test_shadow_is_stored_without_nul():
     assert [row[at] for at in COLUMNS] == ["ab", team, True, False]
 
 
+def test_other_repetitions_are_stored_with_whose_words_they_hold():
+    team = mint()
+    row = inference_row(make_exchange(origin="replay", content_team_id=team))
+    assert [row[at] for at in COLUMNS] == [None, team, None, None]
+
+
 def test_exchange_of_an_older_version_is_read():
     now = make_exchange()
     older = msgspec.msgpack.encode(msgspec.msgpack.decode(encode_exchange(now))[: Exchange.__struct_fields__.index("shadow")])

@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 
 from app.domain import ContentPolicy, Exchange
 from app.recording.durability import Durability
+from app.recording.masking import MaskRules
 from app.recording.open_segment import OpenSegment
 from app.recording.redaction import redact
 from app.recording.segment_format import list_segments
 from app.recording.segment_reader import SegmentReader
 from app.recording.spool import Spool
+from app.recording.stream_masking import mask
 from app.recording.writer_status import WriterStatus, write_status
 from app.settings import Settings
+from providers.canonical.errors import WorkTooLarge
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.spooled_exchanges import make_exchange, read_folder, read_records, spool_exchange
 
@@ -81,6 +84,9 @@ class Inline:
 
     turns = 0
 
+    async def mask(self, body: bytes, rules: MaskRules) -> bytes:
+        return mask(body, rules)
+
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return work(*args, **kwargs)
 
@@ -131,6 +137,27 @@ async def test_large_content_is_recorded_whole_where_the_process_ends_meanwhile(
             spool_record.close(exchange)
         assert [each[2] for each in read_folder(folder)] == [each[3] for each in read_folder(folder)]
         assert sorted(len(each[2] or b"") for each in read_folder(folder)) == sorted([len(content), len(redact(content))])
+
+
+@pytest.mark.parametrize("ending", [WorkTooLarge("The request has 9 bytes."), asyncio.CancelledError()], ids=["bound", "caller left"])
+async def test_content_that_takes_too_long_to_mask_is_withheld_and_its_request_refused(ending: BaseException) -> None:
+    class Ending(Inline):
+        async def mask(self, body: bytes, rules: MaskRules) -> bytes:
+            raise ending
+
+    content = b'{"messages":["jane@example.com"]}'
+    with open_spool() as (opened, folder):
+        exchange = make_exchange(content="masked")
+        spool_record = opened.open(exchange.id, "masked")
+        with pytest.raises(type(ending)):
+            await spool_record.append_large_request(content, Ending())
+        if isinstance(ending, WorkTooLarge):
+            await spool_record.append_large_response(content, Ending())
+        else:
+            spool_record.append_response(content)
+        spool_record.close(exchange)
+        response = b"[withheld: 33 bytes]" if isinstance(ending, WorkTooLarge) else b'{"messages":["[masked: email]"]}'
+        assert read_folder(folder) == [(exchange.id, "masked", b"[withheld: 33 bytes]", response)]
 
 
 def test_long_stream_is_spilled_to_disk_before_it_ends() -> None:

@@ -94,7 +94,7 @@ def test_limit_scope_accepts_a_key_without_its_prefix_and_the_string_all():
 
 def test_price_since_may_be_a_toml_date():
     file = parse_config_file('[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 2.5\nsince = 2026-11-01')
-    assert file.prices == (Price("p", "x", 1.0, 2.5, since="2026-11-01"),)
+    assert file.prices == (Price("p", "x", input=1.0, output=2.5, since="2026-11-01"),)
 
 
 def test_empty_section_differs_from_a_missing_section():
@@ -158,7 +158,7 @@ def test_invalid_config_error_names_the_place_and_the_allowed_values(content: st
 
 def test_snapshot_hash_covers_all_content_and_not_the_version():
     limit = Limit(name="a", scope={"key": "each"}, resource="requests", amount=1, per="day")
-    price = Price("p", "x", 1.0, 2.0)
+    price = Price("p", "x", input=1.0, output=2.0)
     plain = snapshots.build_snapshot(1, PROVIDERS, MODELS)
     others = [
         snapshots.build_snapshot(1, PROVIDERS, MODELS, [limit]),

@@ -20,7 +20,7 @@ def large_snapshot() -> Snapshot:
         {name: ProviderConfig("openai", f"http://{number}", options={"z": 1, "a": [name]}) for number, name in enumerate(NAMES)},
         {name: ModelConfig((Target(name, "x", weight=1.0),), (NAMES[0],)) for name in NAMES},
         [Limit(name, {"team": "each", "key": name}, "requests", 5.0, "minute") for name in NAMES],
-        [Price(name, "x", 0.1, 2.5) for name in NAMES],
+        [Price(name, "x", input=0.1, output=2.5) for name in NAMES],
         {name: f"encrypted {name}" for name in NAMES},
         {name: number for number, name in enumerate(NAMES[1:], 1_700_000_000_000)},
     )

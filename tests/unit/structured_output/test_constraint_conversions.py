@@ -401,7 +401,7 @@ def test_date_format_regex_accepts_only_calendar_dates(date: str, is_date: bool)
         ),
         *(True, {}, {"type": "object"}, {"type": "array"}, {"type": "integer", "minimum": 3}, {"type": "number", "multipleOf": 2}),
         *({"type": "array", "items": {"type": "null"}, "uniqueItems": True}, {"not": {"type": "null"}}, {"oneOf": [{"type": "null"}]}),
-        *({"allOf": [{"type": "null"}]}, {"type": "string", "pattern": "^a$", "maxLength": 3}, {"type": "string", "format": "ipv4"}),
+        *({"allOf": [{"type": "null"}]}, {"type": "string", "pattern": "^a$", "maxLength": 3}, {"type": "string", "format": "idn-email"}),
         *({"type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": True}, {"enum": [{"a": 1}]}, {"const": 1.5}),
         *({"type": "object", "properties": {"a": {"type": "null"}}, "minProperties": 1}, {"if": {}, "then": {}}, {"$ref": "#/$defs/x"}),
         *(

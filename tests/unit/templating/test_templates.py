@@ -113,6 +113,18 @@ def test_output_is_bounded():
         ("{{ '}}' ~ " + "1 + " * 4_000 + "1 }}", 1, "a block may have 2000 characters"),
         ("{% if 1 %}" + "{% elif 1 %}" * 1_000 + "{% endif %}", 1, "100 `elif`"),
         ("{{ name }}" * 1_001, 1, "1000 blocks"),
+        ("a\n{{ items|tojson(indent=name) }}", 2, "the indent of `tojson` must be a number up to 16 in the template"),
+        ("{{ items | tojson (name) }}", 1, "the indent of `tojson` must be a number"),
+        ("{{ items|tojson(indent=17) }}", 1, "the indent of `tojson` must be a number"),
+        ("{{ items|tojson(2 * name) }}", 1, "the indent of `tojson` must be a number"),
+        ("{{ items|tojson(*[name]) }}", 1, "the indent of `tojson` must be a number"),
+        ("{{ items|tojson(**{'indent': name}) }}", 1, "the indent of `tojson` must be a number"),
+        ("{% filter tojson(name) %}a{% endfilter %}", 1, "the indent of `tojson` must be a number"),
+        ("{{ items|map('tojson', name)|join }}", 1, "a filter that `map` gives arguments"),
+        ("{{ items|map('tojson', 99)|join }}", 1, "the indent of `tojson` must be a number"),
+        ("{{ items|map('to\\x6ason', name)|join }}", 1, "a filter that `map` gives arguments"),
+        ("{{ items|map('to' ~ 'json', name)|join }}", 1, "a filter that `map` gives arguments"),
+        ("{{ items|map(name, 9000000000)|join }}", 1, "a filter that `map` gives arguments"),
         ("x" * 70_000, None, "65536 bytes"),
         ("{{ " + "(" * 900 + "1" + ")" * 900 + " }}", 1, "exceeds maximum recursion limits"),
     ],
@@ -129,6 +141,24 @@ def test_faulty_template_is_refused_with_its_line(source: str, line: int | None,
 )
 def test_blocks_are_found_as_the_engine_finds_them(source: str):
     assert render(source, {"name": "a"}) in ("{{ x }}", "}}a%}", "y")
+
+
+@pytest.mark.parametrize(
+    ("source", "rendered"),
+    [
+        ("{{ items|tojson }}", '[[1],"|tojson(name)"]'),
+        ("{{ items|tojson() }}", '[[1],"|tojson(name)"]'),
+        ("{{ items|tojson(indent=16) }}", "[\n" + " " * 16 + "[\n"),
+        ("{{ items | tojson ( 2, ) }}", "[\n  [\n    1"),
+        ("{{ items|map('tojson', true)|join }}", "[\n  1"),
+        ("{{ items|map('tojson')|join }}", '[1]"|tojson'),
+        ("{{ items|map(name)|join }}", "[1]"),
+        ("{{ items|map('default', name)|map(attribute=0)|first }}", "1"),
+        ("{{ '|tojson(name)' }}{# |tojson(name) #}", "|tojson(name)"),
+    ],
+)
+def test_indent_that_the_template_says_is_written(source: str, rendered: str):
+    assert render(source, {"name": "string", "items": [[1], "|tojson(name)"]}).replace(", ", ",").startswith(rendered)
 
 
 def test_included_template_may_use_what_is_assigned_before_it():
@@ -150,6 +180,71 @@ def test_schema_says_where_the_input_is_wrong():
 def test_what_is_no_schema_of_an_object_is_refused(schema: Mapping[str, Any]):
     with pytest.raises(TemplateFault):
         InputSchema(schema)
+
+
+TEXTS: Mapping[str, Any] = {"type": "array", "items": {"type": "string"}}
+TREE: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"inner": {"$ref": "#/$defs/tree"}, "list": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+    "additionalProperties": False,
+}
+CHOICES: Mapping[str, Any] = {
+    "anyOf": [
+        {"type": "object", "properties": {"inner": {"$ref": "#/$defs/choices"}}, "required": ["inner"]},
+        {"type": "object", "properties": {"inner": {"$ref": "#/$defs/choices"}}, "required": ["inner", "other"]},
+        {"const": 1},
+    ]
+}
+SLOW = InputSchema(
+    {
+        "properties": {"items": TEXTS, "tree": TREE, "choices": CHOICES, "perhaps": {"anyOf": [TEXTS, {"type": "null"}]}},
+        "$defs": {"tree": TREE, "choices": CHOICES},
+    }
+)
+
+
+def inside(depth: int, value: Any) -> Any:
+    for _ in range(depth):
+        value = {"inner": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("inputs", "path", "message"),
+    [
+        ({"items": ["a"] * 299_999 + [1]}, ".items[299999]", '1 is not of type "string"'),
+        ({"items": [1] * 300_000}, ".items[0]", '1 is not of type "string"'),
+        ({"items": "a" * 3_000_000}, ".items", "it violates the schema of the template"),
+        ({"items": ["a", ["a"] * 300_000]}, ".items[1]", "it violates the schema of the template"),
+        ({"perhaps": [1] * 300_000}, ".perhaps[0]", "it violates the schema of the template"),
+        ({"perhaps": [1]}, ".perhaps", "a list of 1 items is not valid under any of the schemas listed in the 'anyOf' keyword"),
+        ({"choices": inside(25, 2)}, ".choices", "it violates the schema of the template"),
+        ({"tree": {"list": [{"other": 1}] * 100_000}}, ".tree", "it violates the schema of the template"),
+        ({"tree": inside(6, 1)}, ".tree" + ".inner" * 6, '1 is not of type "object"'),
+        ({"tree": {"list": [inside(400, 1)] * 400}}, ".tree", "it violates the schema of the template"),
+    ],
+)
+def test_input_of_many_errors_is_refused_within_milliseconds_and_little_memory(inputs: Mapping[str, Any], path: str, message: str):
+    took_s: list[float] = []
+    for _ in range(3):
+        began = time.thread_time()
+        with pytest.raises(RenderFault) as refused:
+            SLOW.check(inputs)
+        took_s.append(time.thread_time() - began)
+        assert (refused.value.path, refused.value.message) == (path, message)
+    assert min(took_s) < 0.15
+
+
+def test_small_input_is_refused_with_its_value_cut():
+    with pytest.raises(RenderFault) as refused:
+        SLOW.check({"items": "a" * 5_000})
+    assert (refused.value.path, refused.value.message) == (".items", 'a text of 5000 characters is not of type "array"')
+
+
+def test_deep_input_is_refused_or_valid_and_never_an_error_of_the_gateway():
+    SLOW.check({"tree": inside(5_000, {})})
+    with pytest.raises(RenderFault):
+        SLOW.check({"tree": inside(5_000, 1)})
 
 
 def test_vetting_finds_what_only_another_process_survives():

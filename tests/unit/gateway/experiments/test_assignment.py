@@ -1,6 +1,7 @@
 """Assignment: sticky, by the weights in force at birth, uniform and independent. Seeds and bounds are fixed: these pass always or never."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,6 +59,30 @@ def test_raised_enrolment_moves_no_unit_between_arms(unit: str):
     assert abs(enrolled[0] - 200) < 54 and abs(enrolled[1] - 1_000) < 90 and enrolled[2] == 2_000
     # By the first version's even weights, also of those who came under the second.
     assert abs(list(arms.values()).count("a") - 1_000) < 90
+
+
+@pytest.mark.parametrize("unit", ["episode", "user", "team", "tag:tenant"])
+@pytest.mark.parametrize("enrolment", [0.2, 0.9], ids=["falls", "rises"])
+def test_a_running_conversation_keeps_its_arm_when_enrolment_changes(unit: str, enrolment: float):
+    """Whatever is randomised: who begins another conversation may be left out, or take part, from then on."""
+    first = version(1, {"a": 1.0, "b": 1.0}, enrolment=0.5)
+    of = experiment(first, version(2, {"a": 1.0, "b": 1.0}, after_ms=HOUR_MS, enrolment=enrolment), unit=unit)
+    moved = 0
+    for number in range(500):
+        facts: Any = {"user": f"user {number}", "tags": {"tenant": f"t{number}"}, "caller": replace(CALLER, team_id=f"team {number}")}
+        running, later = episode_born(0, number), episode_born(HOUR_MS, number)
+        before = assigned(of, episode=running, at_ms=1, **facts)
+        assert assigned(of, episode=running, at_ms=HOUR_MS + 1, **facts) == before
+        moved += assigned(of, episode=later, at_ms=HOUR_MS + 1, **facts).not_enrolled != before.not_enrolled
+    assert moved > 100
+
+
+@pytest.mark.parametrize("unit", ["episode", "user"])
+def test_a_conversation_from_before_an_experiment_takes_no_part_in_it(unit: str):
+    of = experiment(version(1, {"a": 0.0, "b": 1.0}, after_ms=HOUR_MS), unit=unit)
+    result = assigned(of, episode=episode_born(0, 1), user="ann", at_ms=2 * HOUR_MS)
+    assert (result.not_enrolled, result.arm) == ("before", "a")
+    assert assigned(of, episode=episode_born(HOUR_MS, 1), user="ann", at_ms=2 * HOUR_MS).arm == "b"
 
 
 @bounded

@@ -1,4 +1,4 @@
-"""OpenAI's GPT and o models: which of them reason, by name, and the name of the token limit that those take."""
+"""The name of the token limit that OpenAI's models take in Chat."""
 
 import re
 from typing import Any
@@ -26,6 +26,10 @@ def rename_max_tokens(body: Body) -> None:
     Reasoning models refuse `max_tokens` (recorded: openai/39-error-400-d); other models accept both names.
     """
     if "max_tokens" in body and is_reasoning_model(body.value("model")):
-        max_tokens = body.pop("max_tokens")
-        if max_tokens != NULL and not body.has_value("max_completion_tokens"):
-            body["max_completion_tokens"] = max_tokens
+        use_newer_limit(body)
+
+
+def use_newer_limit(body: Body) -> None:
+    max_tokens = body.pop("max_tokens", NULL)
+    if max_tokens != NULL and not body.has_value("max_completion_tokens"):
+        body["max_completion_tokens"] = max_tokens

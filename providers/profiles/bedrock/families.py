@@ -4,11 +4,15 @@ Sources: https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.
 .../nova/latest/nova2-userguide/extended-thinking.html; pydantic-ai's models/bedrock.py; read 2026-11.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from providers.profiles.claude.models import ClaudeProfile, find_profile, parse_name
 
 CachePosition = Literal["tools", "system", "messages"]
 
@@ -19,33 +23,39 @@ class Family(Struct, frozen=True, kw_only=True):
     """What a model family supports.
 
     `reasoning_control`: how reasoning is requested; "unknown" if the id does not say. `supports_schemas`: schemas of answers and of
-    strict tools are enforced. `cache_positions`: where it takes cache points. `separated_from_results`: kinds of blocks that it refuses
-    beside results of tools; None: all. `media_in_results`: results may hold images and documents, and a status.
+    strict tools are enforced. `cache_positions`: where it takes cache points; `caches_for_an_hour`: also with that lifetime.
+    `separated_from_results`: kinds of blocks that it refuses beside results of tools; None: all. `media_in_results`: results may hold
+    images and documents, and a status. `claude`: what the model accepts wherever it is hosted; None: it is not Claude.
     """
 
     name: str
-    reasoning_control: Literal["unknown", "no", "adaptive", "budget", "nova", "effort", "qwen"] = "unknown"
+    reasoning_control: Literal["unknown", "undocumented", "no", "claude", "nova", "effort", "qwen"] = "unknown"
     supports_schemas: bool = False
     cache_positions: frozenset[CachePosition] = frozenset()
+    caches_for_an_hour: bool = False
     top_k_field: Literal["top_k", "topK"] | None = None
     separated_from_results: frozenset[str] | None = frozenset()
     media_in_results: bool = True
     audio_input: bool = False
+    claude: ClaudeProfile | None = None
 
     @property
     def is_claude(self) -> bool:
         return self.name == "Claude"
 
 
-def _claude(reasoning_control: Literal["no", "adaptive", "budget"], *, supports_schemas: bool) -> Family:
-    return Family(
-        name="Claude",
-        reasoning_control=reasoning_control,
-        supports_schemas=supports_schemas,
-        cache_positions=_EVERYWHERE,
-        top_k_field="top_k",
-        separated_from_results=frozenset({"document", "video"}),
-    )
+_CLAUDE = Family(
+    name="Claude",
+    reasoning_control="claude",
+    cache_positions=_EVERYWHERE,
+    top_k_field="top_k",
+    separated_from_results=frozenset({"document", "video"}),
+)
+# Claude models for which Bedrock's runtime compiles no schemas although Anthropic does.
+# Source: providers/_bedrock_model_names.py of pydantic-ai 2.68 and .../bedrock/latest/userguide/structured-output.html, read 2026-11.
+_CLAUDE_WITHOUT_SCHEMAS = re.compile(r"claude-(opus-4-1|fable-5)")
+# The first with cache points that live an hour: .../prompt-caching.html#prompt-caching-models, read 2026-11.
+_FIRST_CLAUDE_WITH_HOUR = (4, 5)
 
 
 def _nova(reasoning_control: Literal["no", "nova"], *, audio_input: bool = False) -> Family:
@@ -63,10 +73,7 @@ _UNKNOWN = Family(name="a model whose id names no known family")
 _FAMILIES: Sequence[tuple[re.Pattern[str], Family]] = tuple(
     (re.compile(pattern), family)
     for pattern, family in (
-        (r"anthropic\.claude-(v\d|instant|3-(?!7))", _claude("no", supports_schemas=False)),
-        (r"anthropic\.claude-(3-7|(sonnet|opus)-4-(20|1-))", _claude("budget", supports_schemas=False)),
-        (r"anthropic\.claude-(sonnet|opus|haiku)-4-5", _claude("budget", supports_schemas=True)),
-        (r"anthropic\.claude", _claude("adaptive", supports_schemas=True)),
+        (r"anthropic\.claude", _CLAUDE),
         (r"amazon\.nova-2-omni", _nova("nova", audio_input=True)),
         (r"amazon\.nova-2", _nova("nova")),
         (r"amazon\.nova", _nova("no")),
@@ -91,8 +98,8 @@ _FAMILIES: Sequence[tuple[re.Pattern[str], Family]] = tuple(
         (r"mistral\.", Family(name="Mistral", supports_schemas=True, separated_from_results=None, media_in_results=False)),
         (r"deepseek\.r1", Family(name="DeepSeek R1", media_in_results=False)),
         (
-            r"(deepseek|google\.gemma|minimax|moonshot(ai)?|nvidia)\.",
-            Family(name="an open model", supports_schemas=True, media_in_results=False),
+            r"(deepseek|google\.gemma|minimax|moonshot(ai)?|nvidia|zai|xai)\.",
+            Family(name="an open model", reasoning_control="undocumented", supports_schemas=True, media_in_results=False),
         ),
         (r"(cohere|ai21|writer)\.", Family(name="this model", reasoning_control="no", media_in_results=False)),
     )
@@ -110,6 +117,31 @@ def bare_model_id(model: str) -> str:
     return model_id[region_match.end() :] if region_match else model_id
 
 
+@functools.lru_cache(maxsize=1024)
 def find_family(model: str) -> Family:
     model_id = bare_model_id(model)
-    return next((family for pattern, family in _FAMILIES if pattern.match(model_id)), _UNKNOWN)
+    family = next((family for pattern, family in _FAMILIES if pattern.match(model_id)), _UNKNOWN)
+    return _with_claude_rules(family, model_id) if family.is_claude else family
+
+
+def _with_claude_rules(family: Family, model_id: str) -> Family:
+    """The rules of the model itself, without what Bedrock's runtime lacks."""
+    rules = find_profile(model_id)
+    has_schemas = rules.supports_schemas and _CLAUDE_WITHOUT_SCHEMAS.search(model_id) is None
+    _, version = parse_name(model_id) or ("", None)
+    return replace(
+        family,
+        claude=replace(rules, supports_schemas=has_schemas),
+        supports_schemas=has_schemas,
+        caches_for_an_hour=version is None or version >= _FIRST_CLAUDE_WITH_HOUR,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def find_converse_rules(model: str) -> ClaudeProfile | None:
+    """A Claude model's rules in Converse; None: it is another model.
+
+    No model heeds instructions midway in Converse, although its schema has a role for them (stdapi-ai/stdapi.ai#49, 2026-07).
+    """
+    rules = find_family(model).claude
+    return None if rules is None else replace(rules, mid_system="refused")

@@ -1,4 +1,4 @@
-"""Content parts that a host does not support, in chats translated from another API: refused at the caller's own path."""
+"""Content parts that a target does not support, in chats: refused at the caller's own path."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar

@@ -1,0 +1,27 @@
+"""Parameters of a query string: a filter with a mistyped name must not show everything."""
+
+from urllib.parse import parse_qsl
+
+from providers.canonical.errors import InvalidRequest
+
+
+def read_parameters(raw: bytes, known: list[str] | tuple[str, ...] | None) -> dict[str, str]:
+    """The parameters by name. `known` None: any name is. Raises InvalidRequest for unknown, empty and repeated ones."""
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="strict"):
+        check_parameter(name, value, known)
+        if name in values:
+            raise InvalidRequest(f"`{name}` appears several times; give it once.", param=name)
+        values[name] = value
+    return values
+
+
+def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...] | None) -> None:
+    """`known` None: any name is."""
+    if known is not None and name not in known:
+        names = f"The parameters are: {', '.join(known)}." if known else "There are no parameters here."
+        raise InvalidRequest(f"Unknown parameter {name!r:.60}. {names}", param=name[:60])
+    if not value:
+        raise InvalidRequest(f"`{name}` is empty: give it a value, or leave it out.", param=name)
+    if "\0" in value:
+        raise InvalidRequest(f"`{name}` must not contain a NUL character.", param=name)

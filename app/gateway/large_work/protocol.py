@@ -1,0 +1,52 @@
+"""The protocol of the working process: a task and its body in, an outcome and its body out.
+
+A frame is four bytes of the length of the head, eight of that of the body, the head as MessagePack, and the body as it is.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+LENGTHS_BYTES = 12
+
+
+class MaskTask(Struct, frozen=True, tag="mask"):
+    """Masks the body. `rules`: a MaskConfig as JSON."""
+
+    rules: bytes
+
+
+class WriteTask(Struct, frozen=True, tag="write"):
+    """Makes of the body, a request to a function, what a variant makes of it. `config`: the FunctionConfig as JSON. `input`: the request's
+    `narthex::input`.
+    """
+
+    function: str
+    config: bytes
+    dialect: str
+    variant: str
+    input: bytes | None
+
+
+Task: TypeAlias = MaskTask | WriteTask
+# What ended the work: a bound, its caller, or a fault of the process.
+Bound = Literal["processor", "memory", "caller", "fault"]
+
+
+class Outcome(Struct, frozen=True):
+    """`bound`: None: the work is done. `refusal`: the request is wrong, at `param`."""
+
+    bound: Bound | None = None
+    refusal: str | None = None
+    param: str | None = None
+
+
+def encode_head(head: Task | Outcome, body_bytes: int) -> bytes:
+    raw = msgspec.msgpack.encode(head)
+    return len(raw).to_bytes(4, "big") + body_bytes.to_bytes(8, "big") + raw
+
+
+def decode_lengths(lengths: bytes) -> tuple[int, int]:
+    """The bytes of the head and of the body."""
+    return int.from_bytes(lengths[:4], "big"), int.from_bytes(lengths[4:], "big")

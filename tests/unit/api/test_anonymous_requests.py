@@ -1,0 +1,57 @@
+"""Anonymous requests begin one at each turn of the event loop; whoever has a credential, and health checks, wait for none of them."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from app.api.anonymous_requests import AnonymousRequests
+
+KEY = (b"authorization", b"Bearer nx-1")
+
+
+class Begun:
+    """Counts the requests that have begun."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.paths.append(scope["path"])
+
+
+async def call(app: AnonymousRequests, path: str, *headers: tuple[bytes, bytes]) -> list[Any]:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(cast(Any, {"type": "http", "path": path, "headers": list(headers)}), cast(Any, None), send)
+    return sent
+
+
+async def test_one_begins_at_each_turn_and_others_go_first():
+    begun = Begun()
+    app = AnonymousRequests(cast(Any, begun))
+    waiting = [asyncio.create_task(call(app, "/docs")) for _ in range(50)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert 5 <= len(begun.paths) <= 10
+    await call(app, "/v1/models", KEY)
+    await call(app, "/health/ready")
+    assert len(begun.paths) <= 12 and set(begun.paths) == {"/docs", "/v1/models", "/health/ready"}
+    await asyncio.gather(*waiting)
+    assert begun.paths.count("/docs") == 50
+
+
+@pytest.mark.parametrize("headers", [(), (KEY,)])
+async def test_so_many_wait_and_no_more(headers: tuple[tuple[bytes, bytes], ...]):
+    begun = Begun()
+    app = AnonymousRequests(cast(Any, begun))
+    waiting = [asyncio.create_task(call(app, "/docs")) for _ in range(1_200)]
+    await asyncio.sleep(0)
+    sent = await call(app, "/docs", *headers)
+    assert [each["status"] for each in sent[:1]] == ([] if headers else [503])
+    assert headers or dict(sent[0]["headers"])[b"retry-after"] == b"1"
+    await asyncio.gather(*waiting)
+    assert begun.paths.count("/docs") == 1_000 + len(headers)

@@ -1,0 +1,185 @@
+"""Detectors: they find what their definition finds, in time that grows with the text and no faster, whatever is in it."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from app.domain import Detector, MaskConfig
+from app.recording.detectors import FINDERS
+from app.recording.masking import Found, compile_rules, join_overlapping
+from tests.support import detectors_by_definition
+
+Span = tuple[int, int]
+NUMBER = [
+    "0",
+    "00",
+    "+",
+    "+49",
+    "030",
+    "1234567",
+    "415",
+    "555",
+    "2671",
+    "1",
+    "12",
+    " ",
+    " ",
+    "-",
+    ".",
+    "(",
+    ")",
+    "/",
+    ":",
+    "\u00a0",
+    "a",
+    "_",
+]
+PIECES: Mapping[Detector, Sequence[str]] = {
+    "card": ["4111", "1111", "1112", "3782", "822463", "10005", " ", " ", "-", "a", "1", "_", "4111111111111111", "411111", "5555", "4444"],
+    "iban": ["DE", "89", "3704", "0044", "0532", "0130", "00", " ", " ", "GB29NWBK60161331926819", "no93", "8601", "1117", "947", "a", "_"],
+    "ip_address": ["1", "25", "255", "256", ".", ".", ":", "::", "a", "fe80", "beef1", "9", " ", "_", "1.2.3.4", "-"],
+    "email": ["a", "@", "b", ".", "co", "com", "é", "ü@ä", "-", "_", " ", "1", "%", "\u2019", "\u00a0", "abcdefghijklmnopqrstuvwxyz", "”"],
+}
+
+
+def spans(found: Iterable[Span]) -> list[Span]:
+    return [(each.begin, each.end) for each in join_overlapping([Found(begin, end, "rule") for begin, end in found])]
+
+
+def texts(pieces: Sequence[str], most: int = 14) -> st.SearchStrategy[bytes]:
+    return st.lists(st.sampled_from(pieces), max_size=most).map(lambda chosen: "".join(chosen).encode())
+
+
+@pytest.mark.parametrize("detector", PIECES)
+@given(st.data())
+@settings(max_examples=500, deadline=None)
+def test_detector_finds_what_its_definition_finds(detector: Detector, data: st.DataObject) -> None:
+    text = data.draw(texts(PIECES[detector]))
+    assert spans(FINDERS[detector](text)) == spans(detectors_by_definition.FINDERS[detector](text))
+
+
+SECRET = [
+    "sk-",
+    "a",
+    "abcdefghijklmnopqrst",
+    "gho_",
+    "-",
+    ".",
+    "eyJ",
+    "SG.",
+    "-----BEGIN ",
+    "PRIVATE KEY-----",
+    "x://",
+    ":",
+    "@",
+    "/",
+    " ",
+    "AKIA",
+]
+
+
+@given(texts([*SECRET, "ABCDEFGHIJKLMNOP", "é"]))
+@settings(max_examples=1_000, deadline=None)
+def test_all_secrets_of_the_definition_are_found(text: bytes) -> None:
+    assert covers(spans(FINDERS["secret"](text)), spans(detectors_by_definition.FINDERS["secret"](text)))
+
+
+@given(texts(NUMBER, 10))
+@settings(max_examples=2_000, deadline=None)
+def test_all_phones_of_the_definition_are_found(text: bytes) -> None:
+    """But for brackets around all of it. The definition looks at 17 digits in a row of numbers, from wherever the last one ended."""
+    assume(all(len(re.findall(rb"[0-9]", run)) < 15 for run in re.split(rb"[^0-9 .()/\xc2\xa0-]", text)))
+    expected = [(begin + (text[begin] == 0x28), end) for begin, end in spans(detectors_by_definition.FINDERS["phone"](text))]
+    assert covers(spans(FINDERS["phone"](text)), expected)
+
+
+def covers(found: Sequence[Span], expected: Sequence[Span]) -> bool:
+    return all(any(begin <= first and last <= end for begin, end in found) for first, last in expected)
+
+
+def test_phones_in_a_long_row_of_numbers_are_found() -> None:
+    numbers = ["030 1234567", "040 7654321", "+49 30 1112223", "415-555-2671"] * 5
+    masked = compile_rules(MaskConfig(("phone",))).mask("; ".join(numbers))
+    assert masked == "; ".join(["[masked: phone]"] * 20)
+    assert not re.search(r"\d{4}", compile_rules(MaskConfig(("phone",))).mask(" ".join(numbers)))
+
+
+def repeat(unit: str) -> Callable[[int], bytes]:
+    return lambda size: (unit.encode() * (size // len(unit) + 1))[:size]
+
+
+def table(size: int) -> bytes:
+    return b" ".join(b"%d" % number for number in range(size // 4))[:size]
+
+
+HOSTILE: Mapping[str, Callable[[int], bytes]] = {
+    "table": table,
+    **{
+        unit: repeat(unit)
+        for unit in (
+            *("1 ", "12 34 ", "01 2345 ", "00 ", "0 ", "+1 23 45 ", "(0) ", "2024-01-02 03:04:05, ", "0.123456789, ", "4", "01.02.2024 "),
+            *(
+                "4111 1111 1111 1112 ",
+                "4111 1111 1111 1111 ",
+                "4111-1111-",
+                "4111111111111,",
+                "4000 4001 ",
+                "030 1234567 ",
+                "415-555-2671 ",
+            ),
+            *(
+                "sk-aaaaaaaaaaaaaaaa.",
+                ".sk-aaaaaaaaaaaaaaaa",
+                "eyJ-gho_aaaaaaaaaaaaaaaaaaaa-",
+                "SG.gho_aaaaaaaaaaaaaaaaaaaa-",
+                "eyJaaaaaaaa.",
+            ),
+            *(
+                "-----BEGIN PRIVATE KEY-----a ",
+                "-----BEGIN A",
+                "-----BEGIN PRIVATE KEY-----(",
+                "-----END ",
+                "a://",
+                "a://b:c",
+                "a://:",
+                "a://b:c@",
+            ),
+            *("a@b.cc ", "a@b.cc", "a@b.c", "@", "a.", "a@a.aa1", "ä@ä.ää", "a@b.", "a@", "@a."),
+            *("DE89 3704 0044 0532 0130 00 ", "DE89370400440532013001 ", "DE12", "NO12 AAAA ", "DE12AAAA"),
+            *("1.2.3.4 ", "1.2.3.", "1:2:3:4:5:6:7:", "::1", "a:", "a::b ", "1:1::1:1 ", "12345.1.1.1"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_time_grows_with_the_text_and_no_faster(name: str) -> None:
+    """Eight times the text takes about eight times as long; with the square it would be 64 times."""
+    size = 15_000
+    for detector, find in FINDERS.items():
+        once = eightfold = float("inf")
+        for _ in range(6):  # the least: of a busy machine, the others measure that
+            once, eightfold = min(once, processor_s(find, HOSTILE[name](size))), min(eightfold, processor_s(find, HOSTILE[name](8 * size)))
+            if eightfold < 20 * once or eightfold < 0.02:
+                break
+        assert eightfold < 20 * once or eightfold < 0.02, detector
+        assert eightfold < 1.0, detector
+
+
+def processor_s(find: Callable[[bytes], Iterable[Span]], text: bytes) -> float:
+    began = time.thread_time()
+    for _ in find(text):
+        pass
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize(
+    "text", ["1 " * 100_000, table(200_000).decode(), "2024-01-02 03:04:05, 12.50; " * 7_000], ids=["digits", "table", "log"]
+)
+def test_numbers_are_masked_as_fast_as_other_text(text: str) -> None:
+    rules = compile_rules(MaskConfig())
+    assert min(processor_s(lambda encoded: [each[:2] for each in rules.find(encoded)], text.encode()) for _ in range(5)) < 0.1
