@@ -36,9 +36,10 @@ test-clients: installed-dev  ## Test popular SDKs and frameworks with the gatewa
 	$(VENV)/python -m tests.clients.install
 	$(PYTEST) -n 2 --dist loadgroup tests/clients $(ARGS)
 
-test-deploy: installed-dev  ## Check the image, compose file, Helm chart and proxies; their tools are installed first
+test-deploy: installed-dev  ## Check the image, compose file, Helm chart, proxies and PgBouncer; their tools are installed first
 	@test -x .venv-deploy/bin/python || $(VENV)/python -m venv .venv-deploy
 	@.venv-deploy/bin/python -m pip install --quiet -r infra/requirements-deploy.txt
+	@tests/deploy/fetch_pgbouncer.sh .venv-deploy/pgbouncer
 	$(PYTEST) tests/deploy $(ARGS)
 
 docs:  ## Make the documentation a static site in dist/docs; a broken link is an error
@@ -64,16 +65,17 @@ bench: installed-dev  ## Measure the gateway, beside a direct connection and oth
 
 lock:  ## Regenerate the lock files from pyproject.toml (needs uv; UPGRADE=1 upgrades versions)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: pipx install uv, or make lock UV=/path/to/uv" >&2; exit 1; }
-	$(COMPILE) --extra local --group build -o requirements.lock
-	$(COMPILE) --group build -c requirements.lock -o requirements-serve.lock
-	$(COMPILE) --extra local --extra parquet --extra dev --group build -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra local --group build -o requirements.lock
+	$(COMPILE) pyproject.toml -c requirements.lock -o requirements-serve.lock
+	$(COMPILE) --group build -c requirements.lock -o requirements-build.lock
+	$(COMPILE) pyproject.toml --extra local --extra parquet --extra dev --group build -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove build results (.venv, caches); the data in .narthex stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist bench/build
 	find . -name __pycache__ -type d -not -path './.*' -prune -exec rm -rf {} +
 
 UV := uv
-COMPILE = $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 .PHONY: installed installed-dev

@@ -85,7 +85,7 @@ NO_KEY = "00000000-0000-0000-0000-000000000000"
 Fallbacks = Literal["any", "allowed"]
 
 
-class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """At most `amount` of a resource for each key of a team. `model`: only of requests for this model."""
 
     resource: "Resource"
@@ -95,7 +95,7 @@ class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     time_zone: str = "UTC"
 
 
-class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
     """What a team's keys are held to, which they narrow and cannot widen. None: no restriction, as in Caller.
 
     `limits`: of each key for itself. `fallbacks`: whether models may fall back to any, or to those alone that the key may use.
@@ -122,7 +122,7 @@ class TeamConfig(TeamRestrictions, frozen=True, forbid_unknown_fields=True, omit
     search: bool = False
 
 
-class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`[providers.NAME]`: a host or an engine.
 
     `credential`: references to where it is stored (providers/credentials/references.py); several are used in rotation.
@@ -145,7 +145,7 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return (self.credential,) if isinstance(self.credential, str) else self.credential
 
 
-class TimeoutConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class TimeoutConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Of one attempt, in seconds: to connect, until a stream's first byte, between its blocks, and in all; and before it, in a queue.
 
     None: the next level's. The levels are a target, its model, and the gateway's settings. `queue_s`: for a place at a target with
@@ -159,7 +159,7 @@ class TimeoutConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     queue_s: float | None = None
 
 
-class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A provider, and its model that serves a configured name.
 
     `weight` None in all targets of a model: they are tried in order; else they are drawn by weight for each episode. `endpoints` empty:
@@ -187,7 +187,7 @@ FallbackReason = Literal["failure", "unsupported", "context_length", "content_re
 USUAL_REASONS: tuple[FallbackReason, ...] = ("failure", "unsupported", "constraint")
 
 
-class HedgeConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class HedgeConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A second attempt for a request that has waited longer than the `quantile` of the newest ones.
 
     `budget`: for at most this part of a model's requests.
@@ -206,7 +206,7 @@ Capability = Literal[
 ExperimentStatus = Literal["draft", "running", "ended"]
 
 
-class RampStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RampStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """From `after_hours` after the experiment's start on, the share `enrolment` of units takes part."""
 
     after_hours: float
@@ -220,7 +220,7 @@ BUILT_IN_OUTCOMES: tuple[BuiltInOutcome, ...] = get_args(BuiltInOutcome)
 BOOLEAN_OUTCOMES: tuple[BuiltInOutcome, ...] = ("error", "schema_failure", "refusal")
 
 
-class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """How an experiment is read. The start freezes all of it, because results hold only if it was chosen without having seen them.
 
     `metrics`: of BUILT_IN_OUTCOMES, and declared ones of kind boolean or float; the first is the primary one. Empty: BUILT_IN_OUTCOMES.
@@ -244,7 +244,7 @@ class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     minimum_days: float = 7.0
 
 
-class AdaptiveConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class AdaptiveConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Weights that follow the primary metric: every `every_minutes` a version with other ones, none with a share below `minimum_share`.
 
     thompson: an arm's share is the chance that it is the best. best_arm: shares that find the best arm soonest.
@@ -255,7 +255,7 @@ class AdaptiveConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     minimum_share: float = 0.05
 
 
-class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`experiment` of a function, whose arms are variants, or of a model.
 
     `arms`: weights of 0 or more, not all 0, by a variant of the function; by another model, by the model's own name (all of its targets),
@@ -353,7 +353,7 @@ class Assignment(Struct, frozen=True, array_like=True):
     episode_kind: EpisodeKind | None = None
 
 
-class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`shadow` of a function or a model: a share of its requests is answered again by another one, for comparison. No caller sees that.
 
     `to`: a variant of the function, or another model. `team`: who wants to know, and pays. `share`: of requests, chosen by a hash of the
@@ -368,7 +368,7 @@ class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     usd_per_day: float | None = None
 
 
-class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
     `output_tokens`: what limits reserve for a response whose length the caller does not bound; None: the setting for all models.
@@ -397,7 +397,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 FUNCTION_PREFIXES = ("tensorzero::function_name::", "narthex::function_name::")
 
 
-class VariantConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class VariantConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`[functions.NAME.variants.NAME]`: a model with its prompt and parameters.
 
     Templates are MiniJinja. `system_template`, `user_template`, `assistant_template`: of messages of that role; `templates`: further ones,
@@ -415,7 +415,7 @@ class VariantConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     timeouts: TimeoutConfig | None = None
 
 
-class FunctionTool(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FunctionTool(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A tool that every request to a function offers. `parameters`: a JSON Schema."""
 
     name: str
@@ -424,7 +424,7 @@ class FunctionTool(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     strict: bool | None = None
 
 
-class FunctionConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FunctionConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`[functions.NAME]`: a task that callers name instead of a model, and its variants.
 
     `type`: a function of type json answers with JSON of its `output_schema`. `default`: the variant that serves without an experiment;
@@ -451,7 +451,7 @@ MetricKind = Literal["boolean", "float", "comment", "demonstration"]
 MetricLevel = Literal["inference", "episode"]
 
 
-class MetricConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class MetricConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`[metrics.NAME]`: feedback that callers may send on an inference or an episode.
 
     `optimize`: whether more of it is better; None: neither, as of every comment and demonstration.
@@ -474,7 +474,7 @@ Period = Literal["second", "minute", "hour", "day", "week", "month"]
 AfterLoss = Literal["rebuild", "spent", "empty"]
 
 
-class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day,
     week (from Monday) or month.
 
@@ -517,7 +517,7 @@ _LongCachePrice = Annotated[
 ]
 
 
-class TokenPrices(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class TokenPrices(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
     """The prices of tokens by kind. Price, PriceStep and the bodies of REST have these fields.
 
     `cache_write`: of what is kept for as long as the host keeps it unless it is asked for longer (Anthropic: 5 minutes, OpenAI: 30).
@@ -547,7 +547,7 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 
-class PriceHours(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PriceHours(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Hours at which the prices of tokens are multiplied by `factor`, by when the request came."""
 
     factor: Annotated[float, Meta(description="Of all prices of tokens of the row, its steps included.")]
@@ -556,7 +556,7 @@ class PriceHours(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     days: Annotated[tuple[Weekday, ...], Meta(description="Days of the week in UTC: mon, tue, wed, thu, fri, sat, sun.")] = WEEKDAYS
 
 
-class GpuPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class GpuPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What an engine of one's own costs: the time of each request, at its share of the GPUs."""
 
     usd_per_hour: Annotated[float, Meta(description="Of one GPU.")]

@@ -145,6 +145,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
         write_batcher=write_batcher,
         loop_turns=loop_turns,
         proxy=settings.proxy,
+        guard=settings.address_guard,
         ca_bundle=settings.ca_bundle or None,
         on_wait=telemetry.count_connection_wait,
     )

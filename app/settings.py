@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from app.domain import Role
+from providers.transport.address_guard import AddressGuard, AllowedAddresses, HostAndPort
 from providers.transport.proxy import Proxy
 
 
@@ -96,6 +97,18 @@ class ProxyUrl(str):
 
     def __repr__(self) -> str:
         return repr(Proxy(self)) if self else "''"
+
+
+class PostgresUrl(str):
+    """The address of a PostgreSQL server, whose password is never shown. Raises ValueError if it is of something else."""
+
+    def __new__(cls, text: str = "") -> "PostgresUrl":
+        if text and not re.match(r"postgres(ql)?(\+\w+)?://", text):
+            raise ValueError("it must be the address of a PostgreSQL server: postgresql://user:password@host:port/name")
+        return super().__new__(cls, text)
+
+    def __repr__(self) -> str:
+        return "'...'" if self else "''"
 
 
 class CaBundle(str):
@@ -230,6 +243,16 @@ class Settings:
     database_url: str = setting(
         "", "PostgreSQL server (postgresql://...). Empty: `narthex up` starts its own.", "DATABASE_URL", shown=False
     )
+    database_direct_url: PostgresUrl = setting(
+        PostgresUrl(),
+        "The same PostgreSQL server past a pooler (PgBouncer) to which DATABASE_URL leads, for `LISTEN` and migrations: changes of keys"
+        " and configuration are noticed at once. Empty: within a second.",
+        "DATABASE_DIRECT_URL",
+        shown=False,
+    )
+    migrate_wait_s: float = setting(
+        300.0, "Longest time that `narthex migrate` (and `up`) waits for those who hold a table that it changes, in seconds."
+    )
     redis_url: str = setting("", "Redis or Valkey server (redis://...). Empty: `narthex up` starts its own.", "REDIS_URL", shown=False)
 
     secret_key: Secrets = setting(
@@ -330,6 +353,11 @@ class Settings:
         ProxyUrl(), "Proxy (http://user:password@host:port) through which https hosts are reached.", "HTTPS_PROXY"
     )
     no_proxy: str = setting("", "Names, addresses and networks that are reached without the proxy, separated by commas.", "NO_PROXY")
+    allowed_addresses: AllowedAddresses = setting(
+        AllowedAddresses(),
+        "Names, addresses and networks, with a port (engines.local:8000) or without, separated by commas, that are called although they"
+        " are link-local, a cloud's metadata service or this gateway itself; providers, webhooks and the issuer may have no such others.",
+    )
     ca_bundle: CaBundle = setting(
         CaBundle(), "PEM file of certificate authorities that are trusted beside the public ones, such as a company's own."
     )
@@ -397,6 +425,10 @@ class Settings:
     keep_minutes_days: int = setting(7, "Age at which sums of inferences by minute are dropped; 0 = never.")
     keep_hours_days: int = setting(400, "Age at which sums of inferences by hour are dropped; 0 = never. Those by day stay.")
 
+    keep_configuration_days: int = setting(
+        400,
+        "How long a version of the configuration stays in the history after another took its place; 0 = for ever. The newest 100 stay.",
+    )
     keep_webhook_events_days: int = setting(
         100, "Age at which events of webhooks and their deliveries are deleted; 0 = never. Less than 62 counts as 62."
     )
@@ -444,6 +476,11 @@ class Settings:
     )
 
     directory_poll_s: float = setting(15.0, "How often the configuration's version is checked, in case a notification was missed.")
+    apply_wait_s: float = setting(
+        5.0,
+        "Longest time that a change, over the admin API or by a command, waits until every live gateway process serves it; after that its"
+        " answer names those that do not. 0: it does not wait.",
+    )
     keys_remembered: int = setting(50_000, "Most keys that each worker caches (about 1 kB each); least recently used ones go first.")
     trusted_proxies: Networks = setting(
         Networks(), "Networks of the proxies in front of the gateway (10.0.0.0/8, ...), whose X-Forwarded-For is trusted."
@@ -526,12 +563,33 @@ class Settings:
         return cls(**values)
 
     @property
+    def session_url(self) -> str:
+        """The address for what is better off with a session of its own: the direct one, if there is one."""
+        return self.database_direct_url or self.database_url
+
+    @property
     def folders_of_credentials(self) -> tuple[Path, ...]:
         return (*self.credential_folders.parsed, self.home.absolute() / "credentials")
 
     @property
     def proxy(self) -> Proxy | None:
         return Proxy(self.https_proxy, self.no_proxy) if self.https_proxy else None
+
+    @property
+    def address_guard(self) -> AddressGuard:
+        """Which addresses of the configuration are not called."""
+        own = [(self.host, self.port)]
+        if self.admin_port:
+            own.append((self.admin_host or self.host, self.admin_port))
+        names = {_host_of(self.public_url)} if self.public_url else set[HostAndPort]()
+        # Where the issuer has the same host, that stands for more than this gateway.
+        names -= {_host_of(self.oidc_issuer)} if self.oidc_issuer else set[HostAndPort]()
+        return AddressGuard(own, names, self.allowed_addresses, "NARTHEX_ALLOWED_ADDRESSES")
+
+
+def _host_of(url: str) -> HostAndPort:
+    parsed = urlsplit(url)
+    return HostAndPort(str(parsed.hostname).rstrip("."), parsed.port or (443 if parsed.scheme == "https" else 80))
 
 
 def environment_name(each: Any) -> str:
@@ -574,7 +632,7 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             raise BadSetting(
                 f"{name}={text!r:.500}: it must be origins such as https://app.example.com, separated by commas, or * ({fault})."
             ) from None
-    if kind in (ProxyUrl, CaBundle, PublicUrl, IssuerUrl, GroupRoles, OtlpUrl, OtlpHeaders, Share):
+    if kind in (ProxyUrl, PostgresUrl, AllowedAddresses, CaBundle, PublicUrl, IssuerUrl, GroupRoles, OtlpUrl, OtlpHeaders, Share):
         try:
             return kind(text)
         except ValueError as fault:

@@ -471,10 +471,11 @@ def test_runtime_lock_is_part_of_the_development_lock() -> None:
     """So that what is tested is what runs."""
     running, testing = locked_versions("requirements.lock"), locked_versions("requirements-dev.lock")
     assert locked_versions("requirements-serve.lock").items() <= running.items() <= testing.items()
+    assert locked_versions("requirements-build.lock").items() <= running.items()
 
 
 def test_every_locked_requirement_has_hashes_and_no_index() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock", "requirements-serve.lock"):
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-serve.lock", "requirements-build.lock"):
         text = (ROOT / name).read_text()
         requirements = re.split(r"\n(?=[a-z0-9])", text[text.index("\n", text.rindex("#    make")) :].strip())
         assert len(requirements) == len(locked_versions(name))
@@ -487,7 +488,8 @@ def test_locks_hold_every_declared_dependency() -> None:
     locks = {
         "requirements.lock": ("dependencies", "local", "build"),
         "requirements-dev.lock": ("dev",),
-        "requirements-serve.lock": ("dependencies", "build"),
+        "requirements-serve.lock": ("dependencies",),
+        "requirements-build.lock": ("build",),
     }
     for lock, parts in locks.items():
         for part in parts:

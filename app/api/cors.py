@@ -21,6 +21,7 @@ from providers.catalogue import DIALECTS
 # Headers of responses that scripts may read. A list, as * does not count where cookies are sent.
 EXPOSED_HEADERS = (
     *("x-request-id", "request-id", "retry-after", "x-should-retry", "etag", "location", "allow"),
+    *("x-narthex-applied", "x-narthex-not-applied"),
     *("x-narthex-inference-id", "x-narthex-episode-id", "x-narthex-served", "x-narthex-dropped", "x-narthex-emulated"),
     *("x-narthex-variant", "x-narthex-served-variant", "x-narthex-experiment", "x-narthex-not-enrolled", "x-narthex-cost-usd"),
     *(

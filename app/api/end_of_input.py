@@ -27,6 +27,7 @@ _BEGIN_OF_CHUNK_SIZE = b"0"
 # Linux's numbers: only the transport opens connections, so only it imports `socket`. The first byte of struct tcp_info is the state.
 # Sources: include/uapi/linux/in.h, include/uapi/linux/tcp.h and include/net/tcp_states.h of Linux, read 2026-11.
 _IPPROTO_TCP, _TCP_INFO, _TCP_CLOSE = 6, 11, 7
+_TENSORZERO_PATHS = (b"/inference", b"/feedback")
 _FIRST_CHECK_S = 0.01
 _MAX_CHECK_S = 0.5
 _MAX_IGNORED_BYTES = 1024 * 1024
@@ -97,10 +98,16 @@ class EndOfInputProtocol(InferenceProtocol):
 
     def _close_with(self, error: NarthexError | None) -> None:
         if error is not None:
-            body = DIALECTS["openai_chat"].write_error(error)
+            body = DIALECTS[self._dialect_name()].write_error(error)
             headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[error.status] + headers + body)
         self.transport.close()
+
+    def _dialect_name(self) -> str:
+        """The API in whose shape the caller expects an error, by as much of the newest head as has come."""
+        if (self.url or b"").startswith(b"/v1/messages") or any(name == b"anthropic-version" for name, _ in self.headers or ()):
+            return "anthropic_messages"
+        return "tensorzero_inference" if self.url in _TENSORZERO_PATHS else "openai_chat"
 
     def _check_presence(self, after_s: float) -> None:
         if self.transport.is_closing():

@@ -15,10 +15,17 @@ from app.api.response_headers import new_request_headers
 from app.api.tensorzero_feedback import read_tensorzero_feedback
 from app.domain import Caller
 from app.gateway.feedback.intake import MAX_AT_ONCE
-from app.gateway.feedback.request import MAX_DEMONSTRATION_BYTES, check_feedback_id, check_idempotency_key, parse_feedback
+from app.gateway.feedback.request import (
+    MAX_DEMONSTRATION_BYTES,
+    check_feedback_id,
+    check_idempotency_key,
+    parse_feedback,
+    too_many_slow_numbers,
+)
 from app.gateway.serve import Gateway
 from app.recording.feedback_records import Feedback
 from providers.canonical.errors import InvalidRequest, NarthexError, RequestError
+from providers.canonical.slow_numbers import MOST_SLOW_NUMBERS, count_slow_numbers
 
 MAX_BODY_BYTES = MAX_DEMONSTRATION_BYTES + 64 * 1024
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -88,7 +95,16 @@ def routes(gateway: Gateway) -> Router:
         key = _read_idempotency_key(request)
 
         def check_lines(raw: bytes) -> list[Feedback | RequestError]:
-            return [check_line(number, line) for number, line in enumerate(split_lines(raw), 1)]
+            checked: list[Feedback | RequestError] = []
+            slow_numbers = 0  # of all lines together: a body has few lines of hundreds, or hundreds of lines of a few
+            for number, line in enumerate(split_lines(raw), 1):
+                of_line = count_slow_numbers(line)
+                if of_line and slow_numbers + of_line > MOST_SLOW_NUMBERS:
+                    checked.append(too_many_slow_numbers())
+                else:
+                    slow_numbers += of_line
+                    checked.append(check_line(number, line))
+            return checked
 
         def check_line(number: int, line: bytes) -> Feedback | RequestError:
             try:

@@ -22,6 +22,9 @@ from providers.transport.write_batcher import WriteBatcher
 
 _PARSING_S = 0.002
 _PARSED_BYTES = 8 * 1024
+# What has more lines may be hundreds of requests, or thousands of header lines: it is parsed in smaller pieces, which hold a few of them.
+_MANY_LINES = 64
+_PARSED_BYTES_OF_MANY_LINES = 512
 # After a response: how long the rest of its request's body is thrown away, so that a caller who sends it first can read the response.
 _DISCARD_S = 5.0
 _TLS_BUFFER_BYTES = 64 * 1024  # of what a caller does not read, as without TLS; uvloop would keep 512 KiB
@@ -38,6 +41,7 @@ class _CallerTransport:
         self._write_batcher = write_batcher
         self._loop_turns = loop_turns
         self._is_paused = False  # by flow control
+        self._continue_reading: Callable[[], None] | None = None
         self.waits_for_turn = False
         self.is_closing = transport.is_closing
 
@@ -57,8 +61,15 @@ class _CallerTransport:
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        if not self.waits_for_turn:
+        continue_reading, self._continue_reading = self._continue_reading, None
+        if continue_reading is not None:
+            self.read_in_turn(continue_reading)
+        elif not self.waits_for_turn:
             self._transport.resume_reading()
+
+    def read_once_resumed(self, continue_reading: Callable[[], None]) -> None:
+        """Reads nothing while flow control has paused reading; then `continue_reading` is called in turn."""
+        self._continue_reading = continue_reading
 
     def read_in_turn(self, continue_reading: Callable[[], None]) -> None:
         """Reads nothing until then; `continue_reading` is called first, for what has been read and not been handled."""
@@ -136,28 +147,42 @@ def http_protocol_class(
             if self._read_timer is not None:
                 self._read_timer.cancel()
                 self._read_timer = None
-            if len(data) < PIECE_BYTES:
-                super().data_received(data)
-            else:
+            if self._unread:  # a transport may have had it when its reading was paused
+                self._unread = memoryview(bytes(self._unread) + data)
+            elif len(data) >= PIECE_BYTES:
                 self._unread = memoryview(data)
                 self._read_large()
                 self._caller_transport.read_in_turn(self._continue_reading)  # more may wait in the system, too
+            elif data.count(b"\n") > _MANY_LINES:
+                self._unread = memoryview(data)
+                self._caller_transport.read_in_turn(self._continue_reading)
+            else:
+                super().data_received(data)
             # A request that came in one read, as nearly all do, costs no timer.
             if self._in_request and not self.input_ended and not self.transport.is_closing():
                 self._set_read_timer()
 
         def _read_large(self) -> None:
-            """Parses some of what was received: all of it at once would take 60 ms for 256 KB in chunks of one byte."""
+            """Parses some of what was received: all of it at once would take 60 ms for 256 KB in chunks of one byte. Nothing is parsed
+            while as many requests wait as may: 64 KB may be 3,600 of them, each of which takes more memory than its bytes.
+            """
             ends_s = time.monotonic() + _PARSING_S
-            while self._unread and not self.transport.is_closing() and time.monotonic() < ends_s:
-                piece, self._unread = self._unread[:_PARSED_BYTES], self._unread[_PARSED_BYTES:]
-                super().data_received(bytes(piece))
+            while self._unread and not self.has_full_pipeline and not self.transport.is_closing() and time.monotonic() < ends_s:
+                piece = bytes(self._unread[:_PARSED_BYTES])
+                if piece.count(b"\n") > _MANY_LINES:
+                    piece = piece[:_PARSED_BYTES_OF_MANY_LINES]
+                self._unread = self._unread[len(piece) :]
+                super().data_received(piece)
 
         def _continue_reading(self) -> None:
             self._cancel_read_timer()
             self._read_large()
             if self._unread:
-                self._caller_transport.read_in_turn(self._continue_reading)
+                if self.has_full_pipeline:
+                    self._caller_transport.read_once_resumed(self._continue_reading)
+                    self.flow.pause_reading()
+                else:
+                    self._caller_transport.read_in_turn(self._continue_reading)
             if self._in_request and not self.input_ended and not self.transport.is_closing():
                 self._set_read_timer()
 
@@ -169,6 +194,7 @@ def http_protocol_class(
             return stays_open
 
         def connection_lost(self, exc: Exception | None) -> None:
+            self._unread = memoryview(b"")
             self._cancel_read_timer()
             super().connection_lost(exc)
 

@@ -24,6 +24,7 @@ class InferenceProtocol(HttpToolsProtocol):
     loop_turns: LoopTurns
     write_timeout_s = 120.0
 
+    url = b""  # of the newest request, as much as has come
     active_cycle: Any = None  # the call, or the ASGI cycle, that is in progress, or the last one
     input_ended = False  # the connection is closed once the requests before the end are answered
     asgi_body_bytes = 0  # how many of the body of the newest request have come, if it is not an inference
@@ -48,6 +49,11 @@ class InferenceProtocol(HttpToolsProtocol):
         elif active is not None and not active.response_complete:
             active.disconnected = True
             active.message_event.set()
+
+    @property
+    def has_full_pipeline(self) -> bool:
+        """Whether nothing more is to be read: thousands of requests may arrive with each read, and would fill the memory."""
+        return len(self.pipeline) >= _MAX_PIPELINED
 
     # Called by the parser
 
@@ -81,7 +87,7 @@ class InferenceProtocol(HttpToolsProtocol):
         self.cycle = cast(Any, call)
         if is_queued:
             self.pipeline.appendleft((cast(Any, call), cast(Any, None)))
-            if len(self.pipeline) >= _MAX_PIPELINED:  # not at the first: a disconnect is noticed only while reading
+            if self.has_full_pipeline:  # not at the first: a disconnect is noticed only while reading
                 self.flow.pause_reading()
         else:
             self.active_cycle = call
@@ -135,7 +141,6 @@ class InferenceProtocol(HttpToolsProtocol):
         newest: Any = self.cycle
         if newest.more_body and newest.response_complete:
             self.discard_body()
-        # Thousands of requests may arrive with each read: resuming after every response would fill the memory.
         if len(self.pipeline) < _MAX_PIPELINED:
             self.flow.resume_reading()
         if self.pipeline:

@@ -30,6 +30,7 @@ from app.gateway.serve import Gateway
 from app.store import nodes
 from providers import probing
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NarthexError, NotAllowed, Unavailable
+from providers.transport.address_guard import AddressRefused
 
 log = logging.getLogger(__name__)
 
@@ -239,6 +240,11 @@ async def _check_address(fleet: Fleet, text: str, sender: _Sender, allowed: Sequ
     numbers = {public_address(each, allowed) for each in found}
     if None in numbers:
         raise NotAllowed(f"`url`: {host!r:.100} is in a private network, which NARTHEX_NODE_NETWORKS does not list.", param="url")
+    try:
+        for each in found:
+            fleet.address_guard.check_address(host, port, each)
+    except AddressRefused as refused:
+        raise NotAllowed(f"`url`: {refused}.", param="url") from None
     if sender.address is not None and sender.address not in numbers:
         raise NotAllowed(
             f"`url`: {host!r:.100} is not the address that this request comes from ({sender.address}): with the secret a node"

@@ -20,6 +20,7 @@ from app.store.audit_log import AuditEvent, Author, record
 from app.store.cost_changes import CostChange, InferenceRange, apply_cost_changes, driver_connection, lock_inferences, read_prices
 from app.store.database import create_database_engine
 from app.store.inference_writes import INFERENCE_COLUMNS, USAGE_COLUMNS
+from app.store.named_filters import NamedFilters, check_named
 from app.store.rollups import RollupSums, subtract_rollups
 from providers.canonical.chat import Usage
 
@@ -67,6 +68,9 @@ async def recompute_chunk(connection: AsyncConnection, author: Author, run: str,
     prices = PriceIndex(await read_prices(connection))
     driver = await driver_connection(connection)
     rows, last = await lock_inferences(driver, inferences, limit)
+    if not rows and inferences.after is None:
+        named = NamedFilters(team=inferences.team, model=inferences.model, provider=inferences.provider)
+        await check_named(connection, named)
     found = await asyncio.to_thread(_reprice_all, rows, prices)
     changed = [(row, change) for row, change in found if change is not None and _differs(change)]
     before = [row[_COST] or 0 for row in rows]

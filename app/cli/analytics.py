@@ -1,14 +1,16 @@
-"""narthex analytics: requests, tokens, cost and latency by time and group."""
+"""narthex analytics: requests, tokens, cost and latency by time and group, and counting of what an earlier version recorded."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import get_args
 
 import click
 
-from app.cli.output import json_option, print_json, print_table
+from app.cli.errors import OrderedGroup
+from app.cli.output import json_option, pluralize, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import PastMomentParam
+from app.recording.rollup_backfill import count_all_uncounted
 from app.settings import Settings
 from app.store.analytics import Analytics, AnalyticsRow, read_analytics
 from app.store.analytics_query import DIMENSIONS, MAX_GROUPS, Interval, Order, make_query
@@ -16,7 +18,7 @@ from app.store.database import transaction
 from app.store.errors import InvalidKeyField
 
 
-@click.command()
+@click.group(cls=OrderedGroup, invoke_without_command=True)
 @click.option("--by", "group_by", metavar="NAMES", default="", help=f"Group by these, with commas: {', '.join(DIMENSIONS)}, tag:NAME.")
 @click.option("--where", metavar="NAME=VALUE", multiple=True, help="Only of this team, key, model, tag:NAME ...; may be repeated.")
 @click.option(
@@ -29,7 +31,9 @@ from app.store.errors import InvalidKeyField
 @click.option("--time-zone", metavar="ZONE", default="UTC", show_default=True, help="Of days, weeks and months.")
 @click.option("--quantiles", is_flag=True, help="Show the median and the 95th percentile of latency and of the time to the first token.")
 @json_option
+@click.pass_context
 def analytics(
+    context: click.Context,
     group_by: str,
     where: tuple[str, ...],
     since: datetime | None,
@@ -53,6 +57,11 @@ def analytics(
 
     With --json: what GET /admin/v1/analytics returns.
     """
+    if context.invoked_subcommand is not None:
+        given = [name for name in context.params if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+        if given:
+            raise click.UsageError(f"`narthex analytics {context.invoked_subcommand}` takes none of the options of `narthex analytics`.")
+        return
     settings = Settings.read()
     try:
         query = make_query(
@@ -79,10 +88,53 @@ def analytics(
     found = query_store(read)
     if as_json:
         print_json(found)
-    elif not found.data:
+    elif not found.data and not found.uncounted:
         click.echo("There were no requests in that time.")
     else:
         _print_rows(found, quantiles=quantiles)
+
+
+@analytics.command("backfill")
+@json_option
+def backfill(as_json: bool) -> None:
+    """Count the requests that a version from before analytics recorded.
+
+    Hour by hour, from the newest back, while everything runs; each is counted once, also when this is interrupted and run again. What
+    retention has deleted cannot be counted. Give this command the writers' settings, which say what sums are kept.
+
+    \b
+    Example:
+      narthex analytics backfill
+
+    With --json: {"requests": how many were counted, "since": the hour of the first, null if there are none}.
+    """
+    settings = Settings.read()
+
+    async def count(database_url: str) -> tuple[int, datetime | None]:
+        total, since = 0, None
+        day, of_day = None, 0
+        async for counted in count_all_uncounted(database_url, settings):
+            if counted.begin.date() != day:
+                _report_day(day, of_day)
+                day, of_day = counted.begin.date(), 0
+            of_day += counted.requests
+            total += counted.requests
+            since = counted.begin if counted.requests else since
+        _report_day(day, of_day)
+        return total, since
+
+    requests, since = query_store(count)
+    if as_json:
+        print_json({"requests": requests, "since": since})
+    elif since is None:
+        click.echo("Nothing is missing in analytics.")
+    else:
+        click.echo(f"{pluralize(requests, 'request')} from {since:%Y-%m-%d} on are in analytics now.")
+
+
+def _report_day(day: date | None, requests: int) -> None:
+    if requests:
+        click.echo(f"{day}: {requests:,}", err=True)
 
 
 def _with_options(message: str) -> str:
@@ -113,6 +165,12 @@ def _print_rows(found: Analytics, *, quantiles: bool) -> None:
         click.echo(f"{unpriced:,} of these have no known cost: they failed, or their model has no price (`narthex prices list`).", err=True)
     if found.has_more:
         click.echo("There are more groups: --limit shows more.", err=True)
+    if found.uncounted:
+        click.echo(
+            f"{pluralize(found.uncounted, 'request')} of these days, recorded by an earlier version, are missing:"
+            " `narthex analytics backfill` counts them.",
+            err=True,
+        )
     if found.complete_until is not None and found.complete_until < found.until:
         click.echo(f"Complete until {found.complete_until}.", err=True)
 

@@ -9,6 +9,7 @@ import msgspec
 
 from app.billing.cost import format_usd
 from app.cli.configuration_change import change_and_report
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.domain import Limit
@@ -157,7 +158,7 @@ def set_budget(
 
 @budgets.command("remove")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not prompt.")
+@yes_option
 @json_option
 def remove_budget(name: str, yes: bool, as_json: bool) -> None:
     """Remove budget NAME: what it limited is no longer limited by it.
@@ -166,10 +167,9 @@ def remove_budget(name: str, yes: bool, as_json: bool) -> None:
     Example:
       narthex budgets remove "search, November"
 
-    With --json: {"name", "version", "message", "warnings"}.
+    With --json (which needs --yes): {"name", "version", "message", "warnings"}.
     """
-    if not yes:
-        click.confirm(f"Remove the budget {name!r}?", abort=True, err=True)
+    confirm(f"Remove the budget {name!r}?", yes=yes, as_json=as_json)
 
     def edit(state: configuration.State) -> configuration.State:
         if not any(limit.name == name and limit.resource == "cost_usd" for limit in state.snapshot.limits):

@@ -26,8 +26,6 @@ from app.supervisor import server_addresses
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
 
-_APPLY_TIMEOUT_S = 30.0
-
 
 class _VersionParam(click.IntRange):
     """The number of a version of the configuration."""
@@ -105,8 +103,9 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
                 text,
                 prune=prune,
                 confirm=confirm,
-                wait_s=_APPLY_TIMEOUT_S,
+                wait_s=settings.apply_wait_s,
                 output_tokens=settings.limits_output_tokens,
+                guard=settings.address_guard,
                 author=command_author(),
             ),
         )
@@ -179,9 +178,9 @@ def rollback(version: int, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Make the configuration what it was as of VERSION, which `narthex history` shows.
 
     That is a new version, equal to the old one: nothing is lost, and it can be rolled back in turn. Only what a file can set is restored.
-    A revoked key, role or credential stays revoked, and teams stay; the output says what was left. A running experiment cannot go back to
-    before its start: end it first (`narthex experiments stop NAME`). Shows the difference and prompts before it changes anything, as
-    `apply` does.
+    A revoked key, role or credential stays revoked, and teams stay, as do limits that keys were given over the admin API; the output says
+    what was left. A running experiment cannot go back to before its start: end it first (`narthex experiments stop NAME`). Shows the
+    difference and prompts before it changes anything, as `apply` does.
 
     \b
     Examples:
@@ -201,8 +200,9 @@ def rollback(version: int, yes: bool, dry_run: bool, as_json: bool) -> None:
                 url,
                 version,
                 confirm=confirm,
-                wait_s=_APPLY_TIMEOUT_S,
+                wait_s=settings.apply_wait_s,
                 output_tokens=settings.limits_output_tokens,
+                guard=settings.address_guard,
                 author=command_author(),
             ),
         )

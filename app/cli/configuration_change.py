@@ -13,8 +13,6 @@ from app.store.database import transaction
 from app.supervisor import server_addresses
 from app.supervisor.database_query import query_database
 
-_APPLY_TIMEOUT_S = 30.0
-
 
 def change_and_report(name: str, edit: Callable[[State], State], *, as_json: bool) -> None:
     """`name`: of what is changed. With `as_json` it prints {"name", "version" or null, "message", "warnings"}."""
@@ -22,17 +20,18 @@ def change_and_report(name: str, edit: Callable[[State], State], *, as_json: boo
 
     async def store(database_url: str) -> configuration.Changed:
         async with transaction(database_url) as connection:
-            return await configuration.change_configuration(connection, command_author(), edit, output_tokens=settings.limits_output_tokens)
+            output_tokens, guard = settings.limits_output_tokens, settings.address_guard
+            return await configuration.change_configuration(connection, command_author(), edit, output_tokens=output_tokens, guard=guard)
 
     report_change(name, query_database(settings.database_url, store), as_json=as_json)
 
 
 def report_change(name: str, changed: configuration.Changed, *, as_json: bool) -> None:
     """Once every gateway process serves it."""
-    database_url = server_addresses.resolve(Settings.read()).database_url
+    settings = server_addresses.resolve(Settings.read())
     message = "Nothing to change."
     if changed.version is not None:
-        served = query_database(database_url, lambda url: configuration.report(url, changed, _APPLY_TIMEOUT_S))
+        served = query_database(settings.database_url, lambda url: configuration.report(url, changed, settings.apply_wait_s))
         message = f"Applied as version {changed.version} of the configuration; {served}"
     if as_json:
         print_json({"name": name, "version": changed.version, "message": message, "warnings": changed.warnings})

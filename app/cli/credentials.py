@@ -6,12 +6,14 @@ from typing import TypeVar
 
 import click
 
+from app.cli.confirmation import confirm, refuse_unconfirmed, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, pluralize, print_json, print_table, progress
+from app.cli.store_query import warn_unless_served
 from app.cli.times import format_time
 from app.settings import Settings
-from app.store import configuration
 from app.store import credentials as store
+from app.store.applied_changes import wait_until_served
 from app.store.audit_log import command_author
 from app.store.vault import Vault
 from app.supervisor import secret_key, server_addresses
@@ -20,8 +22,6 @@ from app.supervisor.errors import OperatorError
 from providers.credentials import CredentialError
 
 T = TypeVar("T")
-
-_APPLY_TIMEOUT_S = 30.0
 
 
 @click.group(cls=OrderedGroup)
@@ -90,7 +90,7 @@ def list_credentials(as_json: bool) -> None:
 
 @credentials.command("delete")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not prompt.")
+@yes_option
 @json_option
 def delete_credential(name: str, yes: bool, as_json: bool) -> None:
     """Delete the credential stored under NAME.
@@ -103,13 +103,12 @@ def delete_credential(name: str, yes: bool, as_json: bool) -> None:
 
     With --json (which needs --yes): {"name", "version", "message"}.
     """
-    if as_json and not yes:
-        raise click.UsageError("--json does not prompt, so it needs --yes.")
+    refuse_unconfirmed(yes=yes, as_json=as_json)
     settings, vault = _open_vault()
     if not yes:
         rows = query_database(settings.database_url, lambda url: store.list_credentials(url, vault))
         used_by = next((row.providers for row in rows if row.name == name), ())
-        click.confirm(f"Delete {name}" + (f", which {', '.join(used_by)} uses?" if used_by else "?"), abort=True, err=True)
+        confirm(f"Delete {name}" + (f", which {', '.join(used_by)} uses?" if used_by else "?"), yes=yes)
     version = query_database(settings.database_url, lambda url: store.delete_credential(url, name, author=command_author()))
     if version is None:
         raise OperatorError(f"Nothing is stored under the name {name!r}.")
@@ -132,6 +131,7 @@ def rotate(as_json: bool) -> None:
     """
     settings, vault = _open_vault()
     rotation = _query_credentials(settings, lambda url: store.reencrypt(url, vault, author=command_author()))
+    warn_unless_served(settings)
     if as_json:
         print_json(rotation)
     else:
@@ -169,8 +169,8 @@ def _query_credentials(settings: Settings, query: Callable[[str], Awaitable[T]])
 
 def _report_applied(settings: Settings, name: str, version: int, change: str, as_json: bool) -> None:
     with progress("Waiting until every gateway process uses it"):
-        worker_status = query_database(settings.database_url, lambda url: configuration.wait_for_workers(url, version, _APPLY_TIMEOUT_S))
-    message = f"{change}, with version {version}; {worker_status}"
+        applied = query_database(settings.database_url, lambda url: wait_until_served(url, settings.apply_wait_s))
+    message = f"{change}, with version {version}; {applied.in_words(settings.apply_wait_s)}"
     if as_json:
         print_json({"name": name, "version": version, "message": message})
     else:

@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.rest.request_parsing import convert_admin_body
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import CommandError, OrderedGroup
 from app.cli.finite_range import FiniteRange
 from app.cli.output import json_option, print_json, print_table, printable
@@ -277,13 +278,15 @@ def export(name: str, number: int | None, format: ExportFormat, split: Split | N
 @datasets.command("cancel")
 @click.argument("name")
 @click.argument("number", type=_NUMBER)
-def cancel(name: str, number: int) -> None:
+@yes_option
+def cancel(name: str, number: int, yes: bool) -> None:
     """Cancel version NUMBER of dataset NAME, which is being built.
 
     \b
     Example:
       narthex datasets cancel helpful 2
     """
+    confirm(f"Cancel version {number} of {printable(name)}? What was built of it is deleted.", yes=yes)
 
     async def end(connection: AsyncConnection) -> None:
         dataset = await _find(connection, name, lock=True)
@@ -297,7 +300,7 @@ def cancel(name: str, number: int) -> None:
 @datasets.command("delete")
 @click.argument("name")
 @click.option("--version", "number", type=_NUMBER, help="Only the rows of this version; its number stays.")
-@click.option("--yes", is_flag=True, help="Do not prompt.")
+@yes_option
 def delete(name: str, number: int | None, yes: bool) -> None:
     """Delete dataset NAME with all its versions, or one version.
 
@@ -307,8 +310,7 @@ def delete(name: str, number: int | None, yes: bool) -> None:
       narthex datasets delete helpful --yes
     """
     what = f"the dataset {printable(name)}" if number is None else f"version {number} of {printable(name)}"
-    if not yes:
-        click.confirm(f"Delete {what} for good?", abort=True, err=True)
+    confirm(f"Delete {what} for good?", yes=yes)
 
     async def end(connection: AsyncConnection) -> None:
         dataset = await _find(connection, name, lock=True)

@@ -9,6 +9,7 @@ import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
+from app.cli.confirmation import confirm, refuse_unconfirmed, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_in_transaction, query_store
@@ -52,7 +53,7 @@ def erase() -> None:
 @click.option("--team", metavar="TEAM", help="Only of this team; without it, of all teams.")
 @click.option("--keep-tag", "keep_tags", multiple=True, metavar="NAME", help="A tag that says nothing of a person, and stays; repeatable.")
 @click.option("--reference", metavar="TEXT", help="Your own, such as the number of a ticket. It stays: no name.")
-@click.option("--yes", is_flag=True, help="Do not prompt.")
+@yes_option
 @json_option
 def start(
     end_user: str | None,
@@ -79,13 +80,12 @@ def start(
     selector = parse_selector(end_user, tag, episode_id)
     if selector is None:
         raise click.UsageError("Say whose records are to be erased: --user, --tag or --episode.")
-    if as_json and not yes:
-        raise click.UsageError("--json does not prompt, so it needs --yes.")
+    refuse_unconfirmed(yes=yes, as_json=as_json)
     if not yes:
         expected = query_in_transaction(lambda connection: store.count_expected_of(connection, selector, team))
         whose = printable(_described(selector)) + (f" in team {printable(team)}" if team else "")
         click.echo(f"There are about {expected:,} records of {whose}. What was written in them is erased for good.", err=True)
-        click.confirm("Erase?", abort=True, err=True)
+        confirm("Erase?", yes=yes)
 
     async def give(connection: AsyncConnection) -> Erasure:
         id = await store.give_order(connection, command_author(), NewErasure(selector, team, keep_tags, reference))

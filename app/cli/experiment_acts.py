@@ -5,6 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.analytics.guard.promoting import MAX_REASON_CHARACTERS, Promoted, PromotionRefused, promote
 from app.cli.configuration_change import change_and_report, report_change
+from app.cli.confirmation import confirm, yes_option
 from app.cli.output import json_option, print_json, printable
 from app.cli.store_query import query_in_transaction
 from app.settings import Settings
@@ -24,8 +25,9 @@ _MAX_SHOWN = 1000
 @click.argument("arm")
 @click.option("--force", is_flag=True, help="Also if conditions are not met; needs --reason.")
 @click.option("--reason", metavar="TEXT", help="Why it is promoted nevertheless; the log keeps it.")
+@yes_option
 @json_option
-def promote_arm(name: str, arm: str, force: bool, reason: str | None, as_json: bool) -> None:
+def promote_arm(name: str, arm: str, force: bool, reason: str | None, yes: bool, as_json: bool) -> None:
     """End experiment NAME with ARM as its winner, if it is proven better.
 
     It is refused, with every condition that is not met and its numbers, unless there are enough complete units and days, the primary metric
@@ -36,12 +38,13 @@ def promote_arm(name: str, arm: str, force: bool, reason: str | None, as_json: b
       narthex experiments promote size large
       narthex experiments promote size large --force --reason "the control is retired by its provider"
 
-    With --json: {"name", "version", "message", "warnings"}.
+    With --json (which needs --yes): {"name", "version", "message", "warnings"}.
     """
     if force != (reason is not None):
         raise click.UsageError("--force needs --reason, and --reason is for --force.")
     if reason is not None and not 1 <= len(reason) <= MAX_REASON_CHARACTERS:
         raise click.BadParameter(f"1 to {MAX_REASON_CHARACTERS} characters", param_hint="--reason")
+    confirm(f"End the experiment {printable(name)} for good, with {printable(arm)} as its winner?", yes=yes, as_json=as_json)
     output_tokens = server_addresses.resolve(Settings.read()).limits_output_tokens
 
     async def store(connection: AsyncConnection) -> Promoted:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from app.cli.configuration_change import change_and_report
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.experiment_acts import promote_arm, resume_arm, show_log
 from app.cli.experiment_results import show_power, show_results
@@ -158,8 +159,9 @@ def start_experiment(name: str, as_json: bool) -> None:
 @click.argument("arm", required=False)
 @click.option("--now", is_flag=True, help="Serve the control to what is in the arm, too.")
 @click.option("--winner", metavar="ARM", help="End the experiment, and serve this arm to everybody; without it the control serves.")
+@yes_option
 @json_option
-def stop_experiment(name: str, arm: str | None, now: bool, winner: str | None, as_json: bool) -> None:
+def stop_experiment(name: str, arm: str | None, now: bool, winner: str | None, yes: bool, as_json: bool) -> None:
     """End experiment NAME, or stop one ARM of it.
 
     A stopped arm gets no new episodes; those that are in it stay, unless --now is given: then the control serves them, while the record
@@ -169,14 +171,20 @@ def stop_experiment(name: str, arm: str | None, now: bool, winner: str | None, a
     Examples:
       narthex experiments stop size large
       narthex experiments stop size large --now
-      narthex experiments stop size --winner small
+      narthex experiments stop size --winner small --yes
 
-    With --json: {"name", "version", "message", "warnings"}.
+    With --json (which needs --yes): {"name", "version", "message", "warnings"}.
     """
     if arm is None and now:
         raise click.UsageError("--now is for one arm: name it.")
     if arm is not None and winner is not None:
         raise click.UsageError("Give an arm to stop, or --winner to end the experiment, not both.")
+    if arm is None:
+        serving = "its control" if winner is None else printable(winner)
+        question = f"End the experiment {printable(name)} for good, and serve {serving} to everybody?"
+    else:
+        question = f"Stop the arm {printable(arm)} of {printable(name)}" + (", also for what is in it?" if now else "?")
+    confirm(question, yes=yes, as_json=as_json)
     edit = experiment_edits.end(name, winner) if arm is None else experiment_edits.stop_arm(name, arm, now=now)
     change_and_report(name, edit, as_json=as_json)
 

@@ -11,7 +11,7 @@ from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.shadow_line import describe_shadow
 from app.cli.store_query import query_store
 from app.domain import FunctionConfig
-from app.gateway.function_preview import PreviewDialect, preview_request
+from app.gateway.function_preview import PreviewDialect, prepare_preview
 from app.gateway.plan import choose_variant
 from app.store import configuration
 from app.store.config_file import parse_config_file
@@ -119,7 +119,7 @@ def render_function(name: str, given: str | None, variant: str | None, dialect: 
     function = _find(name)
     request = {} if given is None else _read_input(given)
     try:
-        preview = preview_request(name, function, request, variant, cast("PreviewDialect", dialect))
+        preview = prepare_preview(name, function, request, variant, cast("PreviewDialect", dialect)).render_here()
     except RequestError as fault:
         raise OperatorError(fault.message) from None
     if as_json:

@@ -20,10 +20,11 @@ from app.store.admin_transactions import admin_transaction
 from app.store.database import create_database_engine
 from app.store.episode_lookup import check_episode
 from app.store.errors import InvalidKeyField
-from app.store.inference_filter import InferenceFilter, matches
+from app.store.inference_filter import InferenceFilter, matches, named_filters
 from app.store.inference_queries import InferencePage, page_inferences, walk_inferences
 from app.store.inference_tail import current_position, read_stored
 from app.store.key_validation import parse_prefix
+from app.store.named_filters import check_named
 from app.store.parquet_lines import MISSING, ParquetFile, can_write
 from app.store.search_words import read_search
 
@@ -205,6 +206,8 @@ async def _follow(url: str, filters: InferenceFilter, *, as_json: bool) -> None:
     engine = create_database_engine(url)
     try:
         position: str | None = None
+        async with admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True) as connection:
+            await check_named(connection, named_filters(filters))
         while True:
             async with admin_transaction(engine, _STATEMENT_TIMEOUT_S, read_only=True) as connection:
                 until, after = await current_position(connection), None

@@ -1,18 +1,19 @@
 """narthex keys: create, list, rotate, change and revoke keys."""
 
-import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar, cast, get_args
+from typing import Any, NoReturn, cast, get_args
 
 import click
 from msgspec import UNSET
 
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.key_format import key_document, public_prefix, table_row
 from app.cli.options import drop_option, parse_drop, priority_option
 from app.cli.output import json_option, print_json, print_table
-from app.cli.store_query import query_store
+from app.cli.restriction_options import read_change, read_restrictions, restriction_options, unrestricting_options
+from app.cli.store_query import change_store, query_store
 from app.cli.times import DurationParam, MomentParam, format_duration
 from app.domain import ContentPolicy
 from app.store import keys as store
@@ -21,35 +22,7 @@ from app.store.key_validation import parse_prefix
 from app.store.keys import KeyChanges
 from app.supervisor.errors import OperatorError
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _EXPIRES_HELP = "When it expires: 30d, 12h, 2026-12-31 (still valid on that day, UTC) or 2026-12-31T18:00Z."
-_MODEL_HELP = "A model that it may use; * at the end stands for anything. Can be repeated."
-_ROUTE_HELP = "A route that it may use, such as /v1/chat/completions or /v1/*. Can be repeated."
-_NETWORK_HELP = "A network that it may be used from, such as 10.0.0.0/8. Can be repeated."
-
-
-class _Network(click.ParamType[str]):
-    """An address, or a network in CIDR notation."""
-
-    name = "network"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return str(ipaddress.ip_network(str(value)))
-        except ValueError as fault:
-            self.fail(f"{fault}; write it as 10.0.0.0/8 or 2001:db8::/32.", param, ctx)
-
-
-def _restriction_options(command: F) -> F:
-    """Adds the options that restrict what a key may do."""
-    for option in (
-        click.option("--network", "networks", multiple=True, type=_Network(), help=_NETWORK_HELP),
-        click.option("--route", "routes", multiple=True, help=_ROUTE_HELP),
-        click.option("--model", "models", multiple=True, help=_MODEL_HELP),
-    ):
-        command = option(command)
-    return command
 
 
 @click.group(cls=OrderedGroup)
@@ -57,7 +30,7 @@ def keys() -> None:
     """Create, list, rotate, change and revoke keys.
 
     A key stands for a team. It is shown once, when it is created, and stored as a hash; after that, commands name it by its public part,
-    such as nx-0123456789ab. Every change reaches all gateway processes within two seconds.
+    such as nx-0123456789ab. A change returns once every gateway process goes by it, and says which do not after NARTHEX_APPLY_WAIT_S.
     """
 
 
@@ -66,7 +39,7 @@ def keys() -> None:
 @click.option("--name", default="", help="A description for people.")
 @click.option("--admin", is_flag=True, help="Create a key for the admin API.")
 @click.option("--content", type=click.Choice(get_args(ContentPolicy)), help="Also set what is kept of the team's requests and responses.")
-@_restriction_options
+@restriction_options("it")
 @drop_option
 @priority_option
 @click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
@@ -102,7 +75,7 @@ def create(
     team = team.strip()
     if not team:
         raise click.BadParameter("a team needs a name", param_hint="--team")
-    key = query_store(
+    key = change_store(
         lambda url: store.create_key(
             url,
             team,
@@ -179,19 +152,22 @@ def list_keys(team: str | None, include_inactive: bool, limit: int, after: str |
 
 @keys.command("revoke")
 @click.argument("prefix")
+@yes_option
 @json_option
-def revoke(prefix: str, as_json: bool) -> None:
-    """Revoke the key whose public part is PREFIX; it stops working within two seconds.
+def revoke(prefix: str, yes: bool, as_json: bool) -> None:
+    """Revoke the key whose public part is PREFIX.
 
-    PREFIX may also be the complete key. A revoked key cannot be restored.
+    PREFIX may also be the complete key. Returns once every gateway process refuses it, or says which do not yet. A revoked key cannot be
+    restored.
 
     \b
     Example:
       narthex keys revoke nx-0123456789ab
 
-    With --json: {"revoked": prefix}.
+    With --json (which needs --yes): {"revoked": prefix}.
     """
-    if not query_store(lambda url: store.revoke_key(url, prefix, author=command_author())):
+    confirm(f"Revoke {public_prefix(prefix)} for good?", yes=yes, as_json=as_json)
+    if not change_store(lambda url: store.revoke_key(url, prefix, author=command_author())):
         _raise_unknown_key(prefix)
     if as_json:
         print_json({"revoked": public_prefix(prefix)})
@@ -217,7 +193,7 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
     With --json: {"key", "prefix", "replaces", "overlap_s"}.
     """
     try:
-        key = query_store(lambda url: store.rotate_key(url, prefix, overlap_s=overlap, author=command_author()))
+        key = change_store(lambda url: store.rotate_key(url, prefix, overlap_s=overlap, author=command_author()))
     except store.KeyReplaced as fault:
         raise OperatorError(str(fault)) from None
     if key is None:
@@ -234,10 +210,8 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
 @keys.command("change")
 @click.argument("prefix")
 @click.option("--name", help="A description for people.")
-@_restriction_options
-@click.option("--any-model", is_flag=True, help="Allow every model.")
-@click.option("--any-route", is_flag=True, help="Allow every route.")
-@click.option("--any-network", is_flag=True, help="Allow every network.")
+@restriction_options("it")
+@unrestricting_options
 @drop_option
 @priority_option
 @click.option("--team-priority", is_flag=True, help="Give it the priority of its team again.")
@@ -274,17 +248,15 @@ def change(
     """
     changes: dict[str, Any] = {
         "name": UNSET if name is None else name,
-        "models": _read_change("--model", models, "--any-model", any_model),
-        "routes": _read_change("--route", routes, "--any-route", any_route),
-        "networks": _read_change("--network", networks, "--any-network", any_network),
+        **read_restrictions(models, routes, networks, any_model=any_model, any_route=any_route, any_network=any_network),
         "drop": parse_drop(drop),
-        "priority": _read_change("--priority", UNSET if priority is None else priority, "--team-priority", team_priority),
-        "expires_at": _read_change("--expires", expires, "--never-expires", never_expires),
+        "priority": read_change("--priority", UNSET if priority is None else priority, "--team-priority", team_priority),
+        "expires_at": read_change("--expires", expires, "--never-expires", never_expires),
     }
     changed_fields = {field: value for field, value in changes.items() if value is not UNSET}
     if not changed_fields:
         raise click.UsageError("Nothing to change: give at least one of the options that `narthex keys change -h` lists.")
-    if not query_store(lambda url: store.change_key(url, prefix, KeyChanges(**changed_fields), author=command_author())):
+    if not change_store(lambda url: store.change_key(url, prefix, KeyChanges(**changed_fields), author=command_author())):
         _raise_unknown_key(prefix)
     if as_json:
         print_json({"changed": public_prefix(prefix), **changed_fields})
@@ -294,15 +266,6 @@ def change(
 
 def _none_if_empty(values: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(values) or None
-
-
-def _read_change(option: str, value: Any, reset_option: str, is_reset: bool) -> Any:
-    is_given = value is not UNSET and value not in ((), None)
-    if is_given and is_reset:
-        raise click.UsageError(f"{option} and {reset_option} exclude each other.")
-    if is_reset:
-        return None
-    return value if is_given else UNSET
 
 
 def _raise_unknown_key(prefix: str) -> NoReturn:

@@ -8,9 +8,10 @@ import click
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
-from app.cli.store_query import query_in_transaction
+from app.cli.store_query import change_in_transaction, query_in_transaction
 from app.cli.times import MomentParam, PastMomentParam, format_time
 from app.plain_numbers import plain_number
 from app.store import limit_overrides as store
@@ -54,7 +55,7 @@ def limits() -> None:
 def override(limit: str, subject: Sequence[str], amount: float, ends_at: datetime, reason: str, as_json: bool) -> None:
     """Give a subject of LIMIT (or a budget) another amount, until a time.
 
-    Every gateway process goes by it within two seconds, and by the limit's own amount again when it has ended, by itself. What was used
+    Returns once every gateway process goes by it; they go by the limit's own amount again when it has ended, by themselves. What was used
     meanwhile counts.
 
     \b
@@ -130,16 +131,18 @@ def change_override(id: str, amount: float | None, ends_at: datetime | None, rea
 
 @limits.command("end-override")
 @click.argument("id")
+@yes_option
 @json_option
-def end_override(id: str, as_json: bool) -> None:
+def end_override(id: str, yes: bool, as_json: bool) -> None:
     """End the override ID now: the limit's own amount is in force again.
 
     \b
     Example:
       narthex limits end-override 019ab3c4-5d6e-7f80-9123-456789abcdef
 
-    With --json: the override.
+    With --json (which needs --yes): the override.
     """
+    confirm("End this override now?", yes=yes, as_json=as_json)
 
     async def end(connection: AsyncConnection) -> Override:
         return await store.end_override(connection, command_author(), _found(await store.lock_override(connection, id), id))
@@ -203,7 +206,7 @@ class _Newest(Struct, frozen=True):
 
 def _change(change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     try:
-        return query_in_transaction(change)
+        return change_in_transaction(change)
     except (UnknownLimit, OverrideExists, InvalidKeyField, BadConfiguration) as fault:
         raise OperatorError(str(fault)) from None
 

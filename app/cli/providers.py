@@ -86,9 +86,9 @@ def test_provider(name: str, model: str | None, as_caller: bool, as_json: bool) 
 
     With --json: {"provider", "adapter", "works", "results": [{"address", "credential", "requested", "outcome", "message", "advice",
     "status", "latency_ms", "models", "rate_limits": [{"resource", "limit", "remaining"}], "request_id"}]}. "outcome": works,
-    no_address, no_model, name_not_resolved, connection_refused, timed_out, tls, proxy, connection_broken, credential_unreadable,
-    credential_missing, credential_refused, credential_expired, caller_credential_missing, model_missing, rate_limited, quota_exhausted,
-    wrong_region, refused, failed or invalid_response.
+    no_address, no_model, refused_address, name_not_resolved, connection_refused, timed_out, tls, proxy, connection_broken,
+    credential_unreadable, credential_missing, credential_refused, credential_expired, caller_credential_missing, model_missing,
+    rate_limited, quota_exhausted, wrong_region, refused, failed or invalid_response.
     """
     settings = secret_key.resolve(server_addresses.resolve(Settings.read()))
     vault = secret_key.open_vault(settings)

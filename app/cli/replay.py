@@ -14,6 +14,7 @@ from app.analytics.replays.results import MetricResult, ReplayResults, ShownInte
 from app.api.admin.inferences import InferenceFilters, to_filter
 from app.api.admin.replays import ReplayOrder
 from app.api.rest.request_parsing import convert_admin_body
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import CommandError, OrderedGroup
 from app.cli.finite_range import FiniteRange
 from app.cli.output import json_option, print_json, print_table, printable
@@ -328,6 +329,31 @@ def resume(id: str, as_json: bool) -> None:
         return await _find(connection, found.id)
 
     _report(query_in_transaction(change), "goes on", as_json=as_json)
+
+
+@replay.command("delete")
+@click.argument("id")
+@yes_option
+@json_option
+def delete(id: str, yes: bool, as_json: bool) -> None:
+    """Delete a replay that does not run, with its results.
+
+    \b
+    Example:
+      narthex replay delete 019aa3f4-7492-7b70-8347-955764f97b3d
+
+    The inferences that it made stay. With --json (which needs --yes): the replay as it was, as GET /admin/v1/replays/{id} answers it.
+    """
+    confirm(f"Delete replay {id} with its results?", yes=yes, as_json=as_json)
+
+    async def change(connection: AsyncConnection) -> Replay:
+        found = await _find(connection, id, lock=True)
+        if found.status == "running":
+            raise OperatorError("The replay is running: cancel it first.")
+        await store.delete_replay(connection, command_author(), found)
+        return found
+
+    _report(query_in_transaction(change), "is deleted", as_json=as_json)
 
 
 def _report(found: Replay, message: str, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""narthex retention: how long records are kept."""
+"""narthex retention: how long the rows of each table are kept."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from app.store.retention import TableRetention
 @click.command()
 @json_option
 def retention(as_json: bool) -> None:
-    """Show how long each recorded table is kept, and what of it is stored.
+    """Show how long each table that grows is kept, why, and what of it is stored.
 
     By the settings of this command's environment: give it the writers'. What has expired is deleted by the writers, once an hour.
 
@@ -23,7 +23,8 @@ def retention(as_json: bool) -> None:
     Example:
       narthex retention
 
-    With --json: {"tables": [{"table", "setting", "keep_days": null for ever, "method", "oldest", "partitions", "size_bytes"}]}.
+    With --json: {"tables": [{"table", "setting", "keep_days": null for ever, "method", "oldest", "partitions", "rows" (about),
+    "size_bytes", "note"}]}.
     """
     settings = Settings.read()
 
@@ -41,18 +42,20 @@ def retention(as_json: bool) -> None:
                 _kept(each),
                 each.setting or "",
                 each.oldest or "",
+                f"{each.rows:,}",
                 format_size(each.size_bytes),
+                each.note or "",
             )
             for each in tables
         ]
-        print_table(("TABLE", "KEPT", "SETTING", "OLDEST", "SIZE"), cells)
+        print_table(("TABLE", "KEPT", "SETTING", "OLDEST", "ROWS", "SIZE", "NOTE"), cells)
 
 
 def _kept(table: TableRetention) -> str:
     match table.method:
         case "experiments":
             return f"{table.keep_days} days after its experiment"
-        case "at_once":
-            return "until it is counted"
+        case "when_done":
+            return "until it is done"
         case _:
             return "for ever" if table.keep_days is None else f"{table.keep_days} days"

@@ -8,6 +8,7 @@ import click
 
 from app.cli.output import json_option, print_json, progress
 from app.cli.report_line import print_line
+from app.doctor.check_servers import check_redis
 from app.settings import Settings
 from app.store.migrate import migrate as migrate_database
 from app.store.postgres_status import revisions
@@ -30,7 +31,10 @@ def up() -> None:
       narthex up
       NARTHEX_PORT=9000 NARTHEX_WORKERS=4 narthex up
     """
-    machine.up(Settings.read(), print_line)
+    settings = Settings.read()
+    if settings.redis_url:
+        check_redis(settings, print_line)
+    machine.up(settings, print_line)
 
 
 @click.command()
@@ -81,7 +85,8 @@ def migrate(as_json: bool) -> None:
     """Create or upgrade the database's tables.
 
     Creates the tables of a new database, upgrades those of an older version, and leaves current ones alone. Safe to run again, and from
-    several machines at once. `narthex up` does it by itself.
+    several machines at once. `narthex up` does it by itself. Where others hold the tables, it says who, and ends after
+    NARTHEX_MIGRATE_WAIT_S.
 
     \b
     Example:
@@ -89,10 +94,13 @@ def migrate(as_json: bool) -> None:
 
     With --json: {"before": revision or null, "now": revision, "changed": true or false}.
     """
-    url = server_addresses.resolve(Settings.read()).database_url
-    before, newest = query_database(url, revisions)
+    settings = server_addresses.resolve(Settings.read())
+    before, newest = query_database(settings.session_url, revisions)
     with progress(f"Migrating the tables to {newest}"):
-        query_database(url, migrate_database)
+        query_database(
+            settings.session_url,
+            lambda url: migrate_database(url, wait_s=settings.migrate_wait_s, report=lambda text: click.echo(text, err=True)),
+        )
     if as_json:
         print_json({"before": before, "now": newest, "changed": before != newest})
     elif before == newest:

@@ -19,6 +19,7 @@ from app.cli.accounts import (
     search_option,
     set_disabled,
 )
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table
 from app.cli.times import MomentParam, format_time
@@ -134,7 +135,7 @@ def enable(name: str, as_json: bool) -> None:
 
 @service_accounts.command("delete")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not prompt.")
+@yes_option
 @json_option
 def delete(name: str, yes: bool, as_json: bool) -> None:
     """Delete the service account NAME, with its tokens and roles.
@@ -145,10 +146,7 @@ def delete(name: str, yes: bool, as_json: bool) -> None:
 
     With --json (which needs --yes): {"deleted": name}.
     """
-    if as_json and not yes:
-        raise click.UsageError("--json does not prompt, so it needs --yes.")
-    if not yes:
-        click.confirm(f"Delete {name}, with its tokens and roles?", abort=True, err=True)
+    confirm(f"Delete {name}, with its tokens and roles?", yes=yes, as_json=as_json)
 
     async def remove(connection: AsyncConnection, group_roles: GroupRoles) -> None:
         await lock_access(connection)
@@ -230,16 +228,18 @@ def list_tokens(account: str, as_json: bool) -> None:
 @token_commands.command("revoke")
 @click.argument("account")
 @click.argument("id")
+@yes_option
 @json_option
-def revoke_token(account: str, id: str, as_json: bool) -> None:
+def revoke_token(account: str, id: str, yes: bool, as_json: bool) -> None:
     """Revoke the token ID of the service account ACCOUNT, for good.
 
     \b
     Example:
       narthex service-accounts tokens revoke terraform 019a2c3d-0000-7000-8000-000000000000
 
-    With --json: {"revoked": id}.
+    With --json (which needs --yes): {"revoked": id}.
     """
+    confirm(f"Revoke this token of {account} for good?", yes=yes, as_json=as_json)
 
     async def revoke(connection: AsyncConnection, group_roles: GroupRoles) -> None:
         await lock_access(connection)

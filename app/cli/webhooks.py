@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_in_transaction
@@ -99,7 +100,7 @@ def create(name: str, url: str, thresholds: Sequence[int], budgets: Sequence[str
             secret,
             thresholds=thresholds or DEFAULT_THRESHOLDS,
             budgets=budgets or None,
-            allows_http=bool(settings.webhook_networks.parsed),
+            settings=settings,
         )
     )
     if as_json:
@@ -151,15 +152,14 @@ def set_webhook(
 
     async def change(connection: AsyncConnection) -> Webhook:
         before = _found(await store.find_webhook(connection, name, lock=True), name)
-        allows_http = bool(settings.webhook_networks.parsed)
-        return await store.change_webhook(connection, vault, command_author(), before, changes, allows_http=allows_http)
+        return await store.change_webhook(connection, vault, command_author(), before, changes, settings=settings)
 
     _print(_run(change), f"{name} is changed.", as_json)
 
 
 @webhooks.command("remove")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not prompt.")
+@yes_option
 @json_option
 def remove(name: str, yes: bool, as_json: bool) -> None:
     """Remove webhook NAME, with its deliveries.
@@ -168,10 +168,9 @@ def remove(name: str, yes: bool, as_json: bool) -> None:
     Example:
       narthex webhooks remove finance
 
-    With --json: {"name"}.
+    With --json (which needs --yes): {"name"}.
     """
-    if not yes:
-        click.confirm(f"Remove the webhook {name!r}?", abort=True, err=True)
+    confirm(f"Remove the webhook {name!r}?", yes=yes, as_json=as_json)
 
     async def delete(connection: AsyncConnection) -> None:
         await store.delete_webhook(connection, command_author(), _found(await store.find_webhook(connection, name, lock=True), name))

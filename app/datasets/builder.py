@@ -10,7 +10,7 @@ import logging
 import time
 import traceback
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -22,9 +22,10 @@ from app.background_tasks import BackgroundTask
 from app.datasets.example import Example
 from app.datasets.formats import Output, find_faults
 from app.datasets.history import HistoryReader
-from app.datasets.read_recorded import Recorded, parse_recorded, read_example, refers_to_earlier_turns
+from app.datasets.read_recorded import Recorded, parse_recorded, read_example, refers_to_earlier_turns, render_request
 from app.datasets.reasons import DESCRIPTIONS, Skipped, SkipReason
 from app.gateway.functions.function_table import CompiledFunction, compile_function
+from app.gateway.large_body.large_requests import LargeRequests
 from app.settings import Settings
 from app.store import dataset_builds as store
 from app.store.content_packing import pack, unpack_within
@@ -34,7 +35,10 @@ from app.store.dataset_selection import check_conditions, matching_feedback
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
 from app.store.errors import InvalidKeyField
 from app.store.inference_queries import InferencePage, search_inferences
+from app.store.outage_log import OutageLog
+from providers.canonical.errors import Unavailable
 from providers.dialect import InboundRequest
+from providers.transport.loop_turns import LoopTurns
 
 T = TypeVar("T")
 
@@ -66,7 +70,7 @@ async def datasets_in_background(settings: Settings) -> AsyncGenerator[None]:
         yield
     finally:
         await task.stop()
-        builder.close()
+        await builder.stop()
         await database.dispose()
 
 
@@ -77,23 +81,23 @@ class DatasetBuilder:
         self._settings = settings
         self._database = database
         self._history = HistoryReader(settings, database, MAX_ROW_BYTES)
+        self._large_requests = LargeRequests(settings, LoopTurns())  # its processes start with the first template that needs one
         self._functions = OrderedDict[tuple[str, str], CompiledFunction | None]()
         self._current: str | None = None
 
-    def close(self) -> None:
+    async def stop(self) -> None:
         self._history.close()
+        await self._large_requests.stop()
 
     async def run(self) -> None:
-        last_error = ""
+        outages = OutageLog(logger, "Datasets cannot be built", "Datasets are built again")
         while True:
             try:
-                await asyncio.sleep(0 if await self.advance() else POLL_S)
-                last_error = ""
+                has_more = await self.advance()
+                outages.note_success()
+                await asyncio.sleep(0 if has_more else POLL_S)
             except _DATABASE_ERRORS as error:
-                description = describe_without_values(error)
-                if description != last_error:
-                    logger.warning("Datasets cannot be built at the moment; trying again: %s", description)
-                last_error = description
+                outages.note_failure(error)
                 await asyncio.sleep(RECONNECT_S)
 
     async def advance(self) -> bool:
@@ -175,7 +179,8 @@ class DatasetBuilder:
             earlier: Sequence[str] = ()
             if refers_to_earlier_turns(request):
                 earlier = await self._history.add_to(request, row["team_id"])
-            new = await _in_thread(lambda: _new_row(piece, row, kept.policy, read_example(recorded, request)))
+            rendered = await _read(render_request(recorded, request, self._large_requests.of_team(row["team_id"])))
+            new = await _in_thread(lambda: _new_row(piece, row, kept.policy, read_example(recorded, rendered)))
         except Skipped as skipped:
             piece.skip(row["id"], skipped)
             return
@@ -332,10 +337,15 @@ def _why_empty(version: DueVersion) -> str:
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
+    """Raises Skipped, as _read() does."""
+    return await _read(asyncio.to_thread(work))
+
+
+async def _read(reading: Awaitable[T]) -> T:
     """Raises Skipped for what is so unusual that reading it fails: one inference must not hold up all others for ever."""
     try:
-        return await asyncio.to_thread(work)
-    except Skipped:
+        return await reading
+    except (Skipped, Unavailable):
         raise
     except Exception as error:
         _log_bug("an inference could not be read for a dataset: %s", error)

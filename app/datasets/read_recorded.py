@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from app.datasets.example import Example, write_example
 from app.datasets.reasons import Skipped
+from app.gateway.function_variants import write_variant
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import CompiledFunction
+from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.reserved_fields import function_fields, reserved_fields
 from providers.canonical.chat import ChatResponse, Part
-from providers.canonical.errors import InvalidRequest, NarthexError
+from providers.canonical.errors import InvalidRequest, NarthexError, WorkTooLarge
 from providers.canonical.events import ResponseAssembler
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.dialect import CallerChatDialect, InboundRequest
@@ -52,11 +54,34 @@ def refers_to_earlier_turns(request: InboundRequest) -> bool:
     return request.previous_response_id is not None or request.references_items
 
 
-def read_example(recorded: Recorded, request: InboundRequest) -> Example:
-    """`request`: as parse_recorded() returns it, with its history. Raises Skipped."""
+async def render_request(recorded: Recorded, request: InboundRequest, large_requests: TeamLargeRequests) -> InboundRequest:
+    """As it was sent to the model. `request`: as parse_recorded() returns it, with its history.
+
+    Templates are rendered as those of a caller's request are. Raises Skipped, and Unavailable if no process can work.
+    """
+    reserved = frozenset(reserved_fields(request.body))
+    of_function = function_fields(request.body)
+    if reserved:
+        request = replace(request, body=Body({name: value for name, value in request.body.items() if name not in reserved}))
+    if recorded.function is None:
+        return request
+    if recorded.variant is None or recorded.variant not in recorded.function.variants:
+        raise Skipped("template", recorded.function.fault)
+    try:
+        function_request = FunctionRequest(recorded.function, _dialect(recorded), request, of_function.input)
+        rendered, _ = await write_variant(large_requests, function_request, recorded.variant, len(recorded.request))
+    except InvalidRequest as fault:
+        raise Skipped("template", fault.param) from None
+    except WorkTooLarge as fault:
+        raise Skipped("template", fault.message) from None
+    return rendered
+
+
+def read_example(recorded: Recorded, rendered: InboundRequest) -> Example:
+    """`rendered`: the request as it was sent to the model. Raises Skipped."""
     dialect = _dialect(recorded)
     try:
-        chat = dialect.read_request(_rendered(recorded, dialect, request).body)
+        chat = dialect.read_request(rendered.body)
     except (NarthexError, *DECODE_ERRORS) as fault:
         raise Skipped("unreadable", getattr(fault, "param", None)) from None
     return write_example(chat, _read_response(recorded, dialect), recorded.demonstration)
@@ -67,22 +92,6 @@ def _dialect(recorded: Recorded) -> CallerChatDialect:
     if dialect is None:
         raise Skipped("not_a_chat", recorded.route)
     return dialect
-
-
-def _rendered(recorded: Recorded, dialect: CallerChatDialect, request: InboundRequest) -> InboundRequest:
-    reserved = frozenset(reserved_fields(request.body))
-    of_function = function_fields(request.body)
-    if reserved:
-        request = replace(request, body=Body({name: value for name, value in request.body.items() if name not in reserved}))
-    if recorded.function is None:
-        return request
-    if recorded.variant is None or recorded.variant not in recorded.function.variants:
-        raise Skipped("template", recorded.function.fault)
-    try:
-        rendered, _ = FunctionRequest(recorded.function, dialect, request, of_function.input).write(recorded.variant)
-    except InvalidRequest as fault:
-        raise Skipped("template", fault.param) from None
-    return rendered
 
 
 def _read_response(recorded: Recorded, dialect: CallerChatDialect) -> Sequence[Part] | None:

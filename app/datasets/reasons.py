@@ -35,7 +35,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "no_response": "it has no complete response",
     "cut_off": "the response was cut off by `max_tokens` or a filter",
     "history": "earlier turns that it refers to are not kept",
-    "template": "the templates of its variant cannot be rendered any more",
+    "template": "the templates of its variant cannot be rendered any more, or not within their bounds",
     "unreadable": "its content cannot be read, as parts of it were masked or lost",
     "inexpressible": "OpenAI's chat has no word for a part of it",
     "demonstration": "its demonstration is no message of an assistant",
@@ -43,7 +43,7 @@ DESCRIPTIONS: Mapping[str, str] = {
 
 
 class Skipped(Exception):
-    """`detail`: where, as a path; never what was written there."""
+    """`detail`: where, as a path, or which bound was broken; never what was written there."""
 
     def __init__(self, reason: SkipReason, detail: str | None = None) -> None:
         super().__init__(reason, detail)

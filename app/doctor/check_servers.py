@@ -6,7 +6,9 @@ from collections.abc import Callable
 from app.doctor import redis
 from app.settings import Settings
 from app.store import snapshots
+from app.store.errors import UnsupportedServer
 from app.store.postgres_status import revisions
+from app.store.server_versions import REDIS_NEEDED, is_old_redis
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
 
@@ -19,7 +21,8 @@ def check_servers(settings: Settings, report: Callable[[str], None]) -> None:
     try:
         _check_database(settings)
     except OperatorError as fault:
-        if snapshots.load_from_disk(settings.home / "directory" / "snapshot.json") is None:
+        has_served = snapshots.load_from_disk(settings.home / "directory" / "snapshot.json") is not None
+        if isinstance(fault.__cause__, UnsupportedServer) or not has_served:
             raise
         report(f"{fault}\nUntil then the configuration of the last run is served.")
     if not settings.redis_url:
@@ -27,9 +30,18 @@ def check_servers(settings: Settings, report: Callable[[str], None]) -> None:
             "There is no Redis: each process enforces its share of limits, and requests with an Idempotency-Key are refused.\n"
             "Set REDIS_URL to a Redis or Valkey server (`narthex up` starts one)."
         )
-    elif (fault := asyncio.run(redis.collect_facts(settings.redis_url)).fault) is not None:
+    else:
+        check_redis(settings, report)
+
+
+def check_redis(settings: Settings, report: Callable[[str], None]) -> None:
+    """Raises OperatorError if the Redis of REDIS_URL is too old; reports if it is not reachable."""
+    facts = asyncio.run(redis.collect_facts(settings.redis_url))
+    if is_old_redis(facts.name, facts.version):
+        raise OperatorError(f"{facts.name} {facts.version} is too old: Narthex needs {REDIS_NEEDED}.")
+    if facts.fault is not None:
         report(
-            f"Redis is not reachable ({fault}): each process enforces its share of limits, and an Idempotency-Key is refused.\n"
+            f"Redis is not reachable ({facts.fault}): each process enforces its share of limits, and an Idempotency-Key is refused.\n"
             "Start it, or set REDIS_URL to where it runs; `narthex doctor` tries it."
         )
 

@@ -10,9 +10,9 @@ from app.store import postgres_status
 from app.store.database import dsn
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 from app.store.postgres_status import PostgresStatus
+from app.store.server_versions import MIN_POSTGRES
 
 _TIMEOUT_S = 8.0
-_MIN_VERSION = 140000
 _MAX_SKEW_S = 2.0
 _MAX_RESPONSE_S = 0.1
 _MAX_CONNECTION_SHARE = 0.85
@@ -26,14 +26,14 @@ class DatabaseFacts(Struct, frozen=True):
     fault: str | None = None
 
 
-async def collect_facts(database_url: str) -> DatabaseFacts:
+async def collect_facts(database_url: str, direct_url: str = "") -> DatabaseFacts:
     address = mask_password(database_url)
     if not database_url:
         return DatabaseFacts("", fault="no address is known")
     try:
         dsn(database_url)
         async with asyncio.timeout(_TIMEOUT_S):
-            return DatabaseFacts(address, await postgres_status.read_postgres_status(database_url))
+            return DatabaseFacts(address, await postgres_status.read_postgres_status(database_url, direct_url))
     except TimeoutError:
         return DatabaseFacts(address, fault=f"it did not answer within {_TIMEOUT_S:.0f} s")
     except (*DB_UNAVAILABLE_ERRORS, ValueError) as fault:
@@ -54,10 +54,8 @@ def diagnose(facts: DatabaseFacts) -> list[Finding]:
                 "No database is known: DATABASE_URL is not set, and no `narthex up` runs in this home.", "Start it, or set DATABASE_URL."
             )
         return findings.finish("")
-    if state.version_number < _MIN_VERSION:
-        findings.add_warning(
-            f"PostgreSQL {state.version} is older than any version that Narthex is tested with.", "Upgrade it to 14 or newer, best to 18."
-        )
+    if state.version_number // 10_000 < MIN_POSTGRES:
+        findings.add_error(f"PostgreSQL {state.version} is too old.", f"Upgrade it to {MIN_POSTGRES} or newer, best to 18.")
     _diagnose_tables(state, findings)
     if state.is_read_only:
         findings.add_error(
@@ -69,24 +67,28 @@ def diagnose(facts: DatabaseFacts) -> list[Finding]:
             f"PostgreSQL's clock is {abs(state.skew_s):.1f} s {ahead} this machine's: keys expire and records are dated by either.",
             "Synchronise both clocks (chrony, systemd-timesyncd).",
         )
-    if not state.receives_notifications:
+    if state.receives_notifications is False:
         findings.add_error(
-            "Notifications do not arrive: revoked keys and new configuration take effect only with the slow poll.",
-            "Connect to PostgreSQL directly, or through a proxy in session mode: in transaction mode LISTEN does not work.",
+            "Notifications do not arrive: revoked keys and new configuration take effect within a second, instead of at once.",
+            "Set DATABASE_DIRECT_URL to the server and database of DATABASE_URL, past any pooler; or leave it out.",
         )
     if state.connections > _MAX_CONNECTION_SHARE * state.max_connections:
         findings.add_warning(
             f"{state.connections} of PostgreSQL's {state.max_connections} connections are in use.",
-            "Raise max_connections, or run fewer gateway processes: each takes up to 9.",
+            "Raise max_connections, or run fewer gateway processes: each takes up to 18.",
         )
     if state.response_s > _MAX_RESPONSE_S:
         findings.add_warning(
             f"PostgreSQL took {state.response_s * 1000:.0f} ms for the simplest query.", "Is it far away, or at its limits?"
         )
     return findings.finish(
-        f"PostgreSQL {state.version} answers in {state.response_s * 1000:.1f} ms, its tables are current ({state.revision}), notifications"
-        f" arrive, and its clock agrees within {max(0.001, abs(state.skew_s)) * 1000:.0f} ms."
+        f"PostgreSQL {state.version} answers in {state.response_s * 1000:.1f} ms, its tables are current ({state.revision}), "
+        f"{_describe_changes(state)}, and its clock agrees within {max(0.001, abs(state.skew_s)) * 1000:.0f} ms."
     )
+
+
+def _describe_changes(state: PostgresStatus) -> str:
+    return "notifications arrive" if state.receives_notifications else "changes are looked for every second as a pooler is between"
 
 
 def _diagnose_tables(state: PostgresStatus, findings: Findings) -> None:
@@ -108,4 +110,9 @@ def _diagnose_tables(state: PostgresStatus, findings: Findings) -> None:
         findings.add_warning(
             f"These processes do not serve version {state.snapshot.version} of the configuration yet: {', '.join(behind)}.",
             "If that lasts for more than a few seconds, their logs say why.",
+        )
+    if state.uncounted:
+        findings.add_warning(
+            f"{state.uncounted:,} requests that an earlier version recorded are in no analytics.",
+            "`narthex analytics backfill` counts them, while everything runs.",
         )

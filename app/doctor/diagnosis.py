@@ -35,7 +35,7 @@ async def diagnose_installation(environ: Mapping[str, str], on_done: Callable[[s
     async def diagnose_redis() -> list[Finding]:
         return redis.diagnose(await redis.collect_facts(settings.redis_url))
 
-    database_task = asyncio.create_task(database.collect_facts(settings.database_url))
+    database_task = asyncio.create_task(database.collect_facts(settings.database_url, settings.database_direct_url))
 
     async def diagnose_database() -> list[Finding]:
         return database.diagnose(await database_task)
@@ -86,7 +86,9 @@ def with_servers(settings: Settings) -> Settings:
         resolved = server_addresses.resolve(replace(settings, database_url=""))
     except OperatorError:
         return settings
-    return replace(settings, database_url=settings.database_url or resolved.database_url, redis_url=resolved.redis_url)
+    if settings.database_url:
+        return replace(settings, redis_url=resolved.redis_url)
+    return resolved
 
 
 def _load_saved_snapshot(settings: Settings) -> Snapshot | None:

@@ -88,7 +88,7 @@ async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings
                 unreadable_credentials[name] = f"{unreadable_credentials[name]} {fault}" if name in unreadable_credentials else str(fault)
         secrets[name] = next(iter(read), None)
     semaphore, deadline = asyncio.Semaphore(_MAX_CONCURRENT), asyncio.get_running_loop().time() + _TOTAL_TIMEOUT_S
-    transport = Transport(proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
+    transport = Transport(proxy=settings.proxy, guard=settings.address_guard, ca_bundle=settings.ca_bundle or None)
     try:
         probes = [
             _EndpointProbe(name, snapshot.providers[name], each, secrets.get(name)) for name, each in sorted(_served_endpoints(snapshot))

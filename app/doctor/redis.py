@@ -11,9 +11,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from app.doctor.findings import Finding, Findings
 from app.doctor.mask_password import mask_password
+from app.store.server_versions import REDIS_NEEDED, is_old_redis
 
 _TIMEOUT_S = 5.0
-_MIN_REDIS_VERSION = (6, 2)
 _MAX_SKEW_S = 2.0
 _MAX_RESPONSE_S = 0.02
 _MAX_MEMORY_SHARE = 0.9
@@ -97,11 +97,8 @@ def diagnose(facts: RedisFacts) -> list[Finding]:
                 "No Redis is known: REDIS_URL is not set, and no `narthex up` runs in this home.", "Set REDIS_URL: limits need it."
             )
         return findings.finish("")
-    version = tuple(int(part) for part in facts.version.split(".")[:2] if part.isdigit())
-    if facts.name == "Redis" and version < _MIN_REDIS_VERSION:
-        findings.add_warning(
-            f"Redis {facts.version} is older than any version that Narthex is tested with.", "Use Redis 6.2 or newer, or Valkey."
-        )
+    if is_old_redis(facts.name, facts.version):
+        findings.add_error(f"{facts.name} {facts.version} is too old.", f"Use {REDIS_NEEDED}.")
     if facts.is_replica:
         findings.add_error(f"{facts.name} on {facts.address} is a replica, which takes no changes.", "Set REDIS_URL to the primary.")
     if facts.is_cluster:

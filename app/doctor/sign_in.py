@@ -1,5 +1,7 @@
 """Whether people can sign in: the settings that it needs, and the issuer's discovery document and keys."""
 
+import httpx
+
 from app.api.sign_in.issuer import Issuer
 from app.doctor.findings import Finding, Findings
 from app.settings import Settings
@@ -17,14 +19,15 @@ async def diagnose(settings: Settings) -> list[Finding]:
         findings.add_error(f"NARTHEX_OIDC_ISSUER is set, and {' and '.join(missing)} not.", "docs/sign-in.md says what to set.")
     if "openid" not in settings.oidc_scopes.split():
         findings.add_error("NARTHEX_OIDC_SCOPES lacks `openid`, without which the issuer does not say who signs in.", "Add it.")
-    transport = Transport(proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
+    transport = Transport(proxy=settings.proxy, guard=settings.address_guard, ca_bundle=settings.ca_bundle or None)
     try:
         issuer = Issuer(settings, transport)
         discovery = await issuer.discover()
         if not await issuer.keys_for(None):
             findings.add_error("The issuer publishes no key with which it could sign.", "Check the issuer.")
     except NarthexError as fault:
-        findings.add_error(fault.message, "Until it works, admin keys and tokens of service accounts do.")
+        reason = f" {fault.__cause__}." if isinstance(fault.__cause__, httpx.TransportError) else ""
+        findings.add_error(fault.message + reason, "Until it works, admin keys and tokens of service accounts do.")
         return findings.finish("")
     finally:
         await transport.aclose()

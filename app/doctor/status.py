@@ -99,7 +99,9 @@ async def collect_status(settings: Settings) -> Status:
     """Returns within seconds, whatever is unreachable."""
     settings = with_servers(settings)
     gateway_facts, database_facts, redis_facts = await asyncio.gather(
-        gateway.collect_facts(settings), database.collect_facts(settings.database_url), redis.collect_facts(settings.redis_url)
+        gateway.collect_facts(settings),
+        database.collect_facts(settings.database_url, settings.database_direct_url),
+        redis.collect_facts(settings.redis_url),
     )
     record_facts = records.collect_facts(settings)
     database_state = database_facts.state

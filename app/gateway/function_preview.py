@@ -7,11 +7,14 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import FunctionConfig
+from app.gateway.function_variants import write_variant
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import compile_function
+from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.plan import choose_variant
 from app.gateway.reserved_fields import FUNCTION_FIELDS, function_fields
 from providers.canonical.raw_json import Body
+from providers.dialect import InboundRequest
 from providers.dialects.catalogue import CALLER_DIALECTS
 
 PreviewDialect = Literal["openai_chat", "openai_responses", "anthropic_messages"]
@@ -34,19 +37,41 @@ class FunctionPreview(Struct, frozen=True):
     request: dict[str, Any]
 
 
-def preview_request(
+class PreparedPreview(Struct, frozen=True):
+    """A request that prepare_preview() has read, before its templates are rendered."""
+
+    function_request: FunctionRequest
+    variant: str
+    dialect: PreviewDialect
+    size_bytes: int
+
+    async def render(self, large_requests: TeamLargeRequests) -> FunctionPreview:
+        """As the request itself would be. Raises InvalidRequest, and WorkTooLarge."""
+        return self._finish(*await write_variant(large_requests, self.function_request, self.variant, self.size_bytes))
+
+    def render_here(self) -> FunctionPreview:
+        """In this process, whatever that takes. Raises InvalidRequest."""
+        return self._finish(*self.function_request.write(self.variant))
+
+    def _finish(self, written: InboundRequest, raw: bytes) -> FunctionPreview:
+        made: dict[str, Any] = msgspec.json.decode(raw)
+        function = self.function_request.function
+        model = function.config.variants[self.variant].model
+        return FunctionPreview(function.name, self.variant, model, self.dialect, written.input_tokens, {**made, "model": model})
+
+
+def prepare_preview(
     name: str, function: FunctionConfig, request: Mapping[str, Any], variant: str | None = None, dialect: PreviewDialect = "openai_chat"
-) -> FunctionPreview:
+) -> PreparedPreview:
     """`request`: as a caller sends it, without `model`; what every request must have gets a placeholder. `variant` None: the default.
 
     Raises InvalidRequest as the request itself would.
     """
     spoken = CALLER_DIALECTS[dialect]
-    parsed = spoken.parse_request(msgspec.json.encode({**_PLACEHOLDERS[dialect], **request, "model": name}))
+    sent = msgspec.json.encode({**_PLACEHOLDERS[dialect], **request, "model": name})
+    parsed = spoken.parse_request(sent)
     of_function = function_fields(parsed.body)
     parsed.body = Body({key: value for key, value in parsed.body.items() if key not in FUNCTION_FIELDS})
     chosen = choose_variant(name, function, variant or of_function.variant)
-    written, raw = FunctionRequest(compile_function(name, function), spoken, parsed, of_function.input).write(chosen)
-    made: dict[str, Any] = msgspec.json.decode(raw)
-    model = function.variants[chosen].model
-    return FunctionPreview(name, chosen, model, dialect, written.input_tokens, {**made, "model": model})
+    function_request = FunctionRequest(compile_function(name, function), spoken, parsed, of_function.input)
+    return PreparedPreview(function_request, chosen, dialect, len(sent))

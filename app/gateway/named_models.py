@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from app.domain import Caller, Snapshot
 from app.gateway.permissions import usable_models
-from app.store.restrictions import pattern_matcher
+from app.store.restrictions import permits
 from providers.canonical.errors import InvalidRequest, NotAllowed
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, Body
@@ -82,7 +82,7 @@ def check_named_models(snapshot: Snapshot, caller: Caller, body: Body) -> None:
             for place, name in _find_in_field(field, raw, _Place(None, field, "tools" in field)):
                 if name in permitted:
                     continue
-                may_use = pattern_matcher(caller.models or ()) if may_use is None else may_use
+                may_use = permits(caller.models) if may_use is None else may_use
                 if not may_use(name):
                     if names_at_providers is None:
                         names_at_providers = frozenset(_names_at_providers(snapshot, caller))

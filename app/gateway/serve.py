@@ -47,6 +47,7 @@ from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
 from app.gateway.keep_alives import KeepAlives
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
+from app.gateway.large_body.masked_stream import MaskedStream
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatcher
@@ -347,11 +348,14 @@ async def serve(
     is_watched = request.stream and context.origin is None and gateway.keep_alives.longest_s > 0
     if is_watched:
         gateway.keep_alives.streams[sink] = dialect, meta
+    masked: MaskedStream | None = None
+    if authenticated.caller.content == "masked":
+        masked = MaskedStream(planned.spool_record, gateway.large_requests.of_team(authenticated.caller.team_id))
     try:
         response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
         context.status = 200
         if isinstance(response, OutboundStream):
-            await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta, cost_fields)
+            await _relay_stream(gateway, dialect, response, raw, context, attempted, sink, translators, meta, cost_fields, masked)
         else:
             mark = _marker(attempted)
             if mark is not None:
@@ -360,6 +364,8 @@ async def serve(
     finally:
         if is_watched:
             del gateway.keep_alives.streams[sink]
+        if masked is not None:
+            await masked.stop()
 
 
 def drop_rules(headers: Mapping[bytes, bytes], planned: Planned) -> tuple[Callable[[str], bool], OperatorDrops | None]:
@@ -540,15 +546,19 @@ async def _relay_stream(
     translators: ProviderTranslators,
     meta: ResponseMeta,
     cost_fields: tuple[str, ...],
+    masked: MaskedStream | None,
 ) -> None:
-    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool."""
+    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `masked`: see there; None: it is not."""
     editor, admitted = response.editor, attempted.planned.admitted
     attempted.progress.editor = editor
     relayed: OutboundStream | None = response
     while True:
         mark = _marker(attempted)
         first = relayed.first if mark is None else await _mark_state(gateway, attempted.planned, mark, relayed.first)
-        await record_response(gateway, attempted.planned, first)
+        if masked is None:
+            await record_response(gateway, attempted.planned, first)
+        else:
+            masked.add(first)
         if relayed is response:
             await sink.begin_stream(first)
             if isinstance(editor, ResumableStream):
@@ -556,7 +566,7 @@ async def _relay_stream(
         elif first:
             await sink.send(first)
         try:
-            await _relay_blocks(relayed, attempted, sink, mark)
+            await _relay_blocks(relayed, attempted, sink, mark, masked)
             last = editor.finish()
             if mark is not None:
                 last = await _mark_state(gateway, attempted.planned, mark, last)
@@ -576,7 +586,11 @@ async def _relay_stream(
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
     if cost_fields and relayed is not None:
         last = await _add_cost(gateway, context, attempted, last, add_to_last_usage, cost_fields)
-    await record_response(gateway, attempted.planned, last)
+    if masked is None:
+        await record_response(gateway, attempted.planned, last)
+    else:
+        masked.add(last)
+        await masked.record_all()
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
         await gateway.conversations.store_response(context.id, admitted.caller, _recorded(admitted.episode), raw, last)
@@ -593,7 +607,13 @@ def _marker(attempted: Attempted) -> Callable[[bytes], bytes] | None:
     return None if attempted.served is None else marker_for(attempted.planned.plan, attempted.served.provider)
 
 
-async def _relay_blocks(response: OutboundStream, attempted: Attempted, sink: ResponseSink, mark: Callable[[bytes], bytes] | None) -> None:
+async def _relay_blocks(
+    response: OutboundStream,
+    attempted: Attempted,
+    sink: ResponseSink,
+    mark: Callable[[bytes], bytes] | None,
+    masked: MaskedStream | None,
+) -> None:
     """Until the engine ends its stream. Raises UpstreamError and httpx.TransportError."""
     editor, spool_record = response.editor, attempted.planned.spool_record
     if editor.done or editor.failure is not None:
@@ -603,8 +623,13 @@ async def _relay_blocks(response: OutboundStream, attempted: Attempted, sink: Re
         if data:
             if mark is not None:
                 data = mark(data)
-            spool_record.append_response(data)
-            await sink.send(data)
+            if masked is None:
+                spool_record.append_response(data)
+                await sink.send(data)
+            else:
+                masked.add(data)
+                await sink.send(data)
+                await masked.make_room()
         if editor.done or editor.failure is not None:
             return
 
@@ -634,8 +659,7 @@ async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes]
 async def record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:
     """Writes a part of the response to the record: beside the event loop, if it is large."""
     admitted = planned.admitted
-    # The frames of a stream are masked one by one.
-    if len(data) > SMALL_BYTES and (is_large(data) or (admitted.caller.content == "masked" and not admitted.request.stream)):
+    if len(data) > SMALL_BYTES and (is_large(data) or admitted.caller.content == "masked"):
         large_requests = gateway.large_requests.of_team(admitted.caller.team_id)
         await finish_despite_cancellation(planned.spool_record.append_large_response(data, large_requests))
     else:

@@ -43,10 +43,12 @@ def _find_secrets(text: bytes) -> Iterator[Span]:
 
 
 def _find_emails(text: bytes) -> Iterator[Span]:
-    last_end = 0
+    # Where the next local part may begin: behind what was found, and behind the @ before it, which no local part has. So each byte is
+    # looked at once, also of a text full of domains without an address.
+    first = 0
     for match in _DOMAIN.finditer(text):
         at, end = match.span()
-        before = text[last_end:at]
+        before, first = text[first:at], at + 1
         local_bytes = len(before) - len(before.rstrip(_LOCAL))
         if local_bytes:
             begin = at - local_bytes
@@ -57,7 +59,7 @@ def _find_emails(text: bytes) -> Iterator[Span]:
                     continue
                 begin, end = span
             yield begin, end
-            last_end = end
+            first = end
 
 
 def _find_unicode_email(written: bytes, begin: int) -> Span | None:

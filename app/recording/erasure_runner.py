@@ -5,14 +5,14 @@ import logging
 import traceback
 from collections import Counter
 
-import asyncpg
-
 from app.recording.erasure_steps import LAST_STEP, Context, find_step, settle_s_of, step_after
 from app.settings import Settings
+from app.store.bounded_transactions import bounded_transaction
 from app.store.database import connect
-from app.store.db_errors import describe_without_values
+from app.store.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS, describe_without_values, is_outage
 from app.store.erased_copies import CopiesUnavailable, CopyStore
 from app.store.erasures import Order, complete_order, lock_due_order, move_order, note_failure
+from app.store.outage_log import OutageLog
 from app.store.partitions import Connection
 
 logger = logging.getLogger(__name__)
@@ -21,12 +21,8 @@ POLL_S = 1.0
 RECONNECT_S = 2.0
 _FIRST_RETRY_S = 1.0
 _MAX_RETRY_S = 300.0
-_STATEMENT_TIMEOUT = "120s"
-# Shorter than Postgres's deadlock_timeout: in a conflict with a writer, this side gives way.
-_LOCK_TIMEOUT = "500ms"
-_BUSY_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+_STATEMENT_TIMEOUT_S = 120.0
 _BUSY_RETRY_S = 0.5
-_CONNECTION_ERRORS = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError)
 
 
 class ErasureRunner:
@@ -36,17 +32,14 @@ class ErasureRunner:
         self._settings = settings
         self._current: Order | None = None
         self._failed: tuple[Order, str] | None = None  # not noted yet, as the connection was lost
+        self._outages = OutageLog(logger, "Erasures cannot be carried out", "Erasures are carried out again")
 
     async def run(self) -> None:
-        last_error = ""
         while True:
             try:
                 await self._run_connected()
-            except (*_CONNECTION_ERRORS, asyncpg.PostgresError) as error:
-                text = describe_without_values(error)
-                if text != last_error:
-                    logger.warning("Erasures cannot be carried out at the moment; trying again: %s", text)
-                last_error = text
+            except DB_UNAVAILABLE_ERRORS as error:
+                self._outages.note_failure(error)
             await asyncio.sleep(RECONNECT_S)
 
     async def _run_connected(self) -> None:
@@ -58,7 +51,9 @@ class ErasureRunner:
                     if self._failed is not None:
                         await _note_failure(connection, *self._failed)
                         self._failed = None
-                    await asyncio.sleep(0 if await self._advance(connection, context) else POLL_S)
+                    has_more = await self._advance(connection, context)
+                    self._outages.note_success()
+                    await asyncio.sleep(0 if has_more else POLL_S)
         finally:
             await connection.close()
 
@@ -66,14 +61,12 @@ class ErasureRunner:
         """Do one piece of the order that is due; False: none is."""
         self._current = None
         try:
-            async with connection.transaction():
-                await connection.execute(f"SET LOCAL statement_timeout = '{_STATEMENT_TIMEOUT}'")
-                await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            async with bounded_transaction(connection, statement_timeout_s=_STATEMENT_TIMEOUT_S):
                 order = self._current = await lock_due_order(connection, context.settle_s)
                 if order is None:
                     return False
                 await _do_piece(connection, context, order)
-        except _BUSY_ERRORS as error:
+        except BUSY_ERRORS as error:
             assert self._current is not None
             if self._current.failures:  # a second time in a row
                 await _note_failure(connection, self._current, describe_without_values(error))
@@ -83,7 +76,7 @@ class ErasureRunner:
             if self._current is None:
                 raise
             self._failed = self._current, describe_without_values(error)
-            if isinstance(error, _CONNECTION_ERRORS):
+            if is_outage(error):
                 raise
             if not isinstance(error, CopiesUnavailable):
                 frames = "".join(traceback.format_tb(error.__traceback__))

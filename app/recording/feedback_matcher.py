@@ -8,13 +8,13 @@ import datetime
 import logging
 import time
 
-import asyncpg
-
 from app.settings import Settings
+from app.store.bounded_transactions import bounded_transaction
 from app.store.database import connect
-from app.store.db_errors import describe_without_values
+from app.store.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS
 from app.store.feedback_matching import match_due
 from app.store.feedback_pending import count_unmatched, give_up_excess
+from app.store.outage_log import OutageLog
 from app.store.partitions import Connection
 
 logger = logging.getLogger(__name__)
@@ -25,10 +25,6 @@ UNMATCHED_AFTER = datetime.timedelta(minutes=5)
 _BATCH = 500
 _TEAMS_AT_MOST = 10  # as much as they may have waiting is what all teams may have together
 _COUNT_EVERY_S = 15.0
-_STATEMENT_TIMEOUT = "60s"
-# Shorter than Postgres's deadlock_timeout: in a conflict with a writer, this side gives way.
-_LOCK_TIMEOUT = "500ms"
-_BUSY_ERRORS = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
 
 class FeedbackMatcher:
@@ -40,28 +36,24 @@ class FeedbackMatcher:
         self.given_up = 0
         self._settings = settings
         self._count_due = 0.0
+        self._outages = OutageLog(logger, "Feedback cannot be matched", "Feedback is matched again")
 
     async def run(self) -> None:
-        last_error = ""
         while True:
             try:
                 connection = await connect(self._settings.database_url)
                 try:
-                    await connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
-                    await connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
                     await self._keep_matching(connection)
                 finally:
                     await connection.close()
-            except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
-                text = describe_without_values(error)
-                if text != last_error:
-                    logger.warning("Feedback cannot be matched at the moment; trying again: %s", text)
-                last_error = text
+            except DB_UNAVAILABLE_ERRORS as error:
+                self._outages.note_failure(error)
             await asyncio.sleep(RECONNECT_S)
 
     async def _keep_matching(self, connection: Connection) -> None:
         while True:
             has_more = await self._match(connection)
+            self._outages.note_success()
             await asyncio.sleep(0 if has_more else POLL_S)
 
     async def _match(self, connection: Connection) -> bool:
@@ -71,16 +63,17 @@ class FeedbackMatcher:
             self.matched += done.found
             if time.monotonic() >= self._count_due:
                 await self._count(connection)
-        except _BUSY_ERRORS:
+        except BUSY_ERRORS:
             return False
         return done.checked > 0
 
     async def _count(self, connection: Connection) -> None:
-        async with connection.transaction():
+        async with bounded_transaction(connection):
             per_team = self._settings.feedback_waiting_per_team
             given_up = await give_up_excess(connection, per_team, _TEAMS_AT_MOST * per_team) if per_team else 0
         self.given_up += given_up
         if given_up:
             logger.warning("%d feedback is no longer looked for: a team has too much that is about nothing recorded", given_up)
-        self.unmatched = await count_unmatched(connection, UNMATCHED_AFTER)
+        async with bounded_transaction(connection):
+            self.unmatched = await count_unmatched(connection, UNMATCHED_AFTER)
         self._count_due = time.monotonic() + _COUNT_EVERY_S

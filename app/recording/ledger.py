@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.domain import Snapshot
 from app.recording.spool_progress import wait_until_stored
 from app.store import usage
-from app.store.callers import list_workers
 from app.store.counted_models import OtherNames, find_other_names
 from app.store.usage import UsedAmounts
 from app.store.usage_by_slot import UsageBySlot, open_usage_by_slot
+from app.store.worker_reports import list_workers
 from app.thread_steps import run_in_steps
 
 _TIMEOUT_S = 4.0

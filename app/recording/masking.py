@@ -5,7 +5,7 @@ What has nothing to mask stays as it is, byte for byte.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -25,12 +25,14 @@ VisitName: TypeAlias = Callable[[str], str]
 DECODING_ERRORS = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 _LARGE_BYTES = 256 * 1024
+_LIST_BYTES = 32 * 1024
 _SHORTEST_MATCH = 6  # of the built-in detectors
 # Most short texts are words and fields' names, in which no detector can find anything.
 _SHORT_BYTES = 256
 _may_match = re.compile(
     rb"[0-9@]|-----|[spr]k[-_]|gh[oprsu]_|github_pat_|glpat-|xox|AKIA|ASIA|AIza|hf_|gsk_|xai-|nx[scb]?-|SG\.|eyJ"
 ).search
+_NUMBERS = frozenset({int, float})
 _MIN_NUMBER = 1_000_000  # a smaller one is no phone number, and most are token ids
 # What tells apart texts with the same path: of several choices, content blocks, calls.
 _POSITIONS = ("type", "index", "output_index", "content_index", "summary_index")
@@ -142,16 +144,30 @@ def rewrite_content(value: Any, rules: MaskRules) -> Any:
 
 
 def _mask_large_object(data: bytes, rules: MaskRules) -> bytes:
-    """As any other, member by member and item by item: during one call into C, however long, no other thread runs."""
+    """As any other, member by member and some items at a time: during one call into C, however long, no other thread runs."""
     masked: dict[str, bytes] = {}
     for key, raw in _decode_object(data).items():
         text = bytes(raw)
         if text[:1] == b"[" and (key in STRUCTURE_KEYS or key in STRUCTURE_LIST_KEYS):
-            masked[key] = b"[" + b",".join([_mask_document(bytes(item), rules) for item in _decode_list(text)]) + b"]"
+            masked[key] = b"[" + b",".join([_mask_document(items, rules)[1:-1] for items in _short_lists(_decode_list(text))]) + b"]"
         else:
             name, value = _mask_member(key, text, rules)
             masked[name] = value
     return b"{" + b",".join([msgspec.json.encode(key) + b":" + value for key, value in masked.items()]) + b"}"
+
+
+def _short_lists(items: list[msgspec.Raw]) -> Iterator[bytes]:
+    """Lists of so many of the items as have _LIST_BYTES, or of one that has more."""
+    short: list[bytes] = []
+    size_bytes = 0
+    for item in map(bytes, items):
+        if short and size_bytes + len(item) > _LIST_BYTES:
+            yield b"[" + b",".join(short) + b"]"
+            short, size_bytes = [], 0
+        short.append(item)
+        size_bytes += len(item)
+    if short:
+        yield b"[" + b",".join(short) + b"]"
 
 
 def _mask_document(data: bytes, rules: MaskRules) -> bytes:
@@ -178,6 +194,9 @@ class _Rewriting(NamedTuple):
                 return self._rewrite_object(cast("dict[str, Any]", value), path, is_structure)
             case list():
                 items = cast("list[Any]", value)
+                # A table of numbers costs what it takes to look at their types.
+                if _NUMBERS.issuperset(map(type, items)) and (is_structure or not items or max(items) < _MIN_NUMBER):
+                    return items
                 rewritten = [self.rewrite(each, path, is_structure) for each in items]
                 return items if all(map(_is, items, rewritten)) else rewritten
             case int() if not is_structure and value >= _MIN_NUMBER:
@@ -188,11 +207,11 @@ class _Rewriting(NamedTuple):
                 return value
 
     def _rewrite_object(self, fields: dict[str, Any], path: Path, is_structure: bool) -> dict[str, Any]:
-        place = (*path, *[position for name in _POSITIONS if name in fields and type(position := fields[name]) in (int, str)])
+        place = (*path, *[position for name in _POSITIONS if name in fields and _is_position(position := fields[name])])
         rewritten: dict[str, Any] = {}
         is_same = True
         for key, value in fields.items():
-            if is_structure and (isinstance(value, int | float) or _is_identifier(key, value)):
+            if is_structure and (isinstance(value, (int, float)) or _is_identifier(key, value)):
                 rewritten[key] = value
                 continue
             is_inner_structure = is_structure and (key in STRUCTURE_KEYS or (key in STRUCTURE_LIST_KEYS and isinstance(value, list)))
@@ -200,6 +219,10 @@ class _Rewriting(NamedTuple):
             is_same = is_same and name is key and new_value is value
             rewritten[name] = new_value
         return fields if is_same else rewritten
+
+
+def _is_position(value: Any) -> bool:
+    return type(value) is str or (type(value) is int and value.bit_length() < 63)
 
 
 def _is_identifier(key: str, value: Any) -> bool:

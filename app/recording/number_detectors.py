@@ -11,22 +11,31 @@ _NO_BREAK = rb"(?:\xc2\xa0[ .()/-]{0,2})"
 _NEXT = rb"[ .()/-]{0,3}" + _NO_BREAK + rb"{0,3}[0-9]"
 _GAP = rb"(?:[ .()/-]{1,3}" + _NO_BREAK + rb"{0,2}|" + _NO_BREAK + rb"{1,3})"
 _BEFORE = rb"0-9A-Za-z_.+/#:-"
-# A bracket that is closed within the number; another one is around all of it.
-_BRACKET = rb"(?:\((?=[0-9 ./-]{1,9}\)[ .()/-]{0,2}[0-9]))?"
 # Other digits follow behind a space alone: they may be something else, an order's number or a year.
 _END = rb"(?![0-9A-Za-z]|(?! )" + _GAP + rb"[0-9])"
-_IN_GROUPS = rb"[1-9][0-9]{2}" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{4}"
-_DATE = rb"[0-9]{2}" + _GAP + rb"[0-9]{2}" + _GAP + rb"(?:[0-9]{4}|[0-9]{2})(?![0-9])"
-_ROUGH_PHONE = (
-    rb"(?:^|[^" + _BEFORE + rb"])(?:\+\(?[0-9](?:" + _NEXT + rb"){7}|\(?0(?:" + _NEXT + rb"){7}"
-    rb"|\(?" + _IN_GROUPS + rb"|\(?[1-9]" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{4})"
-)
-# International, with + or 00; national, with a 0 and in groups, which is no date and no fraction; or of North America, in groups.
+# What follows the first digit of a number of North America, in groups, and of a date.
+_GROUPS = rb"(?:[0-9]{2}" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{4}|" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{4})"
+_DATE = rb"[0-9]" + _GAP + rb"[0-9]{2}" + _GAP + rb"(?:[0-9]{4}|[0-9]{2})(?![0-9])"
+_NATIONAL = rb"(?!" + _DATE + rb")(?:" + _NEXT + rb"){7,12}"
+# International, with + or 00; national, with a 0 and in groups, which is no date and no fraction; or of North America, in groups. The last
+# two may have a bracket that is closed within the number; another one is around all of it. Each alternative begins with a byte of its
+# own, so that `re` tries one of them.
 _PHONE = (
-    rb"(?<![" + _BEFORE + rb"])(?:\+\(?[0-9](?:" + _NEXT + rb"){7,14}" + _END + rb"|00(?:" + _NEXT + rb"){8,15}" + _END + rb"|(?!00|0\.)"
-    + _BRACKET + rb"(?!" + _DATE + rb")0(?:" + _NEXT + rb"){7,12}" + _END + rb"|" + _BRACKET + _IN_GROUPS + _END
-    + rb"|" + _BRACKET + rb"[1-9]" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{3}" + _GAP + rb"[0-9]{4}" + _END + rb")"
+    rb"(?<![" + _BEFORE + rb"])(?:\+\(?[0-9](?:" + _NEXT + rb"){7,14}|00(?:" + _NEXT + rb"){8,15}|0(?![0.])" + _NATIONAL
+    + rb"|[1-9]" + _GROUPS + rb"|\((?=[0-9 ./-]{1,9}\)[ .()/-]{0,2}[0-9])(?:0" + _NATIONAL + rb"|[1-9]" + _GROUPS + rb"))" + _END
 )  # fmt: skip
+# For RE2, which finds no more than where one may begin, and knows no look ahead: what follows a 0 that is no fraction's, as most numbers
+# of some tables are; and _END, which matches more where no-break spaces follow.
+_NO_FRACTION = rb"(?:[ ()/-][ .()/-]{0,2})?" + _NO_BREAK + rb"{0,3}[0-9]"
+_ROUGH_END = rb"(?:$|[^0-9A-Za-z.()/-]|[.()/-][ .()/-]{0,2}(?:$|[^0-9 .()/-])|[.()/-][ .()/-]{3})"
+_ROUGH_PHONE = (
+    rb"(?:^|[^" + _BEFORE + rb"])(?:\+\(?[0-9](?:" + _NEXT + rb"){7}|\(?[1-9]" + _GROUPS
+    + rb"|(?:\(0|0" + _NO_FRACTION + rb")(?:" + _NEXT + rb"){6,15}" + _ROUGH_END + rb")"
+)  # fmt: skip
+
+
+# A lone 0 within a row begins no number: tables are full of them.
+_INNER_ZERO = re.compile(rb" \(?0[0-9]")
 
 
 def _check_phone(text: bytes, begin: int, end: int) -> tuple[Span | None, int]:
@@ -34,9 +43,13 @@ def _check_phone(text: bytes, begin: int, end: int) -> tuple[Span | None, int]:
     digits = written.translate(None, _NOT_DIGITS)
     is_one_group = len(digits) == len(written) and written[:2] != b"00"
     is_repeated = digits.count(digits[:1]) == len(digits)
-    # In a row of numbers, the last group may be the beginning of the next one.
-    last_group = begin + written.rfind(b" ") + 1 if text[end : end + 1] == b" " else begin
-    return (None if is_one_group or is_repeated else (begin, end)), last_group if last_group > begin else end
+    span = None if is_one_group or is_repeated else (begin, end)
+    if text[end : end + 1] != b" ":
+        return span, end
+    # In a row of numbers, the next one may begin within: with a 0, or with the last group.
+    inner = _INNER_ZERO.search(written)
+    at = begin + (written.rfind(b" ") if inner is None else inner.start()) + 1
+    return span, at if at > begin else end
 
 
 find_phones = SparseSearch(_ROUGH_PHONE, _PHONE, _check_phone).find_all
@@ -51,7 +64,9 @@ _DOUBLED = bytes([(2 * (byte - 0x30) - 9 * (byte > 0x34)) % 256 if 0x30 <= byte 
 
 def _check_card(text: bytes, begin: int, end: int) -> tuple[Span | None, int]:
     digits = text[begin:end].translate(None, _NOT_DIGITS)
-    return ((begin, end), end) if passes_luhn(digits) else (None, begin + 1)
+    if passes_luhn(digits):
+        return (begin, end), end
+    return None, begin + 1 if len(digits) < end - begin else end  # within digits no number begins
 
 
 def passes_luhn(digits: bytes) -> bool:

@@ -25,13 +25,13 @@ from app.store.rollups import (
     Period,
     RollupSums,
     SubjectKey,
-    Sums,
     broad_group,
     group_id,
     load_subjects,
     subject_hash,
 )
 from app.store.sketches import bucket_of
+from app.store.sums import Sums
 
 K = TypeVar("K")
 BroadGroups: TypeAlias = Mapping[int, Mapping[Breadth, tuple[int, Group]]]  # by the id of a group
@@ -225,16 +225,21 @@ def _levels(minutes: Mapping[tuple[int, int], Sums], broad: BroadGroups) -> dict
     return {
         "minute": minutes,
         "hour": hours,
-        "day": _days(hours),
+        "day": sum_by_day(hours),
         "hour_and_team": by_team,
         "hour_and_target": by_target,
-        "day_and_team": _days(by_team),
-        "day_and_target": _days(by_target),
+        "day_and_team": sum_by_day(by_team),
+        "day_and_target": sum_by_day(by_target),
     }
 
 
-def _days(hours: Mapping[tuple[int, int], Sums]) -> dict[tuple[int, int], Sums]:
+def sum_by_day(hours: Mapping[tuple[int, int], Sums]) -> dict[tuple[int, int], Sums]:
     return _merge(hours, lambda key: (_begin(key[0], "day"), key[1]))
+
+
+def sum_subjects(hours: Mapping[SubjectKey, Sums], groups: Mapping[int, Group]) -> dict[Level, Mapping[SubjectKey, Sums]]:
+    """All levels of these sums by hour, whose groups are among `groups`."""
+    return _subject_levels(hours, {key.group_id: _broad_groups_of(groups[key.group_id]) for key in hours})
 
 
 def _subject_levels(hours: Mapping[SubjectKey, Sums], broad: BroadGroups) -> dict[Level, Mapping[SubjectKey, Sums]]:

@@ -13,7 +13,7 @@ from app.recording.open_segment import OpenSegment
 from app.recording.redaction import redact
 from app.recording.segment_format import PART_OF_REQUEST, PART_OF_RESPONSE
 from app.recording.stream_masking import StreamMasker, mask
-from providers.canonical.errors import WorkTooLarge
+from providers.canonical.errors import Unavailable, WorkTooLarge
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,15 +22,20 @@ T = TypeVar("T")
 # A stream is masked in such pieces: each takes one or two milliseconds of the event loop.
 _MASKED_BYTES = 8 * 1024
 _WITHHELD = b"[withheld: %d bytes]"
+_WITHHELD_EVENT = b"\ndata: [withheld: %d bytes]\n\n"  # the blank line of the event before may be withheld, too
 
 
 class LargeWork(Protocol):
     """Work on large bodies: in a thread, in a process, or in pieces at turns of the event loop. app.gateway.large_body implements it.
 
-    mask() raises WorkTooLarge for what takes longer, or more memory, than it may.
+    mask() and mask_stream() raise WorkTooLarge for what takes longer, or more memory, than it may.
     """
 
     def mask(self, body: bytes, rules: MaskRules) -> Awaitable[bytes]: ...
+
+    def mask_stream(self, masker: StreamMasker, frames: bytes) -> Awaitable[tuple[StreamMasker, bytes]]:
+        """What masker.feed(frames) returns, and the masker that has got them; the given one has not."""
+        ...
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
 
@@ -63,6 +68,7 @@ class SpoolRecord:
         "_response_spill_bytes",
         "_spool",
         "_stream_masker",
+        "_withheld_bytes",
         "closed",
         "id",
         "is_content_lost",
@@ -84,6 +90,7 @@ class SpoolRecord:
         self._part_bytes = part_bytes
         self._masked = bytearray()  # of that stream, what waits to be a part
         self._response_spill_bytes = self._min_spill_bytes = min(part_bytes, _MASKED_BYTES) if policy == "masked" else part_bytes
+        self._withheld_bytes = 0  # of a stream, from the first frame on that could not be masked
         self._request: bytes | bytearray = b""
         self._response: bytes | bytearray = b""
 
@@ -135,22 +142,23 @@ class SpoolRecord:
         await self._spill_in_turns(PART_OF_REQUEST, body, large_work)
 
     async def append_large_response(self, data: bytes, large_work: LargeWork) -> None:
-        """As append_response() with a whole response, or with whole frames of a stream, without holding up the event loop."""
+        """As append_response() with a whole response, or with whole frames of a stream, without holding up the event loop.
+
+        A response that cannot be masked is withheld; of a stream, all from the newest frames on that are not written: its caller has it
+        already. So are frames whose masking is cancelled.
+        """
         if self._policy == "none":
             return
         if self._response:
             data = bytes(self._response) + data
-        self._response = data
+        self._response = data  # should the process end meanwhile, close() protects it
         if self._policy == "masked" and (self._stream_masker is not None or is_event_stream(data)):
-            # A copy: should the process end meanwhile, close() goes on from the state before.
-            masker = self._masker().copy()
-            masked = await large_work.run(masker.feed, data)
-            self._stream_masker, data = masker, bytes(self._masked) + masked
-            self._masked = bytearray()
+            self._response = b""
+            data = await self._mask_large_frames(data, large_work)
         elif self._policy == "masked":
             try:
                 data = await self._mask_large(data, large_work)
-            except WorkTooLarge:
+            except (WorkTooLarge, Unavailable):
                 data = _WITHHELD % len(data)
         elif self._policy != "full":
             data = await large_work.run(self._protect, data)
@@ -169,11 +177,12 @@ class SpoolRecord:
         if self._policy in ("redacted", "masked"):
             masker, self._stream_masker = self._stream_masker, None
             request = self._protect(bytes(request))
-            response = (
-                self._protect(bytes(response))
-                if masker is None
-                else b"".join((self._masked, masker.feed(bytes(response)), masker.finish()))
-            )
+            if masker is None:
+                response = self._protect(bytes(response))
+            elif self._withheld_bytes:
+                response = bytes(self._masked) + _WITHHELD_EVENT % (self._withheld_bytes + len(response))
+            else:
+                response = b"".join((self._masked, masker.feed(bytes(response)), masker.finish()))
             request = self._spill(PART_OF_REQUEST, request) if len(request) > self._part_bytes else request
             response = self._spill(PART_OF_RESPONSE, response) if len(response) > self._part_bytes else response
         self._spool.finish_record(self, exchange, bytes(request), bytes(response))
@@ -186,6 +195,25 @@ class SpoolRecord:
         assert self._mask_rules is not None, "the policy `masked` comes with rules"
         return await large_work.mask(body, self._mask_rules)
 
+    async def _mask_large_frames(self, frames: bytes, large_work: LargeWork) -> bytes:
+        """What is final, and not written yet."""
+        masker = self._masker()
+        if self._withheld_bytes:
+            self._withheld_bytes += len(frames)
+            return b""
+        try:
+            self._stream_masker, masked = await large_work.mask_stream(masker, frames)
+        except BaseException as fault:
+            # With the frames before it that are held: a match may be split across them.
+            self._withheld_bytes = masker.held_frames_bytes + len(frames)
+            self._response_spill_bytes = 0
+            if not isinstance(fault, WorkTooLarge | Unavailable):
+                raise
+            return b""
+        masked = bytes(self._masked) + masked
+        self._masked = bytearray()
+        return masked
+
     def _masker(self) -> StreamMasker:
         if self._stream_masker is None:
             assert self._mask_rules is not None, "the policy `masked` comes with rules"
@@ -195,6 +223,10 @@ class SpoolRecord:
     def _spill_response(self) -> None:
         if self._policy == "full":
             self._response = self._spill(PART_OF_RESPONSE, self._response)
+            return
+        if self._withheld_bytes:
+            self._withheld_bytes += len(self._response)
+            self._response = b""
             return
         frames_end = complete_frames_bytes(self._response)
         if frames_end:

@@ -5,8 +5,9 @@ from collections import deque
 import msgspec
 from msgspec import Struct, field
 
+from app.domain import MaskConfig
 from app.recording.event_frames import DONE, EventData, is_event_stream, split_frames
-from app.recording.masking import DECODING_ERRORS, Found, MaskRules, Path, join_overlapping, marker, mask_json, rewrite
+from app.recording.masking import DECODING_ERRORS, Found, MaskRules, Path, compile_rules, join_overlapping, marker, mask_json, rewrite
 
 # Frames are held until so many bytes of later ones are there, so that a match which is split across them is found.
 HOLD_BYTES = 16 * 1024
@@ -16,13 +17,15 @@ _CONTEXT_BYTES = 64  # of a text before its first frame that is held: patterns l
 class _Text(Struct):
     """A text that a reader puts together: one of several choices, a content block, the arguments of a call.
 
-    Offsets count from its beginning. `data` begins at `start`. `found`: what is known to be masked beyond `start`. `marked_to`: up to
-    where matches have their marker. `clean`: the newest piece in which nothing was found; many fields are the same in each frame.
+    Offsets count from its beginning. `data` begins at `start`. `found`: what is known to be masked beyond `start`; `is_searched`: nothing
+    else is there. `marked_to`: up to where matches have their marker. `clean`: the newest piece in which nothing was found; many fields
+    are the same in each frame.
     """
 
     data: bytearray = field(default_factory=bytearray)
     start: int = 0
     found: list[Found] = []
+    is_searched: bool = False
     marked_to: int = 0
     clean: str = ""
 
@@ -48,6 +51,26 @@ class _Frame(Struct, frozen=True):
     has_masked_name: bool = False
 
 
+class _StoredFrame(Struct, frozen=True, array_like=True):
+    """As a _Frame, whose pieces name their text by its place in the state."""
+
+    data: bytes
+    is_event: bool
+    pieces: list[tuple[int, int, int]]
+    has_masked_name: bool
+
+
+class _State(Struct, frozen=True, array_like=True):
+    """`rules`: a MaskConfig as JSON."""
+
+    rules: bytes
+    texts: list[tuple[tuple[str | int, ...], _Text]]
+    frames: list[_StoredFrame]
+
+
+_decode_state = msgspec.msgpack.Decoder(_State).decode
+
+
 class StreamMasker:
     """Masks a stream as it comes. feed() complete frames; it returns frames that are final, a little later. finish() returns the rest.
 
@@ -70,23 +93,38 @@ class StreamMasker:
         return self._release(0)
 
     @property
+    def held_frames_bytes(self) -> int:
+        return self._held_bytes
+
+    @property
     def held_bytes(self) -> int:
         """What of the stream it holds: frames, and the texts in them."""
         return self._held_bytes + sum([len(text.data) for text in self._texts.values()])
 
-    def copy(self) -> "StreamMasker":
-        """One in the same state, to go on with elsewhere."""
-        copied = StreamMasker(self._rules)
-        texts = {id(text): msgspec.structs.replace(text, data=bytearray(text.data)) for text in self._texts.values()}
-        copied._frames = deque(
-            msgspec.structs.replace(
-                frame, pieces=tuple([msgspec.structs.replace(piece, text=texts[id(piece.text)]) for piece in frame.pieces])
+    def encode(self) -> bytes:
+        """Its state, to go on with in another process."""
+        places = {id(text): place for place, text in enumerate(self._texts.values())}
+        frames = [
+            _StoredFrame(
+                frame.data,
+                frame.is_event,
+                [(places[id(piece.text)], piece.begin, piece.end) for piece in frame.pieces],
+                frame.has_masked_name,
             )
             for frame in self._frames
-        )
-        copied._held_bytes = self._held_bytes
-        copied._texts = {path: texts[id(text)] for path, text in self._texts.items()}
-        return copied
+        ]
+        return msgspec.msgpack.encode(_State(self._rules.config, list(self._texts.items()), frames))
+
+    @staticmethod
+    def decode(state: bytes) -> "StreamMasker":
+        decoded = _decode_state(state)
+        masker = StreamMasker(compile_rules(msgspec.json.decode(decoded.rules, type=MaskConfig)))
+        masker._texts = dict(decoded.texts)
+        texts = list(masker._texts.values())
+        for each in decoded.frames:
+            pieces = tuple([_Piece(texts[place], begin, end) for place, begin, end in each.pieces])
+            masker._add(_Frame(each.data, each.is_event, pieces, each.has_masked_name))
+        return masker
 
     def _add(self, frame: _Frame) -> None:
         self._frames.append(frame)
@@ -104,6 +142,8 @@ class StreamMasker:
             begin = assembled.end
             encoded = text.encode("utf-8", "surrogatepass")
             assembled.data += encoded
+            # A text of one piece, as many are that repeat a whole answer, is not searched again.
+            assembled.is_searched = begin == 0
             if text != assembled.clean:
                 # As it stands alone, too: not every text is a part of a longer one.
                 alone = self._rules.find(encoded)
@@ -125,6 +165,9 @@ class StreamMasker:
     def _release(self, keep_bytes: int) -> bytes:
         """The oldest frames, as few as leave `keep_bytes`."""
         for text in self._texts.values():
+            if text.is_searched:
+                continue
+            text.is_searched = True
             found = [Found(text.start + each.begin, text.start + each.end, each.rule) for each in self._rules.find(bytes(text.data))]
             text.found = join_overlapping([*text.found, *found])
         released: list[bytes] = []

@@ -27,6 +27,7 @@ from app.settings import Settings
 from app.store.database import connect
 from app.store.inference_texts import index_closed_days
 from app.store.inference_writes import PositionTaken
+from app.store.outage_log import OutageLog
 from app.store.partitions import Connection
 from app.store.uncounted_spools import touch_uncounted
 from providers.transport.transport import Transport
@@ -38,7 +39,6 @@ MAX_RETRY_WAIT_S = 5.0
 POSTPONE_S = 2.0  # how long a segment waits for space to quarantine a record
 CLOSE_TIMEOUT_S = 2.0
 INDEX_EVERY_S = 300.0
-_STATEMENT_TIMEOUT = "60s"
 
 RETRYABLE_ERRORS = (
     OSError,
@@ -72,6 +72,7 @@ class Writer:
         self._is_connected = False
         self._exporter: Exporter | None = None
         self._feedback_matcher = FeedbackMatcher(settings)
+        self._outages = OutageLog(logger, "Records cannot be stored", "Records are stored again")
 
     async def run(self) -> None:
         remove_stale_files(self._folder)
@@ -130,6 +131,8 @@ class Writer:
     async def _connection(self) -> AsyncGenerator[Connection]:
         connection = await connect(self._settings.database_url)
         self._is_connected = True
+        if self._outages.is_outage:
+            self._outages.note_success()
         try:
             yield connection
             await connection.close(timeout=CLOSE_TIMEOUT_S)
@@ -148,35 +151,36 @@ class Writer:
 
     async def _index_texts(self) -> None:
         """Over a connection of its own: building the index of a day may take minutes."""
+        outages = OutageLog(logger, "The text of closed days cannot be indexed", "The text of closed days is indexed again")
         while True:
             await asyncio.sleep(INDEX_EVERY_S)
             try:
                 async with self._connection_of_its_own() as connection:
                     await index_closed_days(connection)
+                outages.note_success()
             except RETRYABLE_ERRORS as error:
-                logger.warning("The text of closed days could not be indexed; trying again later: %s: %s", type(error).__name__, error)
+                outages.note_failure(error)
 
     async def _touch_uncounted(self) -> None:
         """Once, and here, where the spool's earlier writer has ended."""
+        outages = OutageLog(logger, "What an earlier version stored cannot be counted", "What an earlier version stored is counted")
         has_more = True
         while has_more:
             try:
                 async with self._connection_of_its_own() as connection:
-                    await connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
                     while has_more:
                         has_more = await touch_uncounted(connection, spool_id(self._folder))
+                outages.note_success()
             except RETRYABLE_ERRORS as error:
-                logger.warning("What an earlier version stored cannot be counted yet; trying again: %s: %s", type(error).__name__, error)
+                outages.note_failure(error)
                 await asyncio.sleep(MAX_RETRY_WAIT_S)
         await asyncio.Event().wait()
 
     def _note_error(self, error: Exception) -> None:
         if isinstance(error, QuarantineFailed):
             self._state.postponed_until[error.segment] = time.monotonic() + POSTPONE_S
-        text = f"{type(error).__name__}: {error}"
-        if text != self._state.last_error:
-            logger.warning("Records cannot be stored at the moment; trying again: %s", text)
-        self._state.last_error = text
+        self._outages.note_failure(error)
+        self._state.last_error = f"{type(error).__name__}: {error}"
 
     async def _report_status(self) -> None:
         while True:

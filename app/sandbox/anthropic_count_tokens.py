@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app.sandbox import request_schema as chat
-from app.sandbox.prompt_tokens import count_chat_tokens, read_message
+from app.sandbox.prompt_tokens import check_context_length, count_chat_tokens, read_messages
 from app.sandbox.request_schema import Control
+from app.sandbox.tokens import MAX_COUNTED_TOKENS
 
 
 class TextBlock(Struct, frozen=True, tag="text", tag_field="type"):
@@ -77,7 +78,9 @@ def count_tokens(body: CountTokensBody) -> int:
     for message in body.messages:
         chat_messages += to_chat_messages(message.role, to_blocks(message.content))
     tools = [chat.Tool("function", chat.Function(tool.name, tool.description, tool.input_schema)) for tool in body.tools or ()]
-    return count_chat_tokens([read_message(each).tokens for each in chat_messages], tools)
+    return check_context_length(
+        count_chat_tokens([each.tokens for each in read_messages(chat_messages, MAX_COUNTED_TOKENS)], tools), MAX_COUNTED_TOKENS
+    )
 
 
 def to_chat_messages(role: Role, blocks: Sequence[Block]) -> Iterator[chat.Message]:

@@ -60,18 +60,26 @@ class ConstrainedGenerator:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._walkers: dict[int, Walker] = {}
+        self._choices: dict[tuple[int, int | None], Sequence[str]] = {}
 
     def generate(self, source: ConstraintSource, rng: Random, max_tokens: int | None, *, record: bool) -> GeneratedText:
+        if source.kind == "choice":
+            draft = Draft(rng)
+            draft.choose(self._fitting_choices(source, max_tokens))
+            return draft.result()
         walker = self._walkers.get(id(source))
         if walker is None:
-            constraint = source.compile()
-            if constraint.choices:
-                fitting = [each for each in constraint.choices if max_tokens is None or count_tokens(each) <= max_tokens]
-                draft = Draft(rng)
-                draft.choose(fitting or constraint.choices)
-                return draft.result()
-            walker = self._walkers[id(source)] = Walker(constraint, self._budget)
+            walker = self._walkers[id(source)] = Walker(source.compile(), self._budget)
         return walker.walk(rng, max_tokens, record=record)
+
+    def _fitting_choices(self, source: ConstraintSource, max_tokens: int | None) -> Sequence[str]:
+        """All, if none fits."""
+        fitting = self._choices.get((id(source), max_tokens))
+        if fitting is None:
+            choices = source.compile().choices
+            fitting = [each for each in choices if max_tokens is None or count_tokens(each) <= max_tokens] or choices
+            self._choices[id(source), max_tokens] = fitting
+        return fitting
 
 
 def generate_choice(request: SandboxRequest, rng: Random, generator: ConstrainedGenerator) -> Choice:

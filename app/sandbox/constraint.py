@@ -15,7 +15,7 @@ from app.sandbox.schema_rewrite import build_check, rewrite_schema
 from providers.structured_output.structural_tags import tags_to_lark
 
 MAX_SOURCE_CHARS = 262_144
-"""Maximum of a schema, regex or grammar. GBNF is translated in Python, in time that grows with its length."""
+"""Maximum of a schema, regex or grammar, or of all choices together. GBNF is translated in Python, in time that grows with its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class ConstraintSource:
             case "choice":
                 if not self.source:
                     raise InvalidConstraint(f"{self.field}: there is nothing to choose from.", self.field)
+                check_length(self, sum(map(len, self.source)))
                 return Constraint(self.field, choices=tuple(self.source))
             case "grammar":
                 return compile_grammar(self)
@@ -191,6 +192,10 @@ def compile_tags(source: ConstraintSource) -> Constraint:
 def check_source(source: ConstraintSource, text: str) -> str:
     if not text:
         raise InvalidConstraint(f"{source.field}: is empty.", source.field)
-    if len(text) > MAX_SOURCE_CHARS:
-        raise InvalidConstraint(f"{source.field}: has {len(text)} characters; the sandbox takes {MAX_SOURCE_CHARS}.", source.field)
+    check_length(source, len(text))
     return text
+
+
+def check_length(source: ConstraintSource, characters: int) -> None:
+    if characters > MAX_SOURCE_CHARS:
+        raise InvalidConstraint(f"{source.field}: has {characters} characters; the sandbox takes {MAX_SOURCE_CHARS}.", source.field)

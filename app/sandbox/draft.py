@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import log
 from random import Random
+
+MAX_ALTERNATIVES = 20
+"""As many as a request may ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class Draft:
     def choose(self, options: Sequence[str]) -> None:
         chosen = self.rng.choice(options)
         logprob = -log(len(options))
-        self._draws.append(Draw(self._size_bytes, chosen, logprob, [(other, logprob) for other in options if other != chosen]))
+        others = islice((other for other in options if other != chosen), MAX_ALTERNATIVES)
+        self._draws.append(Draw(self._size_bytes, chosen, logprob, [(other, logprob) for other in others]))
         self.write(chosen)
 
     def text(self) -> str:

@@ -17,13 +17,21 @@ from app.sandbox.tokens import count_tokens
 DIMENSIONS = 384
 MAX_INPUTS = 2048
 MAX_INPUT_TOKENS = 8192
+MAX_REQUEST_TOKENS = 150_000
+"""Of all inputs together, which take half a second of the one process."""
+
+MAX_REQUEST_NUMBERS = 2_097_152
+"""Of all vectors together, which take a third of a second."""
 
 
 def create_embeddings(body: EmbeddingBody) -> dict[str, Any]:
     """The response. Raises InvalidRequest or ContextLengthExceeded with the index of the invalid input."""
     inputs = read_inputs(body.input)
     size = body.dimensions or DIMENSIONS
-    tokens = sum(check_length(index, each) for index, each in enumerate(inputs))
+    tokens = count_inputs(inputs)
+    if len(inputs) * size > MAX_REQUEST_NUMBERS:
+        message = f"dimensions: {len(inputs)} vectors of {size} numbers are more than {MAX_REQUEST_NUMBERS} numbers"
+        raise InvalidRequest(f"{message}, the most that the sandbox takes in a request", "dimensions")
     vectors = [embed_item(each, size) for each in inputs]
     encode = write_base64 if body.encoding_format == "base64" else list[float]
     return {
@@ -45,6 +53,16 @@ def read_inputs(raw_input: str | Sequence[str | int | Sequence[int]]) -> list[st
     if not 1 <= len(inputs) <= MAX_INPUTS:
         raise InvalidRequest(f"input: has {len(inputs)} texts, where 1 to {MAX_INPUTS} are possible", "input")
     return inputs
+
+
+def count_inputs(inputs: Sequence[str | Sequence[int]], field: str = "input") -> int:
+    """The tokens of all inputs. Raises InvalidRequest or ContextLengthExceeded, as soon as they are too many."""
+    tokens = 0
+    for index, each in enumerate(inputs):
+        tokens += check_length(index, each)
+        if tokens > MAX_REQUEST_TOKENS:
+            raise InvalidRequest(f"{field}: has more than {MAX_REQUEST_TOKENS} tokens, the most that the sandbox takes in a request", field)
+    return tokens
 
 
 def check_length(index: int, item: str | Sequence[int]) -> int:

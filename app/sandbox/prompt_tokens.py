@@ -17,6 +17,12 @@ from app.sandbox.tokens import (
     count_tokens,
 )
 
+# In the words of OpenAI and vLLM, by which frameworks know that they have to shorten a conversation.
+_TOO_LONG = (
+    "This model's maximum context length is {} tokens. However, your request has {} input tokens."
+    " Please reduce the length of the input messages."
+)
+
 
 class MessageContent(NamedTuple):
     """A message's text, descriptions of its other parts, and its cost in tokens."""
@@ -55,19 +61,27 @@ def read_message(message: Message) -> MessageContent:
     return MessageContent(text, media_descriptions, tokens)
 
 
+def read_messages(messages: Sequence[Message], most_tokens: int = CONTEXT_LENGTH) -> list[MessageContent]:
+    """All messages. Raises ContextLengthExceeded as soon as they are too long, so that no time is spent on the rest."""
+    contents: list[MessageContent] = []
+    tokens = 0
+    for at, message in enumerate(messages):
+        contents.append(read_message(message))
+        tokens += contents[-1].tokens + MESSAGE_TOKENS
+        if tokens >= most_tokens and at + 1 < len(messages):
+            raise ContextLengthExceeded(_TOO_LONG.format(most_tokens, f"at least {tokens}"))
+    return contents
+
+
 def count_chat_tokens(message_tokens: Sequence[int], tools: Sequence[Tool] | None) -> int:
     """The cost of a chat, from the cost of each message."""
     return sum(message_tokens) + MESSAGE_TOKENS * len(message_tokens) + (count_tokens(msgspec.json.encode(tools).decode()) if tools else 0)
 
 
-def check_context_length(tokens: int) -> int:
+def check_context_length(tokens: int, most_tokens: int = CONTEXT_LENGTH) -> int:
     """Returns the number. Raises ContextLengthExceeded if the prompt leaves no room for a response."""
-    if tokens >= CONTEXT_LENGTH:
-        # In the words of OpenAI and vLLM, by which frameworks know that they have to shorten a conversation.
-        raise ContextLengthExceeded(
-            f"This model's maximum context length is {CONTEXT_LENGTH} tokens. However, your request has {tokens} input tokens. "
-            "Please reduce the length of the input messages."
-        )
+    if tokens >= most_tokens:
+        raise ContextLengthExceeded(_TOO_LONG.format(most_tokens, tokens))
     return tokens
 
 

@@ -9,17 +9,19 @@ import msgspec
 
 from app.sandbox.constraint import ConstraintSource, read_constraint
 from app.sandbox.errors import InvalidRequest
-from app.sandbox.prompt_tokens import check_context_length, count_chat_tokens, read_message
+from app.sandbox.prompt_tokens import check_context_length, count_chat_tokens, read_messages
 from app.sandbox.request_schema import ChatBody, CompletionBody, Control
-from app.sandbox.tokens import CONTEXT_LENGTH, count_tokens
+from app.sandbox.tokens import CONTEXT_LENGTH, MAX_COUNTED_TOKENS, count_tokens
 from app.sandbox.tools import ToolPlan, read_tools
 
 MAX_PROMPTS = 64
 MAX_CHOICES = 256
 """Maximum of choices of all prompts of a request together."""
 
-MAX_CONTROLLED_TOKENS = 200_000
-"""Maximum of tokens that a request may demand for all its choices together; a token's alternatives (top_logprobs) count as tokens."""
+MAX_CONTROLLED_TOKENS = 100_000
+"""Maximum of tokens that a request may demand for all its choices together, which take less than a second of the one process; a token's
+alternatives (top_logprobs) count as tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class SandboxRequest:
 def read_chat_request(body: ChatBody) -> SandboxRequest:
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidRequest("top_logprobs: needs logprobs to be true", "top_logprobs")
-    contents = [read_message(message) for message in body.messages]
+    contents = read_messages(body.messages)
     texts = [each.text for each in contents]
     media_descriptions = [description for each in contents for description in each.media_descriptions]
     user_text = next((text for text, message in zip(reversed(texts), reversed(body.messages), strict=True) if message.role == "user"), "")
@@ -111,8 +113,6 @@ def read_completion_requests(body: CompletionBody, prompt_tokens: int | None = N
     control = body.sandbox or Control()
     requests: list[SandboxRequest] = []
     prompts = read_prompts(body.prompt)
-    if len(prompts) > MAX_PROMPTS:
-        raise InvalidRequest(f"prompt: has {len(prompts)} prompts; the sandbox takes {MAX_PROMPTS}", "prompt")
     for text, size in prompts:
         request = SandboxRequest(
             model=body.model,
@@ -149,8 +149,17 @@ def read_prompts(prompt: str | Sequence[str | int | Sequence[int]]) -> list[tupl
         if len(ids) < len(prompt):
             raise InvalidRequest("prompt: mixes token ids with other things", "prompt")
         return [("", len(ids))]
-    texts = [each for each in prompt if not isinstance(each, int)]
-    return [(each, count_tokens(each)) if isinstance(each, str) else ("", len(each)) for each in texts]
+    if len(prompt) > MAX_PROMPTS:
+        raise InvalidRequest(f"prompt: has {len(prompt)} prompts; the sandbox takes {MAX_PROMPTS}", "prompt")
+    prompts: list[tuple[str, int]] = []
+    remaining_tokens = MAX_COUNTED_TOKENS
+    for each in prompt:
+        if not isinstance(each, int):
+            prompts.append((each, count_tokens(each)) if isinstance(each, str) else ("", len(each)))
+            remaining_tokens -= prompts[-1][1]
+        if remaining_tokens < 0:
+            raise InvalidRequest(f"prompt: all prompts together have more than {MAX_COUNTED_TOKENS} tokens", "prompt")
+    return prompts
 
 
 def bound_output(requests: Sequence[SandboxRequest], *, ignores_end: bool, echoes: bool = False) -> list[SandboxRequest]:

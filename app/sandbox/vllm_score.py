@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from msgspec import Meta, Struct
 
-from app.sandbox.embeddings import DIMENSIONS, check_length, embed_item
+from app.sandbox.embeddings import DIMENSIONS, count_inputs, embed_item
 from app.sandbox.errors import InvalidRequest
 from app.sandbox.request_schema import Control
 
@@ -47,9 +47,11 @@ def score(body: ScoreBody) -> dict[str, Any]:
 
 def score_pairs(left_texts: Sequence[str], right_texts: Sequence[str]) -> tuple[list[float], dict[str, int]]:
     """The score of each pair, and the usage; texts in several pairs are counted in each, as by a cross-encoder."""
-    pairs = [(left_texts[0] if len(left_texts) == 1 else left_texts[index], text) for index, text in enumerate(right_texts)]
-    tokens = sum(check_length(index, left) + check_length(index, right) for index, (left, right) in enumerate(pairs))
+    left_tokens, right_tokens = count_inputs(left_texts), count_inputs(right_texts)
+    tokens = left_tokens * (len(right_texts) if len(left_texts) == 1 else 1) + right_tokens
+    lefts = [embed_item(text, DIMENSIONS) for text in left_texts]
     similarities = [
-        sum(a * b for a, b in zip(embed_item(left, DIMENSIONS), embed_item(right, DIMENSIONS), strict=True)) for left, right in pairs
+        sum(a * b for a, b in zip(lefts[0] if len(lefts) == 1 else lefts[index], embed_item(text, DIMENSIONS), strict=True))
+        for index, text in enumerate(right_texts)
     ]
     return [round((1 + each) / 2, 6) for each in similarities], {"prompt_tokens": tokens, "total_tokens": tokens}

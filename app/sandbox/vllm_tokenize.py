@@ -1,14 +1,16 @@
 """vLLM's /tokenize and /detokenize. There is no vocabulary, so a token id is a byte of the text in UTF-8."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
-from app.sandbox.errors import InvalidRequest
+from app.sandbox.errors import ContextLengthExceeded, InvalidRequest
 from app.sandbox.prompt_tokens import read_message
 from app.sandbox.request_schema import Control, Message
 from app.sandbox.tokens import CONTEXT_LENGTH
+
+T = TypeVar("T", bytes, list[int])
 
 
 class TokenizeBody(Struct, frozen=True, kw_only=True):
@@ -34,7 +36,7 @@ def tokenize(body: TokenizeBody) -> dict[str, Any]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("prompt, messages: send one of them", "prompt")
     text = "".join(render_chat(body.messages, body)) if body.messages is not None else body.prompt or ""
-    ids = list(text.encode())
+    ids = list(check_number("prompt" if body.messages is None else "messages", text.encode()))
     return {
         "count": len(ids),
         "max_model_len": CONTEXT_LENGTH,
@@ -54,4 +56,11 @@ def render_chat(messages: Sequence[Message], body: TokenizeBody) -> Iterator[str
 
 
 def detokenize(body: DetokenizeBody) -> dict[str, Any]:
-    return {"prompt": bytes(id % 256 for id in body.tokens).decode("utf-8", "replace")}
+    return {"prompt": bytes(id % 256 for id in check_number("tokens", body.tokens)).decode("utf-8", "replace")}
+
+
+def check_number(field: str, tokens: T) -> T:
+    """Raises ContextLengthExceeded for more than a prompt may have: an answer of megabytes would hold up all others."""
+    if len(tokens) > CONTEXT_LENGTH:
+        raise ContextLengthExceeded(f"{field}: has {len(tokens)} tokens; the sandbox takes {CONTEXT_LENGTH}.", field)
+    return tokens

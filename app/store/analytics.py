@@ -14,9 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.store import spools
 from app.store.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
 from app.store.errors import InvalidKeyField
+from app.store.named_filters import NamedFilters, check_named
 from app.store.rollups import REFUSED, UNKNOWN
 from app.store.sketches import COUNT_BITS, quantiles
 from app.store.tables import rollup_tables, subject_rollup_tables
+from app.store.uncounted_inferences import count_uncounted
 
 _FRACTIONS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _COUNT_MASK = (1 << COUNT_BITS) - 1
@@ -98,12 +100,14 @@ class Analytics(Struct, frozen=True):
     """`since`, `until`: the period, widened to what sums are kept by. `has_more`: there are more groups than `limit`.
 
     `complete_until`: requests that had ended by then are counted; what ended later may still be on its way into the database. Null: no
-    writer has run yet.
+    writer has run yet. `uncounted`: requests of these days, of all groups, that an earlier version recorded and that are in no sum;
+    `narthex analytics backfill` counts them.
     """
 
     since: str
     until: str
     complete_until: str | None
+    uncounted: int
     interval: str | None
     time_zone: str
     group_by: Sequence[str]
@@ -122,17 +126,24 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
     reader = _Reader(connection, query, only_teams)
     groups, has_more = await reader.top_groups()
     rows = await reader.rows(groups)
+    if not rows and query.filters.get("outcome") != REFUSED:  # what is refused may have any name
+        await check_named(connection, _named_filters(query), only_teams)
     until = query.end if stored_until is None else min(stored_until, query.end)
     return Analytics(
         query.begin.astimezone(query.zone).isoformat(),
         query.end.astimezone(query.zone).isoformat(),
         None if stored_until is None else until.astimezone(query.zone).isoformat(timespec="seconds"),
+        await count_uncounted(connection, query.begin, query.end, only_teams),
         query.interval,
         query.time_zone,
         query.group_by,
         rows,
         has_more,
     )
+
+
+def _named_filters(query: AnalyticsQuery) -> NamedFilters:
+    return NamedFilters(**{name: query.filters.get(name) for name in ("team", "key", "model", "function", "provider")})
 
 
 class _Reader:

@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import asyncpg
 from msgspec import Struct
-from sqlalchemy import ColumnElement, func, select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import Caller, ContentPolicy
-from app.store import tables
 from app.store.droppable_fields import from_drop_column, unite_drops
 from app.store.mask_rules import from_mask_column
 from app.store.restrictions import narrow_networks, narrow_patterns
@@ -84,20 +83,6 @@ async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> Cha
     if max(len(keys), len(teams)) > MAX_CHANGES:
         return None
     return ChangedKeys([row["hash"] for row in keys], [row["id"] for row in teams])
-
-
-async def count_workers(connection: AsyncConnection) -> int:
-    """How many workers, on all machines, were seen in the last minute."""
-    return await connection.scalar(select(func.count()).select_from(tables.workers).where(_is_alive())) or 0
-
-
-async def list_workers(connection: AsyncConnection) -> list[str]:
-    """The ids of workers, on all machines, that were seen in the last minute."""
-    return list(await connection.scalars(select(tables.workers.c.id).where(_is_alive())))
-
-
-def _is_alive() -> ColumnElement[bool]:
-    return tables.workers.c.seen_at > func.now() - text("interval '60 seconds'")
 
 
 def _caller(row: Any) -> Caller:

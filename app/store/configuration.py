@@ -3,24 +3,24 @@
 Whatever changes what a file can set goes through change_configuration(), so that it is validated, published, and in the history.
 """
 
-import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import func, select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
 from app.store import snapshots, tables
+from app.store.address_validation import check_new_addresses
+from app.store.applied_changes import wait_until_served
 from app.store.audit_log import SYSTEM, Author
 from app.store.config_file import ConfigFile, parse_config_file, write_file
 from app.store.config_validation import check_drop, find_new_warnings, find_warnings, validate
 from app.store.configuration_difference import EntryChange, find_changes, format_difference, price_key_of
-from app.store.configuration_history import EarlierEntries, count_other_changes, publish_changes, read_entries_at
+from app.store.configuration_history import count_other_changes, publish_changes
 from app.store.configuration_rows import (
     State,
     by_name,
@@ -34,7 +34,8 @@ from app.store.configuration_rows import (
     store_table,
     store_teams,
 )
-from app.store.database import Database, create_database_engine, transaction
+from app.store.database import Database, transaction
+from app.store.earlier_configuration import EarlierEntries, read_entries_at
 from app.store.ended_experiments import read_ends, refuse_restarts
 from app.store.errors import BadConfiguration, InvalidKeyField
 from app.store.experiment_acts import read_stopped_arms
@@ -51,6 +52,7 @@ from app.store.shadows import check_shadow_teams
 from app.store.team_restrictions import check_restrictions
 from app.store.used_entries import read_budgets_of_webhooks, refuse_removing_used
 from app.thread_steps import in_steps, run_in_steps
+from providers.transport.address_guard import AddressGuard
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -74,7 +76,7 @@ class Changed(Struct, frozen=True):
 
 
 class RolledBack(Struct, frozen=True):
-    """`left`: what a rollback does not restore, a sentence each."""
+    """`left`: what a rollback does not restore, a sentence each; also what becomes of limits of keys."""
 
     changed: Changed
     left: Sequence[str]
@@ -87,11 +89,14 @@ async def change_configuration(
     *,
     output_tokens: int | None = None,
     restores: int | None = None,
+    guard: AddressGuard | None = None,
+    warn: Callable[[Snapshot, Snapshot, KnownNames], list[str]] = find_new_warnings,
 ) -> Changed:
     """Change what a file can set, in the caller's transaction, under a lock that others who change it wait for.
 
     `edit` gets the state in force and returns the wanted one; it runs in a thread. `output_tokens`: the setting for models without one of
-    their own, for warnings. Raises BadConfiguration, as does `edit`; then nothing was changed.
+    their own, for warnings. `guard`: what new addresses may be; None: there are none. `warn`: finds warnings, by the state before and the
+    wanted one. Raises BadConfiguration, as does `edit`; then nothing was changed.
     """
     await lock_configuration(connection)
     current = await read_state(connection)
@@ -102,6 +107,8 @@ async def change_configuration(
         _check_teams({name: team for name, team in wanted.teams.items() if current.teams.get(name) != team})
         refuse_removing_used(current.snapshot, wanted.snapshot, budgets_of_webhooks)
         validate(wanted.snapshot)
+        if guard is not None:
+            check_new_addresses(current.snapshot, wanted.snapshot, guard)
         _check_new_names(current, wanted)
         check_shadow_teams(wanted.snapshot, wanted.teams)
         return wanted, list(find_changes(current, wanted)), find_experiment_changes(current.snapshot, wanted.snapshot)
@@ -109,13 +116,14 @@ async def change_configuration(
     wanted, changes, experiment_changes = await run_in_steps(compute)
     known = await _read_known_names(connection, wanted, output_tokens)
 
-    warnings = await run_in_steps(lambda: find_new_warnings(current.snapshot, wanted.snapshot, known))
-    if not changes and wanted.snapshot.hash == current.snapshot.hash:
+    warnings = await run_in_steps(lambda: warn(current.snapshot, wanted.snapshot, known))
+    # Not by the hash: what is encoded leaves a default out only if it was not written out.
+    if not changes and [*by_name(current.snapshot.limits)] == [*by_name(wanted.snapshot.limits)]:
         return Changed(None, current, wanted, (), warnings)
     changed_teams = {change.name: wanted.teams[change.name] for change in changes if change.section == "teams"}
     if changed_teams:
         await lock_changes(connection)
-        await store_teams(connection, changed_teams, current.teams)
+        await store_teams(connection, changed_teams)
     await store_table(connection, tables.providers, current.snapshot.providers, wanted.snapshot.providers)
     await store_table(connection, tables.models, current.snapshot.models, wanted.snapshot.models)
     await store_table(connection, tables.functions, current.snapshot.functions, wanted.snapshot.functions)
@@ -162,9 +170,10 @@ async def apply(
     *,
     prune: bool,
     confirm: Callable[[str], bool],
-    wait_s: float = 30.0,
+    wait_s: float = 5.0,
     output_tokens: int | None = None,
     author: Author = SYSTEM,
+    guard: AddressGuard | None = None,
 ) -> str:
     """Upsert the content of a file; with `prune` also remove what its sections lack, except teams.
 
@@ -176,7 +185,7 @@ async def apply(
     _check_teams(file.teams or {})
 
     async with transaction(database_url) as connection:
-        shown, kept = await apply_file(connection, author, file, prune=prune, output_tokens=output_tokens)
+        shown, kept = await apply_file(connection, author, file, prune=prune, output_tokens=output_tokens, guard=guard)
         known_names = await _read_known_names(connection, shown.after, output_tokens)
         await connection.rollback()
     if shown.version is None:
@@ -185,22 +194,30 @@ async def apply(
     if not _is_confirmed(shown, warnings, kept, confirm):
         return "Nothing was changed."
     async with transaction(database_url) as connection:
-        changed, _ = await apply_file(connection, author, file, prune=prune, output_tokens=output_tokens)
+        changed, _ = await apply_file(connection, author, file, prune=prune, output_tokens=output_tokens, guard=guard)
         version = _require_as_shown(changed, shown)
     return f"Applied as version {version}; {await report(database_url, changed, wait_s)}"
 
 
 async def apply_file(
-    connection: AsyncConnection, author: Author, file: ConfigFile, *, prune: bool, output_tokens: int | None = None
+    connection: AsyncConnection,
+    author: Author,
+    file: ConfigFile,
+    *,
+    prune: bool,
+    output_tokens: int | None = None,
+    guard: AddressGuard | None = None,
 ) -> tuple[Changed, list[str]]:
     """As change_configuration(), and what the file would undo and does not, a sentence each: see app/store/kept_acts.py.
 
+    So is what becomes of limits of keys: see app/store/limits_of_keys.py.
     Raises BadConfiguration also for an experiment that has ended: see app/store/ended_experiments.py.
     """
     await lock_configuration(connection)
     stopped = await read_stopped_arms(connection)
     ends = await read_ends(connection, file)
-    of_keys = await read_limits_of_keys(connection) if prune else {}
+    own_names = [limit.name for limit in file.limits or ()]
+    of_keys = (await read_limits_of_keys(connection)).difference(own_names) if prune else set[str]()
     kept: list[str] = []
 
     def edit(current: State) -> State:
@@ -217,8 +234,8 @@ async def apply_file(
             kept.append(sentence)
         return edited(merged, models=models, functions=functions, limits=limits) if kept else merged
 
-    changed = await change_configuration(connection, author, edit, output_tokens=output_tokens)
-    await own_by_file(connection, [limit.name for limit in file.limits or ()])
+    changed = await change_configuration(connection, author, edit, output_tokens=output_tokens, guard=guard)
+    await own_by_file(connection, own_names)
     return changed, kept
 
 
@@ -227,20 +244,21 @@ async def restore(
     version: int,
     *,
     confirm: Callable[[str], bool],
-    wait_s: float = 30.0,
+    wait_s: float = 5.0,
     output_tokens: int | None = None,
     author: Author = SYSTEM,
+    guard: AddressGuard | None = None,
 ) -> str:
     """As apply(), of the configuration of an earlier version: see roll_back()."""
     async with transaction(database_url) as connection:
-        shown = await roll_back(connection, author, version, output_tokens=output_tokens)
+        shown = await roll_back(connection, author, version, output_tokens=output_tokens, guard=guard)
         await connection.rollback()
     if shown.changed.version is None:
         return "\n".join(["Nothing to change: the configuration is as it was then.", *shown.left])
     if not _is_confirmed(shown.changed, shown.changed.warnings, shown.left, confirm):
         return "Nothing was changed."
     async with transaction(database_url) as connection:
-        changed = (await roll_back(connection, author, version, output_tokens=output_tokens)).changed
+        changed = (await roll_back(connection, author, version, output_tokens=output_tokens, guard=guard)).changed
         restored = _require_as_shown(changed, shown.changed)
     return f"Restored version {version} as version {restored}; {await report(database_url, changed, wait_s)}"
 
@@ -271,19 +289,34 @@ async def export(database: Database) -> str:
     return await run_in_steps(lambda: write_file(current_state.snapshot, current_state.teams))
 
 
-async def roll_back(connection: AsyncConnection, author: Author, version: int, *, output_tokens: int | None = None) -> RolledBack:
+async def roll_back(
+    connection: AsyncConnection,
+    author: Author,
+    version: int,
+    *,
+    output_tokens: int | None = None,
+    guard: AddressGuard | None = None,
+) -> RolledBack:
     """Make a new version whose configuration is equal to that of an earlier one, in the caller's transaction.
 
-    Keys, credentials, users, roles, registered nodes and drained endpoints stay as they are, and teams are never removed. Raises
-    UnknownVersion, or BadConfiguration for a version that is not valid today.
+    Keys, credentials, users, roles, registered nodes and drained endpoints stay as they are, and teams are never removed. Limits that keys
+    were given since then over the admin API stay with their keys. Raises UnknownVersion, or BadConfiguration for a version that is not
+    valid today.
     """
     await lock_configuration(connection)
     earlier = await read_entries_at(connection, version)
     positions = {**await read_limit_positions(connection), **earlier.positions}
-    changed = await change_configuration(
-        connection, author, lambda state: _restore(state, earlier, positions), output_tokens=output_tokens, restores=version
-    )
-    left = [
+    of_keys = await read_limits_of_keys(connection)
+    left: list[str] = []
+
+    def edit(current: State) -> State:
+        restored = _restore(current, earlier, positions)
+        limits, about_limits = find_kept_limits(current, restored, of_keys)
+        left.extend(about_limits)
+        return edited(restored, limits=limits) if about_limits else restored
+
+    changed = await change_configuration(connection, author, edit, output_tokens=output_tokens, restores=version, guard=guard)
+    left += [
         f"{count} change{'s' if count != 1 else ''} of kind {resource!r} since then: a rollback restores only what a file can set."
         for resource, count in (await count_other_changes(connection, version)).items()
     ]
@@ -319,7 +352,7 @@ def _restore(state: State, earlier: EarlierEntries, positions: Mapping[str, int]
             sections[section][key] = msgspec.convert(entry, kinds[section])
         elif section != "teams":
             sections[section].pop(key, None)
-    limits = sorted(sections["limits"].values(), key=lambda limit: (positions.get(limit.name, len(positions)), limit.name))
+    limits = sorted(sections["limits"].values(), key=lambda limit: (positions[limit.name], limit.name))
     return edited(
         state,
         teams=sections["teams"],
@@ -394,32 +427,9 @@ async def _read_known_names(connection: AsyncConnection, state: State, output_to
 
 
 async def report(database_url: str, changed: Changed, wait_s: float) -> str:
-    """What has become of a change that was committed, as the end of a sentence: see wait_for_workers(). Then when experiments follow it."""
+    """What has become of a change that was committed, as the end of a sentence: who serves it. Then when experiments follow it."""
     assert changed.version is not None
     async with transaction(database_url) as connection:
         experiments = await describe_new_versions(connection, changed.experiment_versions)
-    return "\n".join([await wait_for_workers(database_url, changed.version, wait_s), *experiments])
-
-
-async def wait_for_workers(database_url: str, version: int, wait_s: float) -> str:
-    """How many workers serve a version, once all do or `wait_s` is over, as the end of a sentence.
-
-    A worker that was not seen for a minute counts as gone.
-    """
-    workers = tables.workers
-    alive = workers.c.seen_at > func.now() - text("interval '60 seconds'")
-    is_behind = workers.c.version < version
-    counts = select(func.count().filter(is_behind), func.count().filter(~is_behind)).where(alive)
-    deadline = time.monotonic() + wait_s
-    database = create_database_engine(database_url, isolation_level="AUTOCOMMIT")
-    try:
-        async with database.connect() as connection:
-            while True:
-                behind, serving = (await connection.execute(counts)).one()
-                if not behind:
-                    return f"{serving} worker{'s serve' if serving != 1 else ' serves'} it."
-                if time.monotonic() > deadline:
-                    return f"{behind} worker(s) do not serve it after {wait_s:.0f} s: see their logs."
-                await asyncio.sleep(0.05)
-    finally:
-        await database.dispose()
+    applied = await wait_until_served(database_url, wait_s)
+    return "\n".join([applied.in_words(wait_s), *experiments])

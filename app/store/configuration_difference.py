@@ -19,7 +19,7 @@ SECTIONS = ("teams", "providers", "models", "limits", "prices", "functions", "me
 _IDENTIFYING_LINES = ("name = ", "provider = ", "model = ", "since = ")
 
 
-class EntryChange(Struct, frozen=True):
+class EntryChange(Struct, frozen=True, gc=False):
     """A changed entry of a section. `before` None: it is new; `after` None: it is gone.
 
     `name` of a price: a JSON list of provider, model and since (empty: always).

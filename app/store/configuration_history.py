@@ -1,18 +1,17 @@
-"""The history of the configuration: what each version changed, by whom, and the state after any of them."""
+"""The history of the configuration: what each version changed, and by whom. See also earlier_configuration."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import Row, func, select
-from sqlalchemy.dialects.postgresql import distinct_on, insert
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import snapshots, tables
 from app.store.audit_log import AuditEvent, Author, record_all
 from app.store.batches import execute_in_batches
 from app.store.configuration_difference import EntryChange, display_name
-from app.store.errors import UnknownVersion
 from app.store.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, write_cursor
 
 _versions, _changes = tables.configuration_versions, tables.configuration_changes
@@ -143,38 +142,11 @@ async def page_changes(connection: AsyncConnection, version: int, *, after: str 
 
 
 def _to_change(row: Row[Any]) -> EntryChange:
-    return EntryChange(row.section, row.name, _without_position(row.section, row.before), _without_position(row.section, row.after))
+    return EntryChange(row.section, row.name, without_position(row.section, row.before), without_position(row.section, row.after))
 
 
-def _without_position(section: str, content: dict[str, Any] | None) -> dict[str, Any] | None:
+def without_position(section: str, content: dict[str, Any] | None) -> dict[str, Any] | None:
     return content.get("config", content) if section == "limits" and content is not None else content
-
-
-class EarlierEntries(Struct, frozen=True):
-    """What changed since a version, as it was then: by section and name, None for what did not exist. `positions`: of limits."""
-
-    entries: Mapping[tuple[str, str], dict[str, Any] | None]
-    positions: Mapping[str, int]
-
-
-async def read_entries_at(connection: AsyncConnection, version: int) -> EarlierEntries:
-    """Raises UnknownVersion for one in the future, or from before the history was kept."""
-    first = await connection.scalar(select(func.min(_versions.c.version)))
-    current = await snapshots.read_version(connection)
-    earliest = current if first is None else first - 1
-    if not earliest <= version <= current:
-        raise UnknownVersion(f"The configuration of version {version} is not known. The history has versions {earliest} to {current}.")
-    query = select(_changes.c.section, _changes.c.name, _changes.c.before).where(_changes.c.version > version)
-    of_each = distinct_on(_changes.c.section, _changes.c.name)
-    rows = await connection.execute(query.ext(of_each).order_by(_changes.c.section, _changes.c.name, _changes.c.version))
-    entries: dict[tuple[str, str], dict[str, Any] | None] = {}
-    positions: dict[str, int] = {}
-    for section, name, before in rows:
-        if section == "limits" and before is not None:
-            positions[name] = before["position"]
-        if section != "limits" or before is None or "config" in before:
-            entries[section, name] = _without_position(section, before)
-    return EarlierEntries(entries, positions)
 
 
 async def count_other_changes(connection: AsyncConnection, version: int) -> dict[str, int]:

@@ -17,6 +17,7 @@ from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import BadConfiguration
 from app.store.key_rows import notify_workers
 from app.store.limit_heirs import find_heirs, keep_counters, read_counters
+from app.store.limit_positions import place_limits
 from app.store.limit_validation import counted_subject
 from app.store.mask_rules import from_mask_column, mask_column
 from app.store.snapshots import StoredConfiguration, price_key
@@ -85,7 +86,7 @@ async def store_table(connection: AsyncConnection, table: Table, old: Mapping[st
     await _upsert(connection, table, ["name"], ["config"], changed)
 
 
-async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig], existing: Mapping[str, TeamConfig]) -> None:
+async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig]) -> None:
     row = insert(tables.teams)
     rows = (
         {
@@ -96,8 +97,7 @@ async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamCon
     )
     updates = {name: row.excluded[name] for name in ("content", "drop", "priority", "mask", "search", "restrictions")}
     await execute_in_batches(connection, row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
-    if changed.keys() & existing.keys():
-        await notify_workers(connection)  # workers cache a team's settings with every key of it
+    await notify_workers(connection)  # workers cache a team's settings with every key of it
 
 
 async def store_limits(
@@ -106,7 +106,7 @@ async def store_limits(
     """Store limits; the positions of all before, and of all after."""
     before, after = by_name(old), by_name(new)
     stored, counters = await read_limit_positions(connection), await read_counters(connection)
-    positions = place_limits([limit.name for limit in new], stored)
+    positions = await run_in_steps(lambda: place_limits([limit.name for limit in new], stored))
     heirs = find_heirs(before, after, counters)
     changed = (
         {"name": limit.name, "position": positions[limit.name], "config": msgspec.to_builtins(limit)}
@@ -126,16 +126,6 @@ async def store_limits(
 
 async def read_limit_positions(connection: AsyncConnection) -> dict[str, int]:
     return {row.name: row.position for row in await connection.execute(select(tables.limits.c.name, tables.limits.c.position))}
-
-
-def place_limits(names: Sequence[str], stored: Mapping[str, int]) -> dict[str, int]:
-    """A position for each limit, in the order of `names`. Stored positions are kept where possible: most rows stay as they are."""
-    positions: dict[str, int] = {}
-    last = -1
-    for name in names:
-        last = stored[name] if stored.get(name, -1) > last else last + 1
-        positions[name] = last
-    return positions
 
 
 async def store_prices(connection: AsyncConnection, old: tuple[Price, ...], new: tuple[Price, ...]) -> None:

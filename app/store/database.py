@@ -1,8 +1,16 @@
-"""Connections to Postgres: the address for each library, an engine for SQLAlchemy, transactions."""
+"""Connections to Postgres: the address for each library, an engine for SQLAlchemy, transactions.
+
+A connection may lead to a pooler (PgBouncer in transaction mode), which gives a session of Postgres to whoever begins a transaction, and
+to somebody else when that ends. So nothing may lean on a session: no statement has a name there, settings and locks are a transaction's.
+docs/decisions/038-poolers.md says how that is known and kept.
+"""
 
 import contextlib
+import sys
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -16,8 +24,32 @@ _CLOSE_TIMEOUT_S = 0.5
 Database = str | AsyncEngine | AsyncConnection  # an address, an engine, or the connection of a transaction to take part in
 
 
-class _FastCloseConnection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument]
-    """A connection whose close() and rollback are quick: on a dead connection nobody answers them."""
+class _Connection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument]
+    """A connection whose close() and rollback are quick, as on a dead connection nobody answers them; and that suits a pooler.
+
+    `is_pooled`: a pooler, or another proxy that knows the protocol, is between. Set by detect_pooler(), before the first query.
+    """
+
+    is_pooled = False
+
+    async def detect_pooler(self) -> None:
+        # At the start a server names its process. A pooler makes up a number, as it serves a client with one process after the other.
+        answer = await self.execute(f"SELECT WHERE pg_backend_pid() = {self.get_server_pid()}", timeout=CONNECT_TIMEOUT_S)
+        if answer != "SELECT 1":
+            self.is_pooled = True
+            # As asyncpg.connect(statement_cache_size=0) would, if it had been known: no statement has a name, and each is parsed anew
+            # by the message that executes it, in whichever session that is.
+            self._stmt_cache_enabled = False
+            # Else asyncpg turns it off for the session, see below.
+            self._server_caps = self._server_caps._replace(jit=False)  # pyright: ignore[reportUnknownMemberType]
+
+    async def _introspect_types(self, typeoids: Any, timeout: float | None) -> Any:
+        """Types that asyncpg does not know, such as arrays: compiling that query would take longer than running it."""
+        if not self.is_pooled:
+            return await super()._introspect_types(typeoids, timeout)  # pyright: ignore
+        async with contextlib.nullcontext() if self.is_in_transaction() else self.transaction():
+            await self.execute("SET LOCAL jit = off", timeout=timeout)
+            return await super()._introspect_types(typeoids, timeout)  # pyright: ignore
 
     async def close(self, *, timeout: float | None = None) -> None:
         with contextlib.suppress(TimeoutError):  # asyncpg has terminated it by then
@@ -60,9 +92,33 @@ async def connect(database_url: str, command_timeout_s: float | None = None) -> 
 
     Raises OSError, TimeoutError or asyncpg.PostgresError.
     """
-    return await asyncpg.connect(
-        dsn(database_url), timeout=CONNECT_TIMEOUT_S, command_timeout=command_timeout_s, connection_class=_FastCloseConnection
+    address = dsn(database_url)
+    is_named = "application_name" in parse_qs(urlsplit(address).query)
+    connection = await asyncpg.connect(
+        address,
+        timeout=CONNECT_TIMEOUT_S,
+        command_timeout=command_timeout_s,
+        connection_class=_Connection,
+        server_settings=None if is_named else {"application_name": _application_name()},
     )
+    try:
+        await connection.detect_pooler()
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+def is_pooled(connection: "asyncpg.Connection[Any]") -> bool:
+    """Whether this connection, of connect(), leads to a pooler: its session may be another one in each transaction."""
+    return isinstance(connection, _Connection) and connection.is_pooled
+
+
+def _application_name() -> str:
+    """What pg_stat_activity calls this process: Narthex, and which of its commands or processes it is."""
+    program = Path(sys.argv[0]).stem
+    name = sys.argv[1] if program == "narthex" and len(sys.argv) > 1 else program.removeprefix("run_")
+    return f"narthex {name}"[:63]
 
 
 @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from app.domain import FunctionConfig
 from app.store import tables
 from app.store.dataset_counts import DatasetCounts
 from app.store.dataset_selection import Selection
+from app.store.earlier_configuration import read_function_config
 from app.store.erasures import WRITERS_LOCK
 
 # A piece holds it (shared) while it copies content. Whoever got it alone knows that no copy of what was erased before is on its way.
@@ -194,9 +195,8 @@ async def read_demonstration(connection: AsyncConnection, id: str) -> Demonstrat
 
 async def read_function(connection: AsyncConnection, snapshot: str, name: str) -> FunctionConfig | None:
     """The configuration of a function in a snapshot; None: it is not there."""
-    query = text("SELECT document #> ARRAY['functions', CAST(:name AS text)] FROM snapshots WHERE hash = :hash")
-    document = await connection.scalar(query, {"name": name, "hash": snapshot})
-    return None if document is None else msgspec.convert(document, FunctionConfig)
+    config = await read_function_config(connection, snapshot, name)
+    return None if config is None else msgspec.convert(config, FunctionConfig)
 
 
 async def read_sources(connection: AsyncConnection, ids: Collection[str], row_number: int) -> list[Source]:

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.store import tables
 from app.store.configuration_rows import one_of
+from app.store.named_filters import NamedFilters, check_named
 from app.store.usage import named_model, scope_conditions
 
 DEFAULT_DAYS = 7
@@ -47,7 +48,9 @@ async def summarize_drops(
     `scope`: values of the dimensions team (its name), key (its public part) and model. `only_teams`: of teams with these names; None: of
     all. The partitions of the days in between are read: about a second for each million of their requests.
     """
-    rows = await connection.execute(drop_summary_query(since, until, scope, limit, only_teams))
+    rows = (await connection.execute(drop_summary_query(since, until, scope, limit, only_teams))).all()
+    if not rows:
+        await check_named(connection, NamedFilters(**scope), only_teams)
     return [
         DropRow(
             row.team,

@@ -1,7 +1,7 @@
 """Sums by end user and tag, from which an erasure takes its part: it is added to the subject `(erased)`, so that the sums stay complete."""
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -10,21 +10,17 @@ from app.store.erasure_hashes import SqlHash
 from app.store.erasures import ERASED, Order, dimension_of
 from app.store.partitions import DAY_MS, Connection
 from app.store.rollups import (
-    MAX_COLUMNS,
     SECONDS,
-    SKETCH_COLUMNS,
-    SUM_COLUMNS,
     Level,
     Period,
     RollupSums,
     SubjectKey,
-    Sums,
     add_rollups,
 )
-from app.store.sketches import COUNT_BITS, pack
+from app.store.sketches import pack
+from app.store.sums import MAX_COLUMNS, SKETCH_COLUMNS, SUM_COLUMNS, Sums, lock_sums_shared, sums_of
 from app.store.tables import subject_rollup_tables
 
-_COUNT_MASK = (1 << COUNT_BITS) - 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _KEY_COLUMNS = ("dimension", "value", "time", "group_id")
 _KEY_TYPES = ("text", "text", "timestamptz", "bigint")
@@ -40,6 +36,7 @@ async def move_subjects(connection: Connection, by_level: Mapping[Level, Mapping
     as OTHER names nobody and stays there.
     """
     moved = 0
+    await lock_sums_shared(connection)
     for level, parts in by_level.items():
         if not parts:
             continue
@@ -51,7 +48,7 @@ async def move_subjects(connection: Connection, by_level: Mapping[Level, Mapping
                 gone.append(key)
                 _add(erased, key, sums)
             else:
-                reduced[key] = _without(sums, part)
+                reduced[key] = sums.without(part)
                 _add(erased, key, part)
         await _delete(connection, level, gone)
         await _replace(connection, level, reduced)
@@ -68,6 +65,7 @@ async def sweep_subject(connection: Connection, order: Order, limit: int) -> int
     if order.kind == "episode":
         return 0
     moved = 0
+    await lock_sums_shared(connection)
     for level in subject_rollup_tables:
         of_team = "" if order.team_id is None else "AND team_id = $5::uuid"
         rows = await connection.fetch(
@@ -81,7 +79,7 @@ async def sweep_subject(connection: Connection, order: Order, limit: int) -> int
         erased = dict[SubjectKey, Sums]()
         keys = [_key_of(row) for row in rows]
         for key, row in zip(keys, rows, strict=True):
-            _add(erased, key, _sums_of(row))
+            _add(erased, key, sums_of(row))
         await _delete(connection, level, keys)
         await add_rollups(connection, RollupSums({}, {}, {level: erased}), ())
         moved += len(rows)
@@ -143,7 +141,7 @@ async def _lock(connection: Connection, level: Level, keys: Sequence[SubjectKey]
         *_key_arguments(keys),
         *(min(times), max(times)),
     )
-    return {_key_of(row): _sums_of(row) for row in rows}
+    return {_key_of(row): sums_of(row) for row in rows}
 
 
 async def _delete(connection: Connection, level: Level, keys: Sequence[SubjectKey]) -> None:
@@ -179,32 +177,6 @@ async def _replace(connection: Connection, level: Level, sums_by_key: Mapping[Su
 def _add(erased: dict[SubjectKey, Sums], key: SubjectKey, sums: Sums) -> None:
     """Of several values of one tag, all go to the same sum."""
     erased.setdefault(key._replace(value=ERASED), Sums()).add(sums)
-
-
-def _without(sums: Sums, part: Sums) -> Sums:
-    left = sums.difference(part)
-    left.durations = _counts_without(sums.durations, part.durations)
-    left.first_tokens = _counts_without(sums.first_tokens, part.first_tokens)
-    return left
-
-
-def _counts_without(counts: Mapping[int, int], part: Mapping[int, int]) -> dict[int, int]:
-    return {bucket: left for bucket, count in counts.items() if (left := count - part.get(bucket, 0)) > 0}
-
-
-def _sums_of(row: asyncpg.Record) -> Sums:
-    sums = Sums()
-    sums.values = [row[name] for name in (*SUM_COLUMNS, *MAX_COLUMNS)]
-    sums.durations, sums.first_tokens = (_counts(row[name]) for name in SKETCH_COLUMNS)
-    return sums
-
-
-def _counts(sketch: Iterable[int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for entry in sketch:
-        bucket = entry >> COUNT_BITS
-        counts[bucket] = counts.get(bucket, 0) + (entry & _COUNT_MASK)
-    return counts
 
 
 def _key_of(row: asyncpg.Record) -> SubjectKey:

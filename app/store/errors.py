@@ -27,3 +27,11 @@ class InvalidKeyField(ValueError):
 
 class UnknownRevision(Exception):
     """The database's tables are of a revision that this version does not have: a newer version created them."""
+
+
+class MigrationBlocked(Exception):
+    """Others hold what a migration needs for longer than it waits; the message names them, and says what to do."""
+
+
+class UnsupportedServer(Exception):
+    """A server of a version that is too old; the message is a sentence with the version that it has and the one that is needed."""

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import BUILT_IN_OUTCOMES, AnalysisConfig
+from app.store.bounded_transactions import bounded_transaction
 from app.store.partitions import Connection
 
 # open: its window lasts. measured: its window is over. complete: feedback on it counts no longer, either.
@@ -267,7 +268,7 @@ async def delete_old_units(connection: Connection) -> None:
     """Some of the units of experiments that ended more than KEEP_UNITS_DAYS ago, and of what was before; with the last one of each its
     sums by values of tags.
     """
-    async with connection.transaction():
+    async with bounded_transaction(connection):
         if await lock_counting(connection):
             await connection.execute(_DELETE_OLD_PRE_PERIODS, _DELETED_AT_ONCE)
             deleted = await connection.fetch(_DELETE_OLD, _DELETED_AT_ONCE)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import asyncpg
 
 from app.domain import MODEL_PREFIXES
+from app.store.bounded_transactions import bounded_transaction
 from app.store.erased_episodes import find_erased_episodes
 from app.store.erased_feedback import erase_by_ids
 from app.store.erasure_hashes import read_key
@@ -33,21 +34,24 @@ class Matched(NamedTuple):
 
 async def match_due(connection: Connection, limit: int) -> Matched:
     """Look for the targets of feedback that is due. While it searches it holds no lock: writers may store the targets meanwhile."""
-    due = await claim_due(connection, limit)
+    async with bounded_transaction(connection):
+        due = await claim_due(connection, limit)
     if not due:
         return Matched(0, 0)
     try:
         return await _match(connection, due)
     except asyncpg.PostgresError:
-        await release(connection, due)
+        async with bounded_transaction(connection):
+            await release(connection, due)
         raise
 
 
 async def _match(connection: Connection, due: Sequence[Pending]) -> Matched:
-    began_at: datetime.datetime = await connection.fetchval("SELECT clock_timestamp()")
-    targets = await find_targets(connection, [each.target for each in due], searched=_searched(due))
+    async with bounded_transaction(connection):
+        began_at: datetime.datetime = await connection.fetchval("SELECT clock_timestamp()")
+        targets = await find_targets(connection, [each.target for each in due], searched=_searched(due))
     found = [(each, targets[each.target]) for each in due if each.target in targets]
-    async with connection.transaction():
+    async with bounded_transaction(connection):
         if found:
             await _mark(connection, found)
             await touch_targets(connection, [each.target for each, _ in found])

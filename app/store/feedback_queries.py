@@ -14,6 +14,7 @@ from app.domain import MetricKind, MetricLevel
 from app.store import tables
 from app.store.configuration_rows import one_of
 from app.store.episode_lookup import find_episode_ids
+from app.store.named_filters import NamedFilters, check_named
 
 OpenTransaction = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
 
@@ -84,7 +85,10 @@ async def list_feedback(connection: AsyncConnection, filters: FeedbackFilter, *,
         conditions.append(and_(_feedback.level == "episode", _feedback.target_id.in_(ids)))
     if before is not None:
         conditions.append(_feedback.id < before)
-    rows = await connection.execute(_select().where(*conditions).order_by(_feedback.id.desc()).limit(limit))
+    rows = (await connection.execute(_select().where(*conditions).order_by(_feedback.id.desc()).limit(limit))).all()
+    if before is None and not rows:
+        named = NamedFilters(team=filters.team, key=filters.key, model=filters.model, function=filters.function)
+        await check_named(connection, named, filters.only_teams)
     return [_to_event(row) for row in rows]
 
 
@@ -100,11 +104,36 @@ async def walk_feedback(open_transaction: OpenTransaction, filters: FeedbackFilt
         before = events[-1].id
 
 
-async def read_history(connection: AsyncConnection, feedback_id: str, only_teams: Collection[str] | None) -> list[FeedbackEvent]:
-    """The events of a feedback, the newest first, at most MAX_HISTORY. Two teams may have feedback with the same id."""
+class History(Struct, frozen=True):
+    """The events of a team's feedback, the newest first, at most MAX_HISTORY; and the other teams that use the same id."""
+
+    team: str
+    events: Sequence[FeedbackEvent]
+    other_teams: Sequence[str]
+
+
+async def read_history(
+    connection: AsyncConnection, feedback_id: str, team: str | None, only_teams: Collection[str] | None
+) -> History | None:
+    """`team` None: of the one that created feedback with this id first. Another team's events with the same id are its own feedback."""
     of_teams = [] if only_teams is None else [_of_teams(only_teams)]
-    query = _select().where(_feedback.feedback_id == feedback_id, *of_teams).order_by(_feedback.id.desc()).limit(MAX_HISTORY)
-    return [_to_event(row) for row in await connection.execute(query)]
+    created = func.min(cast(_feedback.id, String)).filter(_feedback.action == "create")
+    using = (
+        select(_feedback.team_id, func.coalesce(_teams.name, cast(_feedback.team_id, String)).label("team"))
+        .select_from(tables.feedback.outerjoin(tables.teams, _teams.id == _feedback.team_id))
+        .where(_feedback.feedback_id == feedback_id, *of_teams)
+        .group_by(_feedback.team_id, _teams.name)
+        .order_by(created.asc().nulls_last(), func.min(cast(_feedback.id, String)))
+        .limit(MAX_HISTORY)
+    )
+    rows = (await connection.execute(using)).all()
+    wanted = next((row for row in rows if team in (None, row.team)), None)
+    if wanted is None:
+        return None
+    of_feedback = (_feedback.feedback_id == feedback_id, _feedback.team_id == wanted.team_id)
+    query = _select().where(*of_feedback).order_by(_feedback.id.desc()).limit(MAX_HISTORY)
+    events = [_to_event(row) for row in await connection.execute(query)]
+    return History(wanted.team, events, [row.team for row in rows if row is not wanted])
 
 
 async def read_feedback_on(connection: AsyncConnection, inference_id: str, team_id: str) -> Sequence[FeedbackEvent]:

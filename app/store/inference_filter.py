@@ -12,6 +12,7 @@ from app.episode_names import episode_id_of
 from app.store import tables
 from app.store.configuration_rows import one_of
 from app.store.counted_models import model_names
+from app.store.named_filters import NamedFilters
 
 # A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
@@ -64,6 +65,10 @@ class InferenceFilter(Struct, frozen=True):
         """Those by an end user or tag are of what callers sent, unless others are named: their sums have no shadow and no replay."""
         is_named = self.shadow is not None or self.original_id is not None or self.origin not in (None, "caller")
         return is_named or (self.end_user is None and self.tag is None)
+
+
+def named_filters(filters: InferenceFilter) -> NamedFilters:
+    return NamedFilters(filters.team, filters.team_id, filters.key, filters.model, filters.function, filters.provider)
 
 
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:

@@ -16,7 +16,8 @@ from app.store import matching_hours, tables, text_search
 from app.store.audit_queries import OpenTransaction
 from app.store.content_packing import unpack_beside_loop
 from app.store.episode_lookup import find_episode_ids
-from app.store.inference_filter import InferenceFilter, conditions, earliest_id, of_teams
+from app.store.inference_filter import InferenceFilter, conditions, earliest_id, named_filters, of_teams
+from app.store.named_filters import check_named
 
 SEARCHED_ROWS = 5_000
 _EXPORT_PAGE_ROWS = 500
@@ -53,7 +54,18 @@ class InferencePage(Struct, frozen=True):
 async def page_inferences(
     connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
 ) -> InferencePage:
-    """As list_inferences(), and with `text`. Raises InvalidKeyField, also if no team that may be searched has full-text search."""
+    """As list_inferences(), and with `text`. Raises InvalidKeyField, also if no team that may be searched has full-text search, and for a
+    filter by the name of what never was.
+    """
+    page = await _page(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=limit)
+    if before is None and not page.rows:
+        await check_named(connection, named_filters(filters), filters.only_teams)
+    return page
+
+
+async def _page(
+    connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
+) -> InferencePage:
     search = filters.text
     if search is None:
         found = await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=limit + 1)

@@ -1,6 +1,6 @@
 """Limits of single keys: set when a key is created, and shared by those that replace it. They are limits of the configuration."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -8,13 +8,18 @@ from msgspec import Meta, Struct
 from sqlalchemy import Text, func, literal, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import AfterLoss, Limit, Period, Resource
+from app.domain import AfterLoss, Limit, Period, Resource, Snapshot
 from app.store import tables
 from app.store.audit_log import Author
 from app.store.calendar_periods import CalendarUnit
 from app.store.configuration import Changed, change_configuration, edited
 from app.store.configuration_rows import State, one_of
+from app.store.errors import InvalidKeyField
 from app.store.key_rows import counted_prefix
+from app.store.keys import KeyRow
+from app.store.limit_validation import KnownNames, find_warnings_about
+from app.store.restrictions import permits
+from app.store.team_restrictions import read_restrictions
 
 MAX_NEW_LIMITS = 20
 
@@ -23,6 +28,7 @@ _KEY_NAME = literal_column("(limits.config -> 'scope') ->> 'key'", Text)
 MAX_LIMITS_OF_TEAM = 1000  # of its single keys, made by roles within it: every gateway process has all limits of all teams
 
 _MAX_TEXT_CHARACTERS = 200
+_MAX_PATTERNS_SHOWN = 20
 _Text = Annotated[str, Meta(min_length=1, max_length=_MAX_TEXT_CHARACTERS)]
 
 
@@ -55,13 +61,33 @@ class Budget(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def add_key_limits(
-    connection: AsyncConnection, author: Author, prefix: str, limits: Iterable[KeyLimit], *, output_tokens: int | None = None
+    connection: AsyncConnection,
+    author: Author,
+    key: KeyRow,
+    limits: Sequence[KeyLimit],
+    *,
+    lists_models: bool,
+    output_tokens: int | None = None,
 ) -> Changed:
-    """Add limits of a key with the public part `prefix`, as change_configuration() does. Raises BadConfiguration."""
+    """Add limits of a key, as change_configuration() does. Warnings name only models that it may use.
+
+    `lists_models`: whether an error may say which models there are. Raises InvalidKeyField for a model that the key may not use, and
+    BadConfiguration.
+    """
+    team_models = (await read_restrictions(connection, key.team)).models
+    in_team, in_key = permits(team_models), permits(key.models)
+    models = {index: each.model for index, each in enumerate(limits) if each.model is not None and each.model != "each"}
+
+    def may_use(model: str) -> bool:
+        return in_key(model) and in_team(model)
+
+    for index, model in models.items():
+        if not may_use(model):
+            raise InvalidKeyField("limits", f"limits[{index}].model: {_refusal(model, key.models or team_models or ())}")
     added = [
         Limit(
-            each.name or _default_name(prefix, each),
-            {"key": f"nx-{prefix}"} if each.model is None else {"key": f"nx-{prefix}", "model": each.model},
+            each.name or _default_name(key.prefix, each),
+            {"key": f"nx-{key.prefix}"} if each.model is None else {"key": f"nx-{key.prefix}", "model": each.model},
             each.resource,
             each.amount,
             each.per,
@@ -72,7 +98,24 @@ async def add_key_limits(
         )
         for each in limits
     ]
-    return await change_configuration(connection, author, lambda state: _with_limits(state, added), output_tokens=output_tokens)
+
+    def edit(state: State) -> State:
+        for index, model in models.items():
+            if not lists_models and model not in state.snapshot.models:
+                hint = "GET /v1/models lists those that a key may use."
+                raise InvalidKeyField("limits", f"limits[{index}].model: there is no model {model!r:.100}. {hint}")
+        return edited(state, limits=[*state.snapshot.limits, *added])
+
+    def warn(_: Snapshot, wanted: Snapshot, known: KnownNames) -> list[str]:
+        return find_warnings_about(added, wanted, known, may_use)
+
+    return await change_configuration(connection, author, edit, output_tokens=output_tokens, warn=warn)
+
+
+def _refusal(model: str, usable: Sequence[str]) -> str:
+    shown = ", ".join(usable[:_MAX_PATTERNS_SHOWN])
+    more = f" and {len(usable) - _MAX_PATTERNS_SHOWN} more" if len(usable) > _MAX_PATTERNS_SHOWN else ""
+    return f"This key may not use the model {model!r:.100}. This key may use: {shown}{more}."
 
 
 async def read_key_limits(connection: AsyncConnection, prefixes: Collection[str]) -> Mapping[str, Sequence[Limit]]:
@@ -104,10 +147,6 @@ async def count_limits_of_keys(connection: AsyncConnection, team: str) -> int:
     names = select(literal("nx-") + tables.keys.c.prefix).join(tables.teams, tables.teams.c.id == tables.keys.c.team_id)
     of_team = _KEY_NAME.in_(names.where(tables.teams.c.name == team))
     return await connection.scalar(select(func.count()).select_from(tables.limits).where(of_team)) or 0
-
-
-def _with_limits(state: State, added: Sequence[Limit]) -> State:
-    return edited(state, limits=[*state.snapshot.limits, *added])
 
 
 def _default_name(prefix: str, limit: KeyLimit) -> str:

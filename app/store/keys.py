@@ -299,12 +299,15 @@ async def _update_key(database: Database, prefix: str, values: dict[str, Any], a
 
 
 async def _record(connection: AsyncConnection, author: Author, action: str, prefix: str, before: KeyRow | None = None) -> None:
-    """Audit a change to a key that is as `before`, or is new, unless it is as it was."""
+    """Audit a key that is new, or which fields differ from `before`, if any do."""
     after = await show_key(connection, prefix)
     assert after is not None, "it was stored in this transaction"
     if after != before:
-        name = f"nx-{after.prefix}"
-        await record(connection, author, AuditEvent(action, "key", name, before and _audited(before), _audited(after), after.team))
+        old, new = before and _audited(before), _audited(after)
+        if old is not None:  # the log keeps everything for ever, and lists of a key may be long
+            changed = [field for field in new if new[field] != old[field]]
+            old, new = {field: old[field] for field in changed}, {field: new[field] for field in changed}
+        await record(connection, author, AuditEvent(action, "key", f"nx-{after.prefix}", old, new, after.team))
 
 
 def _audited(row: KeyRow) -> dict[str, Any]:

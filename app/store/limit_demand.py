@@ -2,7 +2,7 @@
 
 import functools
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from app.domain import Limit, Price, Snapshot, Target, VariantConfig
@@ -46,17 +46,19 @@ class _Names:
 class Demand:
     """`prices`: those that count today. `output_tokens`: the setting for models without one of their own; None: unknown.
 
-    Of a rule about functions the names are those of functions, else of models.
+    Of a rule about functions the names are those of functions, else of models that `may_use` permits.
     """
 
-    def __init__(self, snapshot: Snapshot, prices: Prices, output_tokens: int | None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, prices: Prices, output_tokens: int | None, may_use: Callable[[str], bool] = lambda _: True
+    ) -> None:
         self._snapshot = snapshot
         self._prices = prices
         self._output_tokens = output_tokens
         models = snapshot.models
         self._own = {name: self._of_targets(model.targets, self._tokens_of(name)) for name, model in models.items()}
         # A model with an experiment reserves what the arm's model does.
-        self._by_model = {name: _highest(self._own[each] for each in serving_models(models, name)) for name in models}
+        self._by_model = {name: _highest(self._own[each] for each in serving_models(models, name)) for name in filter(may_use, models)}
 
     def of_targets(self, model: str) -> Reserved:
         """By its own targets alone, without those of its experiment's arms."""

@@ -1,7 +1,7 @@
 """Validation of limits: invalid ones, contradictions between them, and warnings about probable mistakes."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import islice
 
@@ -66,23 +66,36 @@ def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None 
 
 def find_mistakes(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[Mistake]:
     """As find_warnings(), for comparisons."""
+    demand = Demand(wanted, _prices_on(wanted, today), known_names.output_tokens)
+    return [*_mistakes_of_limits(wanted.limits, demand, known_names), *_shadow_mistakes(wanted, demand)]
+
+
+def find_warnings_about(limits: Sequence[Limit], wanted: Snapshot, known_names: KnownNames, may_use: Callable[[str], bool]) -> list[str]:
+    """As find_warnings(), about some of the limits, for whoever may know only models that `may_use` permits; no limit names another."""
+    demand = Demand(wanted, _prices_on(wanted, None), known_names.output_tokens, may_use)
+    return [each.text for each in _mistakes_of_limits(limits, demand, known_names)]
+
+
+def _prices_on(wanted: Snapshot, today: date | None) -> Mapping[tuple[str, str], Sequence[Price]]:
     day = (today or datetime.now(UTC).date()).isoformat()
     prices: dict[tuple[str, str], list[Price]] = {}
     for price in wanted.prices:
-        if price.since is not None and price.since > day:
-            continue
-        prices.setdefault((price.provider, price.model), []).append(price)
+        if price.since is None or price.since <= day:
+            prices.setdefault((price.provider, price.model), []).append(price)
+    return prices
+
+
+def _mistakes_of_limits(limits: Sequence[Limit], demand: Demand, known_names: KnownNames) -> list[Mistake]:
     limits_by_effect: dict[object, Limit] = {}
     mistakes: list[Mistake] = []
-    demand = Demand(wanted, prices, known_names.output_tokens)
-    for limit in wanted.limits:
+    for limit in limits:
         path = limit_path(limit.name)
         mistakes += _limit_mistakes(path, limit, demand, known_names)
         other = limits_by_effect.setdefault((counted_subject(limit), limit.amount, limit.dry_run), limit)
         if other is not limit:
             text = f"{path} does the same as {limit_path(other.name)}: one of them is enough."
             mistakes.append(Mistake(text, text))
-    return [*mistakes, *_shadow_mistakes(wanted, demand)]
+    return mistakes
 
 
 def counted_subject(limit: Limit) -> object:

@@ -1,11 +1,14 @@
-"""Limits of single keys that no file has had: they came with a key over the admin API, and applying a file does not prune them."""
+"""Limits of single keys that no file has had: they came with a key over the admin API.
 
-from collections.abc import Collection, Mapping, Sequence
+Applying a file does not prune them, and a rollback keeps them. They go with the model or function that they are about.
+"""
+
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Text, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Limit
+from app.domain import Limit, Snapshot
 from app.store import tables
 from app.store.configuration_rows import State, by_name, one_of
 from app.store.limit_validation import counted_subject
@@ -15,27 +18,49 @@ _limits = tables.limits
 _KEY_NAME = literal_column("(limits.config -> 'scope') ->> 'key'", Text)
 
 
-async def read_limits_of_keys(connection: AsyncConnection) -> dict[str, str]:
-    """The key of each, by the limit's name."""
-    query = select(_limits.c.name, _KEY_NAME.label("key")).where(_KEY_NAME.is_not(None), _KEY_NAME != "each", ~_limits.c.in_file)
-    return {row.name: row.key for row in await connection.execute(query)}
+async def read_limits_of_keys(connection: AsyncConnection) -> set[str]:
+    """Their names."""
+    query = select(_limits.c.name).where(_KEY_NAME.is_not(None), _KEY_NAME != "each", ~_limits.c.in_file)
+    return set(await connection.scalars(query))
 
 
-def find_kept_limits(current: State, merged: State, of_keys: Mapping[str, str]) -> tuple[Sequence[Limit], list[str]]:
-    """All limits that are to be: with those that `merged` lacks, unless one of its own counts the same; and a sentence about them."""
-    names = {limit.name for limit in merged.snapshot.limits}
-    subjects = {counted_subject(limit) for limit in merged.snapshot.limits} if of_keys else set[object]()
-    kept = [
+def find_kept_limits(current: State, wanted: State, of_keys: Collection[str]) -> tuple[Sequence[Limit], list[str]]:
+    """All limits that are to be, and sentences about those of keys: `of_keys` has their names.
+
+    `wanted` gets those that it lacks, unless one of its own counts the same, and loses those about a model or function that it lacks.
+    """
+    own = wanted.snapshot.limits
+    names = {limit.name for limit in own}
+    subjects = {counted_subject(limit) for limit in own} if of_keys else set[object]()
+    lacking = [
         limit
         for name, limit in by_name(current.snapshot.limits).items()
         if name in of_keys and name not in names and counted_subject(limit) not in subjects
     ]
-    if not kept:
-        return merged.snapshot.limits, []
+    limits, about_removed = drop_limits_about_missing(wanted.snapshot, [*own, *lacking], of_keys)
+    kept = [limit.name for limit in limits if limit.name not in names]
+    about_kept = f"Kept, as keys were given them over the admin API: limits {_join(kept)}. DELETE /admin/v1/limits/NAME removes one."
+    return limits, [*about_removed, *([about_kept] if kept else [])]
 
-    shown = ", ".join(limit.name for limit in kept[:_MAX_SHOWN]) + (f" and {len(kept) - _MAX_SHOWN} more" if len(kept) > _MAX_SHOWN else "")
-    sentence = f"Kept, as keys were given them over the admin API: limits {shown}. DELETE /admin/v1/limits/NAME removes one."
-    return [*merged.snapshot.limits, *kept], [sentence]
+
+def drop_limits_about_missing(wanted: Snapshot, limits: Sequence[Limit], of_keys: Collection[str]) -> tuple[list[Limit], list[str]]:
+    """The limits without those of keys that are about a model or function which `wanted` lacks, and a sentence about these.
+
+    Whoever gives keys limits within a team must not keep others from removing a model.
+    """
+    removed = {limit.name for limit in limits if limit.name in of_keys and _is_about_missing(wanted, limit)}
+    left = [limit for limit in limits if limit.name not in removed]
+    sentence = f"Removed with what they are about, as keys were given them over the admin API: limits {_join(sorted(removed))}."
+    return left, [sentence] if removed else []
+
+
+def _is_about_missing(wanted: Snapshot, limit: Limit) -> bool:
+    model, function = limit.scope.get("model", "each"), limit.scope.get("function", "each")
+    return (model != "each" and model not in wanted.models) or (function != "each" and function not in wanted.functions)
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MAX_SHOWN]) + (f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else "")
 
 
 async def own_by_file(connection: AsyncConnection, names: Collection[str]) -> None:

@@ -62,9 +62,9 @@ def is_plausible(day: int, keep_days: int, now: int) -> bool:
     return now - max(keep_days, OLDEST_DAYS) <= day <= now + 1
 
 
-async def create_partitions(connection: Connection, days: Collection[int]) -> None:
-    """Create the missing partitions for these days."""
-    wanted = sorted({_Partition.of(table, day) for table in TABLES for day in days})
+async def create_partitions(connection: Connection, days: Collection[int], tables: Collection[str] | None = None) -> None:
+    """Create the missing partitions for these days; None: of all tables."""
+    wanted = sorted({_Partition.of(table, day) for table in TABLES if tables is None or table.name in tables for day in days})
     names = [each.name for each in wanted]
     missing = {
         row["name"] for row in await connection.fetch("SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL", names)

@@ -13,9 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import Snapshot
 from app.store import snapshots
-from app.store.database import connect, create_database_engine
+from app.store.database import connect, create_database_engine, is_pooled
 from app.store.limit_validation import KnownNames
 from app.store.migrations_folder import newest_revision
+from app.store.server_versions import check_postgres
+from app.store.uncounted_inferences import count_uncounted
 
 _NOTIFY_TIMEOUT_S = 2.0
 
@@ -31,8 +33,9 @@ class WorkerRow(Struct, frozen=True):
 class PostgresStatus(Struct, frozen=True):
     """`revision`: of the existing tables; None: there are none. `newest_revision`: the one that this Narthex needs.
 
-    `skew_s`: how far Postgres's clock is ahead of this machine's. `snapshot`, `known_names` (the names that limits may use) and
-    `workers` None: the tables are of another revision.
+    `receives_notifications` None: nobody listens, as a pooler is between and no direct address is known (`is_pooled`).
+    `skew_s`: how far Postgres's clock is ahead of this machine's. `snapshot`, `known_names` (the names that limits may use), `workers` and
+    `uncounted` (inferences that are in no analytics) None: the tables are of another revision.
     """
 
     version: str
@@ -44,34 +47,40 @@ class PostgresStatus(Struct, frozen=True):
     is_read_only: bool
     connections: int
     max_connections: int
-    receives_notifications: bool
+    is_pooled: bool
+    receives_notifications: bool | None
     snapshot: Snapshot | None
     known_names: KnownNames | None
     workers: tuple[WorkerRow, ...] | None
+    uncounted: int | None
 
 
 async def revisions(database_url: str) -> tuple[str | None, str]:
-    """The revision of the existing tables (None: there are none), and the newest one."""
+    """The revision of the existing tables (None: there are none), and the newest one. Raises UnsupportedServer."""
     database = create_database_engine(database_url)
     try:
         async with database.connect() as connection:
+            await check_postgres(connection)
             return await _read_revision(connection), newest_revision()
     finally:
         await database.dispose()
 
 
-async def read_postgres_status(database_url: str) -> PostgresStatus:
-    """Read the status. Raises one of DB_UNAVAILABLE_ERRORS."""
+async def read_postgres_status(database_url: str, direct_url: str = "") -> PostgresStatus:
+    """Read the status. `direct_url`: past a pooler, if there is one. Raises one of DB_UNAVAILABLE_ERRORS."""
     database = create_database_engine(database_url)
     try:
         async with database.connect() as connection:
             await connection.execution_options(isolation_level="REPEATABLE READ")
-            return await _read_status(connection, receives_notifications=await _receives_notifications(database_url))
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            pooled = is_pooled(raw)
+            received = None if pooled and not direct_url else await _receives_notifications(direct_url or database_url, database_url)
+            return await _read_status(connection, is_pooled=pooled, receives_notifications=received)
     finally:
         await database.dispose()
 
 
-async def _read_status(connection: AsyncConnection, *, receives_notifications: bool) -> PostgresStatus:
+async def _read_status(connection: AsyncConnection, *, is_pooled: bool, receives_notifications: bool | None) -> PostgresStatus:
     started_at = time.time()
     now = float(await connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")) or 0)
     response_s = time.time() - started_at
@@ -97,10 +106,12 @@ async def _read_status(connection: AsyncConnection, *, receives_notifications: b
         is_read_only=bool(row[2]),
         connections=row[3],
         max_connections=row[4],
+        is_pooled=is_pooled,
         receives_notifications=receives_notifications,
         snapshot=snapshot,
         known_names=await _read_known_names(connection, snapshot) if snapshot else None,
         workers=await _read_workers(connection) if is_current else None,
+        uncounted=await count_uncounted(connection) if is_current else None,
     )
 
 
@@ -129,15 +140,15 @@ async def _read_workers(connection: AsyncConnection) -> tuple[WorkerRow, ...]:
     return tuple(WorkerRow(row.id, row.version, max(0.0, row.seen_s)) for row in rows)
 
 
-async def _receives_notifications(database_url: str) -> bool:
-    """Whether a notification arrives, by trying: a proxy that pools connections by transaction silently drops LISTEN."""
+async def _receives_notifications(listen_url: str, database_url: str) -> bool:
+    """Whether a notification arrives, by trying: behind a pooler LISTEN has no effect, and another database sends none."""
     channel = f"narthex_doctor_{secrets.token_hex(4)}"
     received = asyncio.Event()
 
     def on_notification(*_: object) -> None:
         received.set()
 
-    listener: asyncpg.Connection[Any] = await connect(database_url)
+    listener: asyncpg.Connection[Any] = await connect(listen_url)
     try:
         await listener.add_listener(channel, on_notification)
         notifier: asyncpg.Connection[Any] = await connect(database_url)

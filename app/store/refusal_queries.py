@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.store import tables
 from app.store.configuration_rows import one_of
+from app.store.named_filters import NamedFilters, check_named
 from app.store.rollups import UNKNOWN
 
 _refusals, _teams, _keys = tables.refusals.c, tables.teams.c, tables.keys.c
@@ -78,7 +79,10 @@ async def list_refusals(connection: AsyncConnection, filters: RefusalFilter, *, 
     )
     if before is not None:
         query = query.where(_refusals.id < before)
-    return [_to_refusal(row) for row in await connection.execute(query)]
+    rows = (await connection.execute(query)).all()
+    if before is None and not rows:  # a refused request may have had any key, and named any model
+        await check_named(connection, NamedFilters(team=filters.team), filters.only_teams)
+    return [_to_refusal(row) for row in rows]
 
 
 def _conditions(filters: RefusalFilter) -> Iterator[ColumnElement[bool]]:

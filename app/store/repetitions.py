@@ -10,22 +10,25 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store import tables
 from app.store.vault import Vault
+from app.store.worker_reports import ServedVersions
 from providers.canonical.errors import Conflict, IdempotencyKeyReused, InvalidRequest
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _KEPT_HOURS = 24
 _MAX_BODY_BYTES = 256 * 1024
+_CHANGE = " change"  # no header has such a name
 _PENDING = 0  # the status of a request in progress; no other transaction ever sees it
 
 _rows = tables.admin_idempotency
 
 
 class StoredAnswer(Struct, frozen=True):
-    """A response as it is sent. `body`: JSON."""
+    """A response as it is sent. `body`: JSON. `change`: the versions that it made."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    change: ServedVersions
 
 
 class Repetitions:
@@ -56,7 +59,10 @@ class Repetitions:
             )
         encrypted = earlier.body.startswith("vault:")
         body = self._vault.decrypt(_vault_name(author, key), earlier.body.removeprefix("vault:")) if encrypted else earlier.body
-        return StoredAnswer(earlier.status, {**earlier.headers, "idempotent-replayed": "true"}, body.encode())
+        headers = {**earlier.headers, "idempotent-replayed": "true"}
+        # What earlier versions of Narthex have stored has none.
+        configuration, _, keys = headers.pop(_CHANGE, "0 0").partition(" ")
+        return StoredAnswer(earlier.status, headers, body.encode(), ServedVersions(int(configuration), int(keys)))
 
     async def store(self, connection: AsyncConnection, author: str, key: str, answer: StoredAnswer, *, is_secret: bool) -> None:
         body: str | None = None
@@ -65,7 +71,8 @@ class Repetitions:
             if is_secret:
                 can_encrypt = self._vault.newest_key_id is not None
                 body = f"vault:{self._vault.encrypt(_vault_name(author, key), body)}" if can_encrypt else None
-        values = {"status": answer.status, "headers": dict(answer.headers), "body": body}
+        headers = {**answer.headers, _CHANGE: f"{answer.change.configuration} {answer.change.keys}"}
+        values = {"status": answer.status, "headers": headers, "body": body}
         await connection.execute(update(_rows).where(_rows.c.author == author, _rows.c.key == key).values(**values))
 
 

@@ -14,21 +14,26 @@ _Includes = Callable[[str], bool]
 
 def narrow_patterns(of_team: Patterns | None, of_key: Patterns | None) -> Patterns | None:
     """What both permit, of names that may end in `*`. None: there is no restriction; empty: nothing is permitted."""
-    return _narrow(of_team, of_key, pattern_matcher)
+    return _narrow(of_team, of_key, _pattern_matcher)
 
 
 def narrow_networks(of_team: Patterns | None, of_key: Patterns | None) -> Patterns | None:
     """As narrow_patterns(), of networks."""
-    return _narrow(of_team, of_key, _includes_network)
+    return _narrow(of_team, of_key, _network_matcher)
+
+
+def permits(patterns: Sequence[str] | None) -> Callable[[str], bool]:
+    """Tells whether names are permitted, for many names and long lists. `patterns` None: all are."""
+    return (lambda _: True) if patterns is None else _pattern_matcher(patterns)
 
 
 def find_wider_pattern(of_team: Sequence[str] | None, of_key: Sequence[str]) -> str | None:
     """The first entry of a key that permits more than its team's."""
-    return _find_wider(of_team, of_key, pattern_matcher)
+    return _find_wider(of_team, of_key, _pattern_matcher)
 
 
 def find_wider_network(of_team: Sequence[str] | None, of_key: Sequence[str]) -> str | None:
-    return _find_wider(of_team, of_key, _includes_network)
+    return _find_wider(of_team, of_key, _network_matcher)
 
 
 def _narrow(of_team: Patterns | None, of_key: Patterns | None, including: Callable[[Sequence[str]], _Includes]) -> Patterns | None:
@@ -45,7 +50,7 @@ def _find_wider(of_team: Sequence[str] | None, of_key: Sequence[str], including:
     return next((each for each in of_key if not in_team(each)), None)
 
 
-def pattern_matcher(patterns: Sequence[str]) -> _Includes:
+def _pattern_matcher(patterns: Sequence[str]) -> _Includes:
     """Tells whether one of the patterns matches a name, or all that another pattern matches."""
     exact = {each for each in patterns if not each.endswith("*")}
     prefixes = {each[:-1] for each in patterns if each.endswith("*")}
@@ -58,7 +63,7 @@ def pattern_matcher(patterns: Sequence[str]) -> _Includes:
     return includes
 
 
-def _includes_network(networks: Sequence[str]) -> _Includes:
+def _network_matcher(networks: Sequence[str]) -> _Includes:
     """Tells whether one of the networks has all addresses of another one."""
     addresses: dict[tuple[int, int], set[int]] = defaultdict(set)  # by version and length of the prefix
     for each in networks:

@@ -16,6 +16,7 @@ import msgspec
 
 from app.store.partitions import Connection
 from app.store.sketches import MAX_ENTRIES, pack
+from app.store.sums import MAX_COLUMNS, SKETCH_COLUMNS, SUM_COLUMNS, Sums, lock_sums_shared
 from app.store.tables import RollupLevel, rollup_groups, rollup_tables, subject_rollup_tables
 
 Level = RollupLevel
@@ -36,64 +37,10 @@ UNKNOWN = "(unknown)"  # a team, key or model that is not known
 REFUSED = "refused"  # the outcome of groups that count refused requests, which are no inferences
 
 GROUP_COLUMNS = tuple(column.name for column in rollup_groups.columns if column.name != "id")
-SUM_COLUMNS = (
-    *("requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"),
-    *("cost_microusd", "estimated_microusd", "unpriced", "duration_us"),
-)
-MAX_COLUMNS = ("max_duration_us", "max_cost_microusd")
-SKETCH_COLUMNS = ("duration_sketch", "first_token_sketch")
-
-_SUMMED = len(SUM_COLUMNS)
-_REQUESTS = SUM_COLUMNS.index("requests")
 _EMPTY: Mapping[str, Any] = {"team_id": None, "key_id": None, "status": 0}  # of other columns: ""
 
 K = TypeVar("K")
 Group = tuple[Any, ...]  # the values of GROUP_COLUMNS
-
-
-class Sums:
-    """What a group adds to a time: `values` of SUM_COLUMNS and MAX_COLUMNS, and counts by bucket of each of SKETCH_COLUMNS."""
-
-    __slots__ = ("durations", "first_tokens", "values")
-
-    def __init__(self) -> None:
-        self.values = [0] * (len(SUM_COLUMNS) + len(MAX_COLUMNS))
-        self.durations: dict[int, int] = {}
-        self.first_tokens: dict[int, int] = {}
-
-    def count(self, values: Sequence[int], duration: int, first_token: int | None) -> None:
-        """Count one inference: its values, and the buckets of its times."""
-        mine = self.values
-        for at in range(_SUMMED):
-            mine[at] += values[at]
-        for at in range(_SUMMED, len(mine)):
-            if values[at] > mine[at]:
-                mine[at] = values[at]
-        self.durations[duration] = self.durations.get(duration, 0) + 1
-        if first_token is not None:
-            self.first_tokens[first_token] = self.first_tokens.get(first_token, 0) + 1
-
-    def add_requests(self, requests: int) -> None:
-        """Count requests of which nothing else is summed up."""
-        self.values[_REQUESTS] += requests
-
-    def difference(self, other: "Sums") -> "Sums":
-        """What is to be added to `other`; of maxima, this one's. Without times."""
-        added = Sums()
-        added.values = [
-            mine - theirs if at < _SUMMED else mine for at, (mine, theirs) in enumerate(zip(self.values, other.values, strict=True))
-        ]
-        return added
-
-    def add(self, other: "Sums") -> None:
-        mine, theirs = self.values, other.values
-        for at in range(_SUMMED):
-            mine[at] += theirs[at]
-        for at in range(_SUMMED, len(mine)):
-            mine[at] = max(mine[at], theirs[at])
-        for counts, added in ((self.durations, other.durations), (self.first_tokens, other.first_tokens)):
-            for bucket, count in added.items():
-                counts[bucket] = counts.get(bucket, 0) + count
 
 
 class SubjectKey(NamedTuple):
@@ -168,6 +115,7 @@ async def adjust_rollups(connection: Connection, sums: RollupSums) -> None:
 
     A largest cost is raised, and never lowered: by what it would have to be lowered is not known without all inferences.
     """
+    await lock_sums_shared(connection)
     for level, added in sums.by_level.items():
         rows = sorted(added.items(), key=_time_and_group)
         if rows:
@@ -188,12 +136,9 @@ async def adjust_rollups(connection: Connection, sums: RollupSums) -> None:
 async def load_subjects(connection: Connection, day: int) -> dict[str, set[int]]:
     """Hashes of the subjects that are stored of a day since 1970, by team; within a transaction. See subject_hash()."""
     found: dict[str, set[int]] = {}
-    rows = connection.cursor(
-        "SELECT DISTINCT team_id::text, dimension, value FROM subject_rollups_by_day WHERE time = $1",
-        _moment(day * SECONDS["day"]),
-        prefetch=1000,
-    )
-    async for row in rows:
+    query = "SELECT DISTINCT team_id::text, dimension, value FROM subject_rollups_by_day WHERE time = $1"
+    statement = await connection.prepare(query)  # a cursor of the connection itself would name it, and a pooler keep that
+    async for row in statement.cursor(_moment(day * SECONDS["day"]), prefetch=1000):
         found.setdefault(row["team_id"], set()).add(subject_hash(row["dimension"], row["value"]))
     return found
 

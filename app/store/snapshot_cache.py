@@ -1,29 +1,32 @@
-"""A worker's cache of configuration and keys, kept current by NOTIFY and a slow poll."""
+"""A worker's cache of configuration and keys, kept current by NOTIFY, a poll of their versions every second, and a slow one of all."""
 
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.settings import Settings
-from app.store import key_rows, snapshots
-from app.store.callers import count_workers
+from app.store import key_rows, snapshots, worker_reports
+from app.store.applied_changes import Applied, AppliedChanges
 from app.store.change_watch import ChangeWatch
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, QUERY_TIMEOUT_S
 from app.store.key_index import KeyIndex
 from app.store.key_log import remove_stale_logs
+from app.store.outage_log import OutageLog
 from app.store.snapshots import StoredConfiguration
+from app.store.worker_reports import LiveWorker, ServedVersions
 from app.thread_steps import run_in_steps
 
 log = logging.getLogger(__name__)
 
-# A worker that has not reported for a minute counts as gone (see configuration.apply): it polls more often, whatever the setting.
+# A worker that has not reported for a minute counts as gone (see worker_reports.py): it polls more often, whatever the setting.
 _MAX_POLL_S = 20.0
 _CHECK_EVERY_S = 1.0
 _MAX_CLOCK_ROUND_TRIP_S = 0.2
@@ -58,7 +61,13 @@ class SnapshotCache:
         self._prepare = prepare
         self._check_requested = asyncio.Event()
         self._refresh_requested = asyncio.Event()
-        self._change_watch = ChangeWatch(settings.database_url, (snapshots.CHANNEL, key_rows.CHANNEL), self._on_change)
+        channels = (snapshots.CHANNEL, key_rows.CHANNEL)
+        self._change_watch = ChangeWatch(settings.database_url, settings.database_direct_url, channels, self._on_change)
+        self._outages = OutageLog(log, "Postgres is unavailable, and the cached snapshot is served", "Postgres answers again")
+        self._refresh_outages = OutageLog(log, "The configuration cannot be read", "The configuration is read again")
+        self._applied_changes = AppliedChanges(self._read_live_workers)
+        self._reported = ServedVersions()
+        self._reported_s = -math.inf
         self._revalidated_connections = 0
         self._clock_offset_s = 0.0
         self._confirmed_ms = 0  # when Postgres had the version of the snapshot as its newest
@@ -74,6 +83,9 @@ class SnapshotCache:
     async def start(self) -> None:
         """Raises if Postgres is unavailable, or its configuration cannot be served, and no earlier run has saved a snapshot."""
         try:
+            await self._check_versions()
+            await self._refresh()
+            # Again, now that this worker is known: what was changed before was answered without it.
             await self._check_versions()
             await self._refresh()
             remove_stale_logs(self._folder, self._settings.workers)
@@ -109,13 +121,27 @@ class SnapshotCache:
         """Unix time by Postgres's clock, as far as it is known: machines' clocks differ, and a key must expire on all at once."""
         return time.time() + self._clock_offset_s
 
+    async def wait_until_applied(self, change: ServedVersions, timeout_s: float) -> Applied:
+        """Returns once every live worker of all machines serves a change that was committed, or after `timeout_s`."""
+        if change.configuration:
+            self._refresh_requested.set()
+        if change.keys:
+            self._check_requested.set()
+        return await self._applied_changes.wait(change, timeout_s)
+
+    async def _read_live_workers(self) -> Sequence[LiveWorker]:
+        """This one is among them, also before it could report again after an outage of Postgres."""
+        others = [each for each in await self._change_watch.read_live_workers() if each.id != self.worker]
+        served = self._read_served()
+        return [*others, LiveWorker(self.worker, served.configuration, served.keys)]
+
     async def stop(self) -> None:
         for task in self.background_tasks:
             await task.stop()
         await self.keys.close()
         with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):
             async with asyncio.timeout(1), self._database.begin() as connection:
-                await snapshots.remove_worker(connection, self.worker)
+                await worker_reports.remove_worker(connection, self.worker)
         self._change_watch.close()
 
     def _on_change(self, channel: str) -> None:
@@ -132,12 +158,13 @@ class SnapshotCache:
             try:
                 await self._check_versions()
             except DB_UNAVAILABLE_ERRORS as fault:
-                if self.connected:
-                    log.warning("Postgres is unavailable: serving from the cached snapshot", extra={"fault": repr(fault)})
+                self._outages.note_failure(fault)
                 self.connected = False
             except Exception:
                 self.connected = False
                 raise
+            with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):  # or it cannot be written to, which keeps nothing from being current
+                await self._report_versions()
 
     async def _check_versions(self) -> None:
         """Invalidate the keys that have changed. Raises one of DB_UNAVAILABLE_ERRORS."""
@@ -164,6 +191,7 @@ class SnapshotCache:
             self.keys.set_version(versions.keys)
         if not self.connected:
             self._last_read_version = None  # it may be another server, with other content under the same version
+            self._outages.note_success()
         self._keys_current_s = started_s
         if versions.snapshot != self._last_read_version:
             self._refresh_requested.set()
@@ -181,16 +209,27 @@ class SnapshotCache:
                     self._revalidated_connections = connections_opened
             await asyncio.sleep(_MAX_POLL_S / 2)
 
-    # The snapshot: whenever the configuration has changed, and regularly, to report that this worker is alive
+    async def _report_versions(self) -> None:
+        """Report what this worker serves, if that has changed or the last report was a while ago. Raises one of DB_UNAVAILABLE_ERRORS."""
+        served = self._read_served()
+        if served != self._reported or time.monotonic() - self._reported_s >= worker_reports.REPORT_EVERY_S:
+            self._reported_s = time.monotonic()
+            self._reported = await self._change_watch.report(self.worker, self._read_served)
+
+    def _read_served(self) -> ServedVersions:
+        return ServedVersions(self.snapshot.version, self.keys.version or 0)
+
+    # The snapshot: whenever the configuration has changed, and regularly
 
     async def _keep_refreshing(self) -> None:
         while True:
             await _wait_at_most(self._refresh_requested, min(self._settings.directory_poll_s, _MAX_POLL_S))
             try:
                 await self._refresh()
+                self._refresh_outages.note_success()
             except DB_UNAVAILABLE_ERRORS as fault:
                 self._last_read_version = None  # try again when Postgres answers
-                log.info("the configuration could not be read", extra={"fault": repr(fault)})
+                self._refresh_outages.note_failure(fault)
                 if isinstance(fault, TimeoutError):  # other connections of the pool may be dead too, and each would cost a timeout
                     await self._database.dispose()
             except Exception:  # such as a configuration of a newer version
@@ -209,8 +248,10 @@ class SnapshotCache:
             if newest != self.snapshot:
                 await self._apply(newest)
                 self._must_reread = False
+                await self._report_versions()
                 await self._save(newest)
-        await self._report()
+        await self._report_versions()
+        await self._report_snapshot()
 
     async def _read_if_changed(self) -> StoredConfiguration | None:
         async with self._database.connect() as connection:
@@ -234,16 +275,11 @@ class SnapshotCache:
         except OSError as fault:  # a full disk is no reason to serve the old one
             log.warning("the configuration could not be saved to disk", extra={"fault": repr(fault)})
 
-    async def _report(self) -> None:
-        """Report what this worker serves. Raises one of DB_UNAVAILABLE_ERRORS."""
-        async with asyncio.timeout(QUERY_TIMEOUT_S), self._database.connect() as connection:
-            is_stored = await snapshots.is_stored(connection, self.snapshot)
-        document = None if is_stored else await run_in_steps(lambda: snapshots.write_document(self.snapshot))
+    async def _report_snapshot(self) -> None:
+        """Name the hash of what this worker serves, and count the others. Raises one of DB_UNAVAILABLE_ERRORS."""
         async with asyncio.timeout(QUERY_TIMEOUT_S), self._database.begin() as connection:
-            if document is not None:
-                await snapshots.store_document(connection, self.snapshot.hash, document)
-            await snapshots.report_worker(connection, self.worker, self.snapshot.version)
-            self.workers_alive = max(await count_workers(connection), 1)
+            await snapshots.report_snapshot(connection, self.snapshot)
+            self.workers_alive = max(await worker_reports.count_workers(connection), 1)
 
 
 def _no_parts() -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import func, select, text
+from sqlalchemy import select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -83,6 +83,14 @@ _STORED_LINES = text("""
            (SELECT string_agg(jsonb_build_array(name, restrictions -> 'limits')::text, E'\\n' ORDER BY name) FROM teams
                 WHERE restrictions ? 'limits') AS team_limits,
            floor(extract(epoch FROM transaction_timestamp()) * 1000)::bigint AS read_ms
+""")
+
+# Versions are also of nodes and credentials: of these, what counts is the one before that changed what is hashed.
+_REPORT_SNAPSHOT = text("""
+    INSERT INTO snapshots (hash, version)
+    SELECT :hash, coalesce((SELECT max(version) FROM configuration_versions WHERE version <= :version), 0)
+    ON CONFLICT (hash) DO UPDATE SET version = excluded.version, document = NULL
+    WHERE snapshots.version IS NULL OR snapshots.version < excluded.version
 """)
 
 
@@ -230,7 +238,7 @@ def _hashed_content(snapshot: Snapshot) -> bytes:
     """The content that the hash covers: everything but stored credentials, which change no response, the age of limits, and operations.
 
     Of experiments it has what the configuration says. Their versions, which come of it, have tables of their own that keep all, and every
-    inference names its version: in the hash they would store each version again in the document of every later one.
+    inference names its version: in the hash they would make each version another configuration.
 
     Sections that came with later versions are included only if they are not empty, so that earlier hashes stay true.
     """
@@ -276,32 +284,12 @@ async def publish_version(connection: AsyncConnection) -> int:
     return version
 
 
-async def is_stored(connection: AsyncConnection, snapshot: Snapshot) -> bool:
-    """Whether store_document() was called for this content, by any worker."""
-    return await connection.scalar(select(1).where(tables.snapshots.c.hash == snapshot.hash)) is not None
+async def report_snapshot(connection: AsyncConnection, snapshot: Snapshot) -> None:
+    """Name the hash that inferences carry in Postgres: which version of the history it is, of several the newest.
 
-
-def write_document(snapshot: Snapshot) -> str:
-    """What is stored under a snapshot's hash, as JSON. In steps."""
-    return _hashed_content(snapshot).decode()
-
-
-async def store_document(connection: AsyncConnection, hash: str, document: str) -> None:
-    """Store a configuration in Postgres under its hash, which inferences carry."""
-    statement = text("INSERT INTO snapshots (hash, document) VALUES (:hash, CAST(CAST(:document AS text) AS jsonb)) ON CONFLICT DO NOTHING")
-    await connection.execute(statement, {"hash": hash, "document": document})
-
-
-async def report_worker(connection: AsyncConnection, worker: str, version: int) -> None:
-    """Report that a worker serves a version; `apply` waits for these reports."""
-    seen = insert(tables.workers).values(id=worker, version=version)
-    await connection.execute(
-        seen.on_conflict_do_update(index_elements=["id"], set_={"version": seen.excluded.version, "seen_at": func.now()})
-    )
-
-
-async def remove_worker(connection: AsyncConnection, worker: str) -> None:
-    await connection.execute(tables.workers.delete().where(tables.workers.c.id == worker))
+    `snapshot` must be what Postgres has, or had, as its version. What it consists of is then read from the history.
+    """
+    await connection.execute(_REPORT_SNAPSHOT, {"hash": snapshot.hash, "version": snapshot.version})
 
 
 def save_to_disk(snapshot: Snapshot, path: Path) -> None:

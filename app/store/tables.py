@@ -427,13 +427,14 @@ snapshot_version = Table(
     Column("version", BigInteger, nullable=False),
 )
 
-# Every configuration that ever served, by the hash that inferences carry.
+# Configurations that served, by the hash that inferences carry. What each consists of is in the history, as long as that has it.
 snapshots = Table(
     "snapshots",
     metadata,
     Column("hash", Text, primary_key=True),
-    Column("document", JSONB, nullable=False),
+    Column("document", JSONB(none_as_null=True)),  # all of it, as versions of Narthex from before 0054 stored it; null: see `version`
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("version", BigInteger),  # the newest of the history with this content; 0: from before the first; null: see `document`
 )
 
 # The version that each worker serves: `apply` waits for all of them.
@@ -443,6 +444,7 @@ workers = Table(
     Column("id", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),
     Column("seen_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("keys_version", BigInteger),  # null: a process of an earlier Narthex, which does not report it
 )
 
 # Partitioned by id: a UUIDv7, so a range of ids is a range of time, and a row is found by its id alone.
@@ -924,7 +926,9 @@ audit_log = Table(
     Index(None, "at"),
 )
 
-# The versions of the configuration that changed what a file can set, and what each changed: `narthex history` and `narthex rollback`.
+# The versions of the configuration that changed what a file can set, and what each changed: `narthex history` and `narthex rollback`. The
+# oldest expire. An earlier configuration is the one in force without what changed since: a migration that changes stored entries must
+# change those of the history, too.
 configuration_versions = Table(
     "configuration_versions",
     metadata,

@@ -56,10 +56,13 @@ def from_restrictions_column(stored: Any) -> TeamRestrictions:
     return msgspec.json.decode(stored, type=TeamRestrictions) if isinstance(stored, str) else msgspec.convert(stored, TeamRestrictions)
 
 
+async def read_restrictions(connection: AsyncConnection, team: str) -> TeamRestrictions:
+    return from_restrictions_column(await connection.scalar(select(tables.teams.c.restrictions).where(tables.teams.c.name == team)))
+
+
 async def check_within_team(connection: AsyncConnection, team: str, terms: Mapping[str, Any]) -> None:
     """Raises InvalidKeyField for models, routes or networks of a key that its team's do not include."""
-    stored = await connection.scalar(select(tables.teams.c.restrictions).where(tables.teams.c.name == team))
-    held_to = from_restrictions_column(stored)
+    held_to = await read_restrictions(connection, team)
     for field, find_wider in (("models", find_wider_pattern), ("routes", find_wider_pattern), ("networks", find_wider_network)):
         allowed, wanted = getattr(held_to, field), terms.get(field)
         wider = None if wanted is None else find_wider(allowed, wanted)

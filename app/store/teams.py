@@ -167,10 +167,10 @@ async def upsert_team(connection: AsyncConnection, author: Author, name: str, va
     updates = {column: team_insert.excluded[column] for column in (*values, "name")}
     upsert = team_insert.on_conflict_do_update(index_elements=["name"], set_=updates)
     await connection.execute(upsert)
+    await notify_workers(connection)  # even if nothing differs it is a new version of the keys
     after = await show_team(connection, name)
     assert after is not None, "it was stored in this transaction"
     if old != after:
-        await notify_workers(connection)
         await publish_changes(connection, author, [EntryChange("teams", name, to_entry(old), to_entry(after))])
     return after
 

@@ -4,6 +4,7 @@
 which it was stored, and then forgets the spool. A unit that is touched twice is measured twice, and in the sums once.
 """
 
+from app.store.bounded_transactions import STATEMENT_TIMEOUT_S, bounded_transaction
 from app.store.partitions import Connection
 from app.store.touched_units import COUNTS_FOR_UNIT
 
@@ -28,7 +29,7 @@ _NEXT_SLICE = f"""
 
 async def touch_uncounted(connection: Connection, spool: str) -> bool:
     """One slice; returns whether there is more to do. Only once the spool's earlier writer has ended."""
-    async with connection.transaction():
+    async with bounded_transaction(connection, lock_timeout_s=STATEMENT_TIMEOUT_S):
         position = await connection.fetchrow("SELECT stored_in, id::text FROM uncounted_spools WHERE spool = $1 FOR UPDATE", spool)
         if position is None:
             return False

@@ -55,8 +55,8 @@ class UsageBySlot:
         width_ms = window_ms / 16
         oldest_slot = int(before_ms // width_ms) - _SLOTS + 1
         from_ms = int(oldest_slot * width_ms) - _CLOCK_MARGIN_MS - MAX_REQUEST_MS
-        rows = self._connection.cursor(
-            query,
+        statement = await self._connection.prepare(query)  # a cursor of the connection itself would name it, and a pooler keep that
+        rows = statement.cursor(
             uuid7.lowest_at(from_ms),
             uuid7.lowest_at(before_ms + _CLOCK_MARGIN_MS + 1),
             float(before_ms),

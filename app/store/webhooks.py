@@ -16,12 +16,14 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
+from app.settings import Settings
 from app.store import tables
 from app.store.audit_log import AuditEvent, Author, record
 from app.store.errors import InvalidKeyField
 from app.store.limit_validation import is_name
 from app.store.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.vault import Vault
+from providers.transport.address_guard import AddressRefused
 
 MAX_WEBHOOKS = 100
 MAX_THRESHOLDS = 20
@@ -110,16 +112,16 @@ async def create_webhook(
     *,
     thresholds: Sequence[int],
     budgets: Sequence[str] | None,
-    allows_http: bool,
+    settings: Settings,
 ) -> Webhook:
-    """`allows_http`: there are private networks in which webhooks may be. Raises InvalidKeyField, WebhookExists, NoEncryptionKey."""
+    """Raises InvalidKeyField, WebhookExists, NoEncryptionKey."""
     if not is_name(name) or len(name) > _MAX_NAME_CHARACTERS:
         raise InvalidKeyField("name", f"`name` must be 1 to {_MAX_NAME_CHARACTERS} printable characters, without spaces at its ends.")
     id = uuid7.mint()
     values = {
         "name": name,
         "id": id,
-        "url": _check_url(url, allows_http=allows_http),
+        "url": _check_url(url, settings),
         "encrypted": vault.encrypt(vault_name(id), _check_secret(secret)),
         "thresholds": _check_thresholds(thresholds),
         "budgets": _check_budgets(budgets),
@@ -136,12 +138,12 @@ async def create_webhook(
 
 
 async def change_webhook(
-    connection: AsyncConnection, vault: Vault, author: Author, before: Webhook, changes: WebhookChanges, *, allows_http: bool
+    connection: AsyncConnection, vault: Vault, author: Author, before: Webhook, changes: WebhookChanges, *, settings: Settings
 ) -> Webhook:
     """Of a locked one. A new secret signs what is sent from then on. Raises InvalidKeyField, NoEncryptionKey."""
     values: dict[str, Any] = {"updated_at": func.now()}
     if changes.url is not UNSET:
-        values["url"] = _check_url(changes.url, allows_http=allows_http)
+        values["url"] = _check_url(changes.url, settings)
     if changes.secret is not UNSET:
         values["encrypted"] = vault.encrypt(vault_name(before.id), _check_secret(changes.secret))
     if changes.thresholds is not UNSET:
@@ -168,8 +170,8 @@ def _audited(webhook: Webhook) -> Mapping[str, Any]:
     return {name: shown[name] for name in ("url", "thresholds", "budgets", "enabled")}
 
 
-def _check_url(url: str, *, allows_http: bool) -> str:
-    """What is an address is checked when it is sent to: a name may mean another one by then."""
+def _check_url(url: str, settings: Settings) -> str:
+    """What a name stands for is looked at when it is sent to: it may be something else by then."""
     try:
         parts = urlsplit(url)
         port_is_valid = parts.port is None or parts.port > 0
@@ -178,12 +180,16 @@ def _check_url(url: str, *, allows_http: bool) -> str:
     host = parts.netloc.rpartition("@")[2].rpartition(":")[0] if parts.port else parts.netloc.rpartition("@")[2]
     if len(url) > _MAX_URL_CHARACTERS or not url.isascii() or not url.isprintable() or " " in url or not port_is_valid:
         raise InvalidKeyField("url", f"`url` must be a URL of at most {_MAX_URL_CHARACTERS} plain characters.")
-    if parts.scheme == "http" and not allows_http:
+    if parts.scheme == "http" and not settings.webhook_networks.parsed:
         raise InvalidKeyField("url", "`url` must be https; http is only for hosts in NARTHEX_WEBHOOK_NETWORKS, which is not set here.")
     if parts.scheme not in ("https", "http") or not _HOST.fullmatch(host):
         raise InvalidKeyField("url", "`url` must be such as https://example.com/hooks/narthex.")
     if "@" in parts.netloc or parts.fragment:
         raise InvalidKeyField("url", "`url` must not hold a user, a password or a fragment.")
+    try:
+        settings.address_guard.check_host(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    except AddressRefused as refused:
+        raise InvalidKeyField("url", f"`url`: {refused}.") from None
     return url
 
 

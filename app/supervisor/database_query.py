@@ -6,14 +6,14 @@ from typing import TypeVar
 
 from app.store.database import dsn
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, connection_advice
-from app.store.errors import UnknownRevision
+from app.store.errors import MigrationBlocked, UnknownRevision, UnsupportedServer
 from app.supervisor.errors import OperatorError
 
 T = TypeVar("T")
 
 
 def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T:
-    """Returns the result of `query(database_url)`. Raises OperatorError if the database cannot be reached or has unknown tables."""
+    """Returns the result of `query(database_url)`. Raises OperatorError if the database cannot be used."""
 
     async def run_query() -> T:
         return await query(database_url)
@@ -27,8 +27,10 @@ def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T
     except DB_UNAVAILABLE_ERRORS as fault:
         raise OperatorError(
             f"The database could not be used: {_first_line(fault)}\n"
-            + (connection_advice(fault) or "Is it running, is DATABASE_URL right, and has `narthex migrate` created its tables?")
+            + (connection_advice(fault) or "Is DATABASE_URL right? `narthex doctor` looks at the server and its tables.")
         ) from fault
+    except (MigrationBlocked, UnsupportedServer) as fault:
+        raise OperatorError(str(fault)) from fault
     except UnknownRevision as fault:
         raise OperatorError(
             f"The database's tables are of a version that this Narthex does not know ({fault})."

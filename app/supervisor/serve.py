@@ -125,6 +125,7 @@ def module_process(
     own_environment = {
         "NARTHEX_HOME": str(settings.home),
         "DATABASE_URL": settings.database_url,
+        "DATABASE_DIRECT_URL": settings.database_direct_url,
         "REDIS_URL": settings.redis_url,
         "PYTHONUNBUFFERED": "1",
         _SUPERVISED_VARIABLE: str(settings.home),

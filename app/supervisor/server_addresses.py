@@ -4,13 +4,18 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from app.settings import Settings
+from app.settings import PostgresUrl, Settings
 from app.supervisor.errors import OperatorError
 
 
 def publish(settings: Settings) -> None:
     """Writes the addresses to HOME/run/servers."""
-    write_private_file(_path(settings.home), f"DATABASE_URL={settings.database_url}\nREDIS_URL={settings.redis_url}\n")
+    addresses = {
+        "DATABASE_URL": settings.database_url,
+        "DATABASE_DIRECT_URL": settings.database_direct_url,
+        "REDIS_URL": settings.redis_url,
+    }
+    write_private_file(_path(settings.home), "".join(f"{name}={address}\n" for name, address in addresses.items()))
 
 
 def withdraw(home: Path) -> None:
@@ -37,7 +42,8 @@ def resolve(settings: Settings) -> Settings:
             f"Only the user who runs `narthex up` may read {_path(settings.home)}. Run as that user, or set DATABASE_URL."
         ) from None
     addresses = dict(line.split("=", 1) for line in text.splitlines())
-    return replace(settings, database_url=addresses["DATABASE_URL"], redis_url=settings.redis_url or addresses["REDIS_URL"])
+    servers = {"database_url": addresses["DATABASE_URL"], "redis_url": settings.redis_url or addresses["REDIS_URL"]}
+    return replace(settings, **servers, database_direct_url=PostgresUrl(addresses.get("DATABASE_DIRECT_URL", "")))
 
 
 def write_private_file(path: Path, text: str) -> None:

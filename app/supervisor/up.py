@@ -7,6 +7,7 @@ from app.settings import Settings
 from app.store.migrate import migrate
 from app.supervisor import banner, bootstrap, local_engines, ports, secret_key, server_addresses
 from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
 from app.supervisor.http_processes import SandboxProcess
 from app.supervisor.postgres import Postgres
 from app.supervisor.process import SupervisedProcess
@@ -26,7 +27,7 @@ def up(settings: Settings, report: Callable[[str], None]) -> None:
     with supervised(settings, report) as (settings, supervisor, listeners):
         secret_key.create_if_missing(settings)
         settings = _start_servers(settings, supervisor)
-        query_database(settings.database_url, migrate)
+        query_database(settings.session_url, lambda url: migrate(url, wait_s=settings.migrate_wait_s, report=report))
         _start_sandbox(settings, supervisor)
         key = bootstrap.ensure_first_keys(settings.home, settings.database_url)
         supervisor.start(
@@ -44,6 +45,10 @@ def up(settings: Settings, report: Callable[[str], None]) -> None:
 
 def _start_servers(settings: Settings, supervisor: Supervisor) -> Settings:
     """Starts the servers for which no address is set. Returns the settings with the addresses of servers that answer."""
+    if not settings.database_url and settings.database_direct_url:
+        raise OperatorError(
+            "DATABASE_DIRECT_URL is set, and DATABASE_URL, whose server it leads to past a pooler, is not. Set both, or neither."
+        )
     if not settings.database_url:
         postgres = Postgres(settings.home)
         supervisor.start([postgres], stop_timeout_s=_SERVER_STOP_TIMEOUT_S)

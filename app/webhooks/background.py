@@ -2,16 +2,21 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator
 
 from app.background_tasks import BackgroundTask
 from app.settings import Settings
 from app.store.database import create_database_engine
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.outage_log import OutageLog
 from app.store.vault import Vault
 from app.webhooks.budget_check import BudgetCheck
 from app.webhooks.delivery import keep_delivering
 from app.webhooks.sender import WebhookSender
 from providers.transport.transport import Transport
+
+logger = logging.getLogger(__name__)
 
 _QUERY_TIMEOUT_S = 60.0
 
@@ -24,13 +29,19 @@ async def webhooks_in_background(settings: Settings, vault: Vault) -> AsyncGener
         return
     # Two: one checks while the other delivers. A connection is opened when it is first needed.
     database = create_database_engine(settings.database_url, command_timeout_s=_QUERY_TIMEOUT_S, pool_size=2, max_overflow=4)
-    transport = Transport(proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
+    transport = Transport(proxy=settings.proxy, guard=settings.address_guard, ca_bundle=settings.ca_bundle or None)
     sender = WebhookSender(settings, vault, transport)
     check = BudgetCheck(database)
 
+    outages = OutageLog(logger, "Budgets cannot be checked", "Budgets are checked again")
+
     async def keep_checking() -> None:
         while True:
-            await check.check()
+            try:
+                await check.check()
+                outages.note_success()
+            except DB_UNAVAILABLE_ERRORS as error:
+                outages.note_failure(error)
             await asyncio.sleep(settings.budget_check_s)
 
     tasks = (BackgroundTask("budget check", keep_checking), BackgroundTask("webhooks", lambda: keep_delivering(database, sender)))

@@ -6,6 +6,8 @@ import random
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.outage_log import OutageLog
 from app.store.webhook_events import CLAIM_S, DueDelivery, claim_due, note_attempt
 from app.webhooks.sender import WebhookSender
 
@@ -18,8 +20,15 @@ _ROUND_TIMEOUT_S = CLAIM_S * 0.9  # before another writer may claim the same
 
 
 async def keep_delivering(database: AsyncEngine, sender: WebhookSender) -> None:
+    outages = OutageLog(log, "Webhooks cannot be delivered", "Webhooks are delivered again")
     while True:
-        if not await deliver_due(database, sender):
+        sent = 0
+        try:
+            sent = await deliver_due(database, sender)
+            outages.note_success()
+        except DB_UNAVAILABLE_ERRORS as error:
+            outages.note_failure(error)
+        if not sent:
             await asyncio.sleep(_POLL_S)
 
 

@@ -20,6 +20,7 @@ from app.store.webhook_events import DueDelivery
 from app.store.webhooks import vault_name
 from app.webhooks.signature import Header, signature_headers
 from providers.credentials import CredentialError
+from providers.transport.address_guard import AddressRefused
 from providers.transport.read_body import read_body
 from providers.transport.resolver import Resolver
 from providers.transport.response_stream import ResponseTooLarge
@@ -49,6 +50,7 @@ class WebhookSender:
 
     def __init__(self, settings: Settings, vault: Vault, transport: Transport, resolve_host: ResolveHost | None = None) -> None:
         self._settings = settings
+        self._guard = settings.address_guard
         self._vault = vault
         self._transport = transport
         self._names = Resolver(_MAX_CONCURRENT_LOOKUPS)
@@ -78,6 +80,10 @@ class WebhookSender:
     async def _post(self, due: DueDelivery) -> int:
         url, body = httpx.URL(due.url), due.body.encode()
         host, port = url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
+        try:
+            self._guard.check_host(host, port)  # the addresses that it has are looked at by the transport
+        except AddressRefused as refused:
+            raise _NotSent(str(refused)) from None
         secret = self._vault.decrypt(vault_name(due.webhook_id), due.encrypted)
         headers = [
             (b"Host", url.netloc),
@@ -95,6 +101,8 @@ class WebhookSender:
             try:
                 return await self._post_to(url.copy_with(host=address), host, headers, body)
             except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+                if isinstance(fault.__cause__, AddressRefused):
+                    raise _NotSent(str(fault.__cause__)) from None
                 last = fault
         raise _NotSent("no server responds there, or its TLS certificate is not trusted") from last
 

@@ -127,6 +127,8 @@ class Provider:
     no_limit_fields: ClassVar[Mapping[str, Any] | None] = None
     # Its dialects for chats in which it goes on after the text of a final assistant message, with the fields that make it do so.
     continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    # Its dialects in which a stream can say with each piece how many tokens it has written, where it is asked to.
+    continuous_usage_dialects: ClassVar[frozenset[str]] = frozenset()
     # How it selects a LoRA adapter; None: it has none.
     lora_naming: ClassVar[AdapterNaming | None] = None
 
@@ -301,6 +303,11 @@ class Provider:
         """Makes a body whose last message is the beginning of the response go on after it."""
         body.update(self.continuation_fields.get(dialect, {}))
 
+    def request_usage_throughout(self, body: Body, dialect: str) -> None:
+        """Makes a stream of which prepare_upstream_body() has requested usage report it with each piece, if the engine can."""
+        if dialect in self.continuous_usage_dialects and "stream_options" in body:
+            body["stream_options"]["continuous_usage_stats"] = True
+
     # Structured output.
 
     @property
@@ -312,6 +319,11 @@ class Provider:
     def trusted(self) -> bool:
         """Whether the operator states that this server enforces schemas (option `guided`)."""
         return self.options.get("guided") == "enforced"
+
+    @property
+    def enforces_strict_tools(self) -> bool:
+        """Whether it holds the arguments of calls to the schemas of `strict` tools."""
+        return self.strict_tools
 
     @property
     def is_openai_host(self) -> bool:
@@ -377,7 +389,7 @@ class Provider:
         self, body: Body, dialect: str, constraint: Constraint, drop_policy: DropPolicy, *, in_own_fields: bool
     ) -> ConstraintPlan | None:
         """Drops what of a constraint the provider does not enforce, where the caller allows that, and plans the rest."""
-        for path, _ in () if self.strict_tools else constraint.strict_tools:
+        for path, _ in () if self.enforces_strict_tools else constraint.strict_tools:
             strict_path = path.rpartition(".")[0] + ".strict"
             drop_policy.drop_path_or_refuse(strict_path, "it does not hold the arguments of calls to their schema.")
         plan = None

@@ -8,6 +8,7 @@ import msgspec
 from providers.canonical.convert_scalars import convert_scalars
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body, find_lone_surrogate
+from providers.canonical.slow_numbers import SLOW_NUMBERS_ADVICE, UNCOUNTED_BYTES, has_slow_numbers
 
 T = TypeVar("T")
 
@@ -16,6 +17,8 @@ _ERROR_PATH = re.compile(r"^(?P<problem>.*) - at `(?P<path>[^`]*)`$", re.DOTALL)
 
 def parse_body(raw: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, Body]:
     """The decoded fields, and the body with the caller's own bytes. Raises InvalidRequest: what is wrong, where, and what was expected."""
+    if len(raw) > UNCOUNTED_BYTES and has_slow_numbers(raw):
+        raise too_many_slow_numbers()
     try:
         return decoder.decode(raw), Body.read(raw)
     except msgspec.ValidationError as error:
@@ -38,6 +41,10 @@ def undecodable(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError
         return InvalidRequest(f"The body is not UTF-8: {where}.", param=param)
     match = _ERROR_PATH.match(str(error))
     return InvalidRequest(f"The body holds a value that cannot be read: {match['problem'] if match else error}.", param=param)
+
+
+def too_many_slow_numbers() -> InvalidRequest:
+    return InvalidRequest(f"The body has too many numbers that take long to read: {SLOW_NUMBERS_ADVICE}")
 
 
 def parse_episode_id(plain: str | None, prefixed: str | None) -> str | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.slow_numbers import UNCOUNTED_BYTES, check_response_numbers
 
 # The byte order mark, with which some hosts begin.
 BOM = b"\xef\xbb\xbf"
@@ -21,7 +22,8 @@ class SSEDecoder:
     Data of several lines is joined to one: it is JSON, where a line end is white space, and it is sent on in one line.
     Events without a blank line between them are read if each is one line of JSON.
     A line that begins with `{` is data too: LMDeploy's proxy sends its errors so in the middle of a stream.
-    Raises InvalidUpstreamResponse for an event of more than `limit_bytes`: an engine must not be able to fill our memory.
+    Raises InvalidUpstreamResponse for an event of more than `limit_bytes`: an engine must not be able to fill our memory. Does so, too, for
+    events of numbers that take too long to read.
     """
 
     __slots__ = ("_buffer", "_limit")
@@ -45,12 +47,17 @@ class SSEDecoder:
             self._buffer = b""
         if len(self._buffer) > self._limit:
             raise InvalidUpstreamResponse(f"The engine sent an event of more than {self._limit} bytes.")
-        return [data for frame in complete if (data := _event_data(frame)) is not None]
+        events = [data for frame in complete if (data := _event_data(frame)) is not None]
+        if block[UNCOUNTED_BYTES:]:  # as those of few streams are; this asks without a call
+            check_response_numbers(events)
+        return events
 
     def finish(self) -> list[bytes]:
         """The data of a last event without the blank line after it: some engines end so, and the data is complete."""
         remaining, self._buffer = _separate_events(self._buffer.replace(b"\r", b"\n")), b""
-        return [data for frame in remaining.split(b"\n\n") if (data := _event_data(frame)) is not None]
+        events = [data for frame in remaining.split(b"\n\n") if (data := _event_data(frame)) is not None]
+        check_response_numbers(events)
+        return events
 
 
 def _separate_events(block: bytes) -> bytes:

@@ -17,7 +17,7 @@ SecretLookup = Callable[[str], str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The gateway's own secrets: whoever may configure a provider may not have them sent to its host.
-_OWN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+_OWN_VARIABLES = ("DATABASE_URL", "DATABASE_DIRECT_URL", "REDIS_URL", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _OWN_PREFIXES = ("NARTHEX_", "PG")  # PGPASSWORD is read where DATABASE_URL has no password
 _STORED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _HEADER = re.compile(r"x-[a-z0-9-]{1,60}")

@@ -78,7 +78,7 @@ class SharedHead:
         if self._head == outgoing.head:
             raise httpx.LocalProtocolError("Shared headers cannot contain the length of a body")
         self._keep_alive = outgoing.keep_alive
-        self.address = url.scheme, url.netloc, None
+        self.address = url.scheme, url.netloc, None, True
 
     def write(self, request: httpx.Request) -> OutgoingRequest:
         body = b"".join(cast(httpx.ByteStream, request.stream))

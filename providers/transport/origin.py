@@ -10,7 +10,8 @@ from providers.transport.connection import Connection
 from providers.transport.deadlines import Deadlines
 
 CLOSED = "This transport was closed"
-Address = tuple[str, bytes, str | None]  # scheme, host and port, and the TLS server name where it differs
+# Scheme, host and port, the TLS server name where it differs, and whether the guard of addresses is asked.
+Address = tuple[str, bytes, str | None, bool]
 
 
 class Origin:
@@ -36,6 +37,7 @@ class Origin:
         self.port = port
         self.tls = key[0] == "https"
         self.sni = key[2]
+        self.is_guarded = key[3]
         self.idle: dict[Connection, None] = {}
         self._max_connections = max_connections
         self._idle_s = idle_s

@@ -13,6 +13,8 @@ Timeouts, in request.extensions["timeout"], are seconds or None (no limit); they
     total    everything together
 
 request.extensions["sent"] is True from the moment at which the request is written to a connection: the engine may have begun to work.
+request.extensions["unguarded"]: the address is no choice of the configuration, so the guard is not asked (a cloud's metadata service, for
+the machine's own credential). Such a request shares no connection with others.
 
 Every failure to get a response is an httpx.TransportError whose class says which step failed. The caller sets all headers: no
 Accept-Encoding is added, and no content encoding is decoded here.
@@ -21,23 +23,23 @@ Accept-Encoding is added, and no content encoding is decoded here.
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import httpx
 
+from providers.transport.address_guard import AddressGuard, checked_addresses
 from providers.transport.connection import Connection
 from providers.transport.deadlines import Deadlines, read_deadlines
 from providers.transport.http1_request import SharedHead, write_request
+from providers.transport.httpx_response import make_response
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.origin import CLOSED, Address, Origin
 from providers.transport.proxy import Proxy
 from providers.transport.proxy_tunnel import open_tunnel
 from providers.transport.response_stream import ResponseStream
 from providers.transport.write_batcher import WriteBatcher
-
-_RESPONSE_ATTRIBUTES = vars(httpx.Response(200, stream=httpx.ByteStream(b"")))
 
 SWEEP_S = 0.05  # how often deadlines are checked; a timer per read would cost more than the read
 
@@ -71,37 +73,13 @@ def tls_context(ca_bundle: str | None = None) -> ssl.SSLContext:
     return context
 
 
-class _ReceivedHeaders(httpx.Headers):
-    """Headers that are bytes already: httpx.Headers would look at the type of every name and value, and hosts send up to thirty."""
-
-    def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
-        self._encoding = None  # without super().__init__(), which takes as long as the rest
-        self._list = [(name, name.lower(), value) for name, value in fields]
-
-
-def _make_response(stream: ResponseStream) -> httpx.Response:
-    """A response whose head was read. A copy takes a third of the time of a new httpx.Response, which also looks for a body to encode.
-
-    Without its request: a stream may stay open for minutes, and would keep the request's bytes in memory.
-    """
-    received = stream.response
-    response = object.__new__(httpx.Response)
-    response.__dict__.update(_RESPONSE_ATTRIBUTES)
-    response.status_code = received.status
-    response.headers = _ReceivedHeaders(received.headers)
-    response.stream = stream
-    response.history = []
-    response.extensions = {"http_version": received.version, "reason_phrase": received.reason}
-    return response
-
-
 class Transport(httpx.AsyncBaseTransport):
     """Sends requests to engines over kept connections; one Transport per event loop.
 
     `tls` None: tls_context(ca_bundle) is made here, which reads files and so blocks the loop. Idle connections close after `idle_s`; the
     one used last is used next, so that an unused pool shrinks. `write_batcher`: joins our writes with others of the loop. `loop_turns`:
-    for large responses. `proxy`: for https hosts. `on_wait`: called with the address and the seconds of each wait for one of the
-    `connections_per_origin`.
+    for large responses. `proxy`: for https hosts. `guard`: which addresses may be called; None: all. `on_wait`: called with the address and
+    the seconds of each wait for one of the `connections_per_origin`.
     """
 
     def __init__(
@@ -114,10 +92,12 @@ class Transport(httpx.AsyncBaseTransport):
         write_batcher: WriteBatcher | None = None,
         loop_turns: LoopTurns | None = None,
         proxy: Proxy | None = None,
+        guard: AddressGuard | None = None,
         on_wait: Callable[[str, float], object] = lambda address, waited_s: None,
     ) -> None:
         self._on_wait = on_wait
         self._proxy = proxy
+        self._guard = guard
         self._tls = tls_context(ca_bundle) if tls is None else tls
         self._idle_s = idle_s
         self._write_batcher = WriteBatcher() if write_batcher is None else write_batcher
@@ -155,7 +135,7 @@ class Transport(httpx.AsyncBaseTransport):
                 break
             request.extensions["sent"] = False
             fresh = True
-        return _make_response(stream)
+        return make_response(stream)
 
     async def aclose(self) -> None:
         """Closes every connection at once: open responses raise ReadError; requests that connect now or later raise ConnectError."""
@@ -203,7 +183,11 @@ class Transport(httpx.AsyncBaseTransport):
     def _origin(self, request: httpx.Request) -> Origin:
         url = request.url
         shared_head: SharedHead | None = request.extensions.get("shared_head")
-        key = (url.scheme, url.netloc, request.extensions.get("sni_hostname")) if shared_head is None else shared_head.address
+        if shared_head is None:
+            extensions = request.extensions
+            key: Address = (url.scheme, url.netloc, extensions.get("sni_hostname"), "unguarded" not in extensions)
+        else:
+            key = shared_head.address
         origin = self._origins.get(key)
         if origin is None:
             if url.scheme not in ("http", "https") or not url.host:
@@ -222,21 +206,37 @@ class Transport(httpx.AsyncBaseTransport):
             )
         return origin
 
+    async def _open(self, connection: Connection, addresses: Sequence[str], origin: Origin, sni: str | None) -> None:
+        """Connects to the first of these addresses that takes the connection, in their order. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        tls = self._tls if origin.tls else None
+        for at, address in enumerate(addresses):
+            try:
+                await loop.create_connection(lambda: connection, address, origin.port, ssl=tls, server_hostname=sni)
+            except ssl.SSLError:  # a server answered there
+                raise
+            except OSError:
+                if at + 1 == len(addresses) or connection.closed:
+                    raise
+            else:
+                return
+
     async def _connect(self, origin: Origin, request: httpx.Request, deadlines: Deadlines) -> Connection:
         """Opens a connection, through the proxy if there is one. Its slot at the origin is already taken."""
-        loop = asyncio.get_running_loop()
         connection = Connection(origin.address, partial(self._return_to_origin, origin), partial(self._remove_connection, origin))
         sni = origin.sni or origin.host if origin.tls else None
         connect_timeout = asyncio.timeout(deadlines.remaining_s(deadlines.connect, time.monotonic()))
         self._connecting.add(connect_timeout)
         try:
             async with connect_timeout:
+                guard = self._guard if origin.is_guarded else None
                 if origin.tls and self._proxy is not None and self._proxy.is_for(origin.host, origin.port):
+                    if guard is not None:
+                        guard.check_host(origin.host, origin.port)  # what its name stands for, the proxy knows
                     await open_tunnel(self._proxy, connection, origin.host, origin.port, self._tls, sni)
                 else:
-                    await loop.create_connection(
-                        lambda: connection, origin.host, origin.port, ssl=self._tls if origin.tls else None, server_hostname=sni
-                    )
+                    addresses = (origin.host,) if guard is None else await checked_addresses(guard, origin.host, origin.port)
+                    await self._open(connection, addresses, origin, sni)
             if self._closed or connection.closed:
                 raise ConnectionError("closed before a request could be sent")
         except BaseException as exc:

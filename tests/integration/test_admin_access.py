@@ -180,6 +180,25 @@ async def test_whoever_loses_a_role_to_a_change_that_they_wait_for_changes_nothi
         assert (await giving).status_code == 403
 
 
+@pytest.mark.parametrize("in_teams", [False, True], ids=["of the company", "within a team"])
+async def test_whoever_loses_a_role_while_a_new_key_waits_gets_none(admin: httpx.AsyncClient, service: Service, in_teams: bool) -> None:
+    team, other = await team_named(admin), await team_named(admin)
+    roles = [{"role": "editor", "team": each} for each in (team, other)] if in_teams else [{"role": "editor"}]
+    name, editor = await account_with(admin, *roles)
+    grants = (await ok(await admin.get("/admin/v1/role-grants", params={"service_account": name})))["data"]
+    [lost] = [grant for grant in grants if grant["team"] == (team if in_teams else None)]
+    async with service.keyless_client() as client, database(service) as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT FROM keys_version FOR UPDATE")
+            creating = asyncio.create_task(client.post("/admin/v1/keys", json={"team": team}, headers=editor))
+            await wait_until(lambda: connection.fetchval("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"))
+            await connection.execute("DELETE FROM role_grants WHERE id = $1", lost["id"])
+        assert (await creating).status_code == 403
+        if in_teams:
+            await ok(await client.post("/admin/v1/keys", json={"team": other}, headers=editor), 201)
+    assert (await ok(await admin.get("/admin/v1/keys", params={"team": team})))["data"] == []
+
+
 async def test_a_request_whose_token_is_revoked_before_its_body_has_arrived_is_refused(admin: httpx.AsyncClient, service: Service) -> None:
     name, editor = await account_with(admin, {"role": "editor"})
     tokens, team = f"/admin/v1/service-accounts/{name}/tokens", unique("team")

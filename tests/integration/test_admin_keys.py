@@ -60,6 +60,29 @@ async def test_a_key_with_an_invalid_limit_is_not_created(admin: httpx.AsyncClie
     assert ok(await admin.get(PATH, params={"team": team}))["data"] == []
 
 
+async def test_the_audit_log_has_the_fields_of_a_key_that_changed(admin: httpx.AsyncClient, team: str) -> None:
+    many = [f"model-{number}" for number in range(200)]
+    created = ok(await admin.post(PATH, json={"team": team, "models": many, "name": "a"}), 201)
+    path, match = f"{PATH}/{created['prefix']}", {"if-match": "*"}
+    tried = ok(await admin.patch(f"{path}?dry_run=true", json={"name": "b"}, headers=match))["changes"]
+    assert [(each["before"], each["after"]) for each in tried] == [({"name": "a"}, {"name": "b"})]
+    ok(await admin.patch(path, json={"name": "b"}, headers=match))
+    ok(await admin.patch(path, json={"name": "b", "models": ["x"]}, headers=match))
+    rotated = ok(await admin.post(f"{path}/rotate", json={"overlap_s": 60}), 201)
+    ok(await admin.delete(path))
+    events = ok(await admin.get("/admin/v1/audit", params={"resource": "key", "name": created["prefix"]}))["data"]
+    assert [(each["action"], sorted(each["after"])) for each in events[:2]] == [
+        ("revoke", ["revoked_at"]),
+        ("rotate", ["expires_at", "replaced_by"]),
+    ]
+    assert [(each["action"], each["before"], each["after"]) for each in events[2:4]] == [
+        ("update", {"models": many}, {"models": ["x"]}),
+        ("update", {"name": "a"}, {"name": "b"}),
+    ]
+    assert events[4]["action"] == "create" and events[4]["before"] is None and events[4]["after"]["models"] == many
+    assert (events[0]["team"], events[0]["before"]) == (team, {"revoked_at": None}) and rotated["name"] == "b"
+
+
 async def test_of_two_editors_of_a_key_one_gets_412(admin: httpx.AsyncClient, team: str) -> None:
     created = await admin.post(PATH, json={"team": team, "models": ["a"], "name": "n"})
     path, etag = f"{PATH}/{ok(created, 201)['prefix']}", created.headers["etag"]

@@ -202,6 +202,7 @@ TABLE = {
     "get_replay_results": Row(READ, READ, {"id": "{replay}"}),
     "cancel_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
     "resume_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
+    "delete_replay": Row(EDIT, EDIT, {"id": "{replay}"}),
     "list_datasets": Row(READ, READ, is_list=True),
     "create_dataset": Row(EDIT, EDIT, body={"name": "{team}/{unused}", "team": "{team}"}),
     "get_dataset": Row(READ, READ, _DATASET),

@@ -87,8 +87,8 @@ async def test_a_dry_run_shows_the_difference_and_changes_nothing(admin: httpx.A
     shown = await ok(await admin.post("/admin/v1/teams?dry_run=true", json={"name": name, "priority": 5}))
     change = {"action": "create", "resource": "team", "name": name, "team": name, "before": None}
     mask: dict[str, Any] = {"detectors": list(ALL_DETECTORS), "patterns": {}}
-    restrictions: dict[str, Any] = {"models": None, "routes": None, "networks": None, "limits": [], "fallbacks": "any"}
-    after: dict[str, Any] = {"content": "full", "drop": [], "priority": 5, "mask": mask, "search": False, **restrictions}
+    after: dict[str, Any] = {"content": "full", "drop": [], "priority": 5, "mask": mask, "search": False}
+    after |= {"models": None, "routes": None, "networks": None, "limits": [], "fallbacks": "any"}
     assert shown == {"dry_run": True, "changes": [{**change, "after": after}], "warnings": []}
     await ok(await admin.get(f"/admin/v1/teams/{name}"), 404)
 

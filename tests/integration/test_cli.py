@@ -21,6 +21,7 @@ from typing import Any
 
 import asyncpg
 import httpx
+import pytest
 from click.testing import CliRunner, Result
 
 from app import uuid7
@@ -236,12 +237,12 @@ def test_key_is_created_listed_changed_rotated_and_revoked(service: Service) -> 
     assert _listed_key(service, created["prefix"])["replaced_by"] == rotated["prefix"]
     assert _listed_key(service, rotated["prefix"])["networks"] == ["127.0.0.0/8"]
 
-    assert run_json_command(service, "keys", "revoke", created["prefix"]) == {"revoked": created["prefix"]}
+    assert run_json_command(service, "keys", "revoke", created["prefix"], "--yes") == {"revoked": created["prefix"]}
     block_until(lambda: _models_status(service, created["key"]) == 401)
     assert created["prefix"] not in run_command(service, "keys", "list").stdout
     assert "revoked 20" in run_command(service, "keys", "list", "--all").stdout
-    for command in ("revoke", "rotate"):
-        again = run_command(service, "keys", command, created["prefix"])
+    for command in (("revoke", "--yes"), ("rotate",)):
+        again = run_command(service, "keys", *command, created["prefix"])
         assert again.exit_code == 1 and f"No valid key begins with {created['prefix']!r}" in again.stderr
     assert (
         run_command(service, "keys", "list", "--team", "nobody").stdout
@@ -269,6 +270,71 @@ def test_teams_set_changes_the_content_policy(service: Service) -> None:
     assert (teams["typists"]["content"], teams["typists"]["keys"]) == ("none", 1)
     assert "redacted" in run_command(service, "teams", "set", "typists", "--content", "redacted").stdout
     assert any(line.split()[:3] == ["typists", "redacted", "1"] for line in run_command(service, "teams", "list").stdout.splitlines())
+
+
+def test_teams_set_changes_what_the_keys_of_a_team_are_held_to(service: Service) -> None:
+    def set_terms(*options: str) -> dict[str, Any]:
+        changed = run_json_command(service, "teams", "set", "held typists", *options)
+        return {name: changed[name] for name in ("models", "routes", "networks", "limits", "fallbacks")}
+
+    terms = set_terms(
+        *("--model", "sandbox*", "--route", "/v1/*", "--network", "127.0.0.0/8", "--network", "::1/128", "--fallbacks", "allowed"),
+        *(
+            "--limit",
+            "requests=100/minute",
+            "--limit",
+            "cost_usd=2.5/day,model=sandbox,time_zone=Europe/Berlin",
+            "--limit",
+            "concurrency=4",
+        ),
+    )
+    assert terms == {
+        "models": ["sandbox*"],
+        "routes": ["/v1/*"],
+        "networks": ["127.0.0.0/8", "::1/128"],
+        "fallbacks": "allowed",
+        "limits": [
+            {"resource": "requests", "amount": 100.0, "per": "minute"},
+            {"resource": "cost_usd", "amount": 2.5, "per": "day", "model": "sandbox", "time_zone": "Europe/Berlin"},
+            {"resource": "concurrency", "amount": 4.0},
+        ],
+    }
+    key = run_json_command(service, "keys", "create", "--team", "held typists")["key"]
+    block_until(lambda: _models_status(service, key) == 200)
+    refused = run_command(service, "keys", "create", "--team", "held typists", "--model", "scripted")
+    assert refused.exit_code == 1 and "is more than the keys of team" in refused.stderr
+    # What is not given stays.
+    assert set_terms("--priority", "5") == terms
+    shown = run_command(service, "teams", "set", "held typists", "--limit", "requests=7/hour").stdout
+    assert "held to models sandbox*" in shown and "limits 7 requests per hour" in shown and "fallbacks that they may use" in shown
+    assert set_terms("--any-model", "--any-route", "--any-network", "--no-limits", "--fallbacks", "any") == {
+        **dict.fromkeys(("models", "routes", "networks")),
+        "limits": [],
+        "fallbacks": "any",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--limit", "requests"), "is not RESOURCE=AMOUNT/PERIOD"),
+        (("--limit", "tokens=many/day"), "is not RESOURCE=AMOUNT/PERIOD"),
+        (("--limit", "requests=5/year"), "PERIOD one of second, minute"),
+        (("--limit", "requests=5/day,models=x"), "is not model=NAME or time_zone=ZONE"),
+        (("--limit", "requests=5"), "per is required"),
+        (("--limit", "concurrency=5/day"), "has no period"),
+        (("--limit", "requests=5/day", "--no-limits"), "exclude each other"),
+        (("--model", "x", "--any-model"), "exclude each other"),
+        (("--network", "10.0.0.0/99"), "write it as 10.0.0.0/8"),
+        (("--route", "/admin/v1/keys"), "route"),
+        ((), "Nothing to set"),
+    ],
+    ids=["no amount", "no number", "no period", "no field", "per", "a period", "limits", "models", "network", "route", "nothing"],
+)
+def test_teams_set_says_what_is_wrong(service: Service, options: tuple[str, ...], message: str) -> None:
+    refused = run_command(service, "teams", "set", "unset typists", *options)
+    assert refused.exit_code in (1, 2) and message in refused.stderr
+    assert "unset typists" not in run_command(service, "teams", "list").stdout
 
 
 def test_teams_set_changes_the_rules_of_masked_content(service: Service) -> None:
@@ -312,7 +378,7 @@ def test_service_account_gets_a_token_and_roles_and_loses_them(service: Service)
     assert run_command(service, "service-accounts", "enable", "cli/one").stdout == "cli/one is enabled.\n"
     assert session_status(token["token"]) == 200
     assert "viewer of cli accounts" in run_command(service, "service-accounts", "list", "--search", "cli/").stdout
-    run_json_command(service, "service-accounts", "tokens", "revoke", "cli/one", token["id"])
+    run_json_command(service, "service-accounts", "tokens", "revoke", "cli/one", token["id"], "--yes")
     assert session_status(token["token"]) == 401
     [listed] = run_json_command(service, "service-accounts", "tokens", "list", "cli/one")["tokens"]
     assert listed["name"] == "ci" and listed["revoked_at"] is not None

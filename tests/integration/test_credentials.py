@@ -17,7 +17,8 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.settings import Settings
-from app.store import configuration, credentials
+from app.store import credentials
+from app.store.applied_changes import Applied, wait_until_served
 from app.store.key_log import read_log
 from app.store.key_validation import hash_key
 from app.supervisor import secret_key, server_addresses
@@ -70,10 +71,18 @@ async def engine(two_worker_service: Service) -> AsyncGenerator[ScriptedEngine]:
         one = {{ adapter = "openai", base_url = "{url}", credential = "store:first" }}
         two = {{ adapter = "openai", base_url = "{url}/v1", credential = ["store:first", "store:second"] }}
         own = {{ adapter = "openai", base_url = "{url}/own", credential = "header:x-host-key" }}
+        elsewhere = {{ adapter = "openai", base_url = "{url}", credential = "file:/var/lib/secret-place/key" }}
+        unreadable = {{ adapter = "openai", base_url = "{url}", credential = "file:{two_worker_service.home}/credentials/secret-place" }}
+        unset = {{ adapter = "openai", base_url = "{url}", credential = "env:SECRET_PLACE" }}
+        unstored = {{ adapter = "openai", base_url = "{url}", credential = "store:secret-place" }}
         [models]
         one = {{ targets = [{{ provider = "one", model = "m" }}] }}
         two = {{ targets = [{{ provider = "two", model = "m" }}] }}
         own = {{ targets = [{{ provider = "own", model = "m" }}] }}
+        elsewhere = {{ targets = [{{ provider = "elsewhere", model = "m" }}] }}
+        unreadable = {{ targets = [{{ provider = "unreadable", model = "m" }}] }}
+        unset = {{ targets = [{{ provider = "unset", model = "m" }}] }}
+        unstored = {{ targets = [{{ provider = "unstored", model = "m" }}] }}
         backed = {{ targets = [{{ provider = "own", model = "m" }}], fallbacks = ["one"] }}
     """)
     yield engine
@@ -92,9 +101,8 @@ def database(service: Service) -> str:
 async def store_credential(service: Service, name: str, secret: str) -> None:
     """As `narthex credentials set`, without the time that a process takes to start."""
     vault = secret_key.open_vault(secret_key.resolve(Settings(home=service.home)))
-    version = await credentials.set_credential(database(service), vault, name, secret)
-    result = await configuration.wait_for_workers(database(service), version, PROCESS_TIMEOUT_S)
-    assert result == "2 workers serve it.", result
+    await credentials.set_credential(database(service), vault, name, secret)
+    assert await wait_until_served(database(service), PROCESS_TIMEOUT_S) == Applied(2)
 
 
 def run_command(service: Service, *arguments: str, stdin: str | None = None, **environment: str) -> Result:
@@ -204,6 +212,26 @@ async def test_refusal_of_all_stored_credentials_is_never_a_401_for_the_caller(t
         host.rate_limited = {"another-refused-secret-12"}
         rate_limited = await send_chat("two")  # one of them may serve later, so that is reported rather than the refusal of the other
         assert rate_limited.status_code == 429 and int(rate_limited.headers["retry-after"]) <= 2
+
+
+@pytest.mark.parametrize("model", ["elsewhere", "unreadable", "unset", "unstored"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_where_a_credential_lies_is_for_the_log_and_not_for_callers(
+    two_worker_service: Service, host: Host, model: str, stream: bool
+):
+    async with two_worker_service.client() as client:
+        messages = [{"role": "user", "content": "Hi"}]
+        answer = await client.post("/v1/chat/completions", json={"model": model, "messages": messages, "stream": stream})
+    message = answer.json()["error"]["message"]
+    assert answer.status_code == 502 and f"credential for {model} cannot be used" in message and "operator" in message
+    shown = answer.text.lower().replace("_", "-")
+    assert "secret-place" not in shown and str(two_worker_service.home) not in answer.text and "/" not in message
+
+    def is_logged() -> bool:
+        lines = "".join(each.read_text() for each in two_worker_service.home.rglob("*.log")).lower().replace("_", "-").splitlines()
+        return any("a credential cannot be used" in line and model in line and "secret-place" in line for line in lines)
+
+    await wait_until(is_logged)
 
 
 async def test_caller_credential_is_required_forwarded_and_never_recorded(two_worker_service: Service, host: Host):
@@ -322,11 +350,7 @@ async def test_admin_api_sets_and_deletes_credentials_but_never_returns_secrets(
         shown = await admin.get("/admin/v1/credentials/first")
         assert shown.json()["providers"] == ["one", "two"] and "encrypted" not in shown.text
         async with chat_sender(two_worker_service) as send_chat:
-
-            async def is_accepted() -> bool:
-                return (await send_chat("one")).status_code == 200
-
-            await wait_until(is_accepted)
+            assert (await send_chat("one")).status_code == 200
         listed = await admin.get("/admin/v1/credentials")
         assert {"first", "newest_key_id"} <= {each["name"] for each in listed.json()["data"]} | listed.json().keys()
         for bad, status in (({"value": ""}, 400), ({"secret": "canary-canary"}, 400), ({"value": "two\nlines-canary"}, 400)):

@@ -119,7 +119,7 @@ async def work(settings: Settings, engine: AsyncEngine) -> None:
     builder = DatasetBuilder(settings, engine)
     while await builder.advance():
         pass
-    builder.close()
+    await builder.stop()
 
 
 async def rows(settings: Settings, number: int = 1) -> list[dict[str, Any]]:
@@ -238,6 +238,31 @@ async def test_what_a_team_does_not_keep_is_skipped_with_the_reason(settings: Se
     )
 
 
+async def test_what_templates_multiply_beyond_their_memory_is_skipped_with_the_bound(settings: Settings, engine: AsyncEngine):
+    schema = {"type": "object", "properties": {"items": {"type": "array"}, "n": {"type": "integer"}}, "required": ["items", "n"]}
+    config = {"variants": {"v": {"model": "m", "system_template": "{{ items * n }}"}}, "schemas": {"system": schema}}
+    await fetch(
+        settings.database_url,
+        "INSERT INTO snapshots (hash, document) VALUES ($1, $2::jsonb)",
+        "fedcba9876543210",
+        json.dumps({"functions": {"f": config}}),
+    )
+    spool = Spool(settings.home / "spool", settings)
+    for number, n in enumerate((2, 50_000_000)):
+        given = {"system": {"items": ["x" * 100_000 if n > 2 else "x"], "n": n}}
+        sent = json.dumps({"model": "f", "messages": [{"role": "user", "content": "Hi"}], "narthex::input": given}).encode()
+        of_function = {"snapshot": "fedcba9876543210", "model": "m", "function": "f", "variant": "v", "served_variant": "v"}
+        spool_exchange(spool, sent, answer("Hello."), **{"route": "openai_chat", **received(number / 1000), **of_function})
+    spool.close()
+    await drain(settings)
+    version = await build(settings, engine, Selection())
+    assert (version.rows, version.counts.skipped) == (1, {"template": 1}), version
+    (row,) = await rows(settings)
+    assert row["request"]["messages"][0] == {"role": "system", "content": "['x', 'x']"}
+    (skip,) = await fetch(settings.database_url, "SELECT reason, detail FROM dataset_skips")
+    assert skip["reason"] == "template" and "512 MiB of memory" in skip["detail"]
+
+
 async def test_what_a_team_does_not_keep_any_more_is_skipped(settings: Settings, engine: AsyncEngine):
     """The records stay as they are, but no copy of them is made that would stay for longer."""
     add = "INSERT INTO teams (id, name, content) VALUES ($1::uuid, $2, $3)"
@@ -343,7 +368,7 @@ async def test_what_hardly_matches_is_searched_for_in_steps_to_its_end(
         if shown.status == "building":
             assert shown.searched_to is not None
             searched_to.append(shown.searched_to)
-    builder.close()
+    await builder.stop()
     assert len(searched_to) > 300 / 20 and searched_to == sorted(searched_to, reverse=True)
     done = await show(settings)
     assert (done.status, done.rows) == (("complete", 1) if matching else ("failed", 0))
@@ -456,7 +481,7 @@ async def test_erasure_waits_for_a_copy_of_what_it_has_just_erased(
         may_store.set()
         await piece
         done = await wait_until_complete(settings, order)
-    builder.close()
+    await builder.stop()
     assert done.counts["dataset_rows"] == 1
     assert ((await show(settings)).rows, (await show(settings)).erased) == (1, 1)
 
@@ -507,7 +532,7 @@ async def test_cancelled_and_deleted_versions_lose_their_rows_and_keep_their_num
         await store.end_version(connection, SYSTEM, dataset, found, "cancelled")
     while await builder.advance():
         pass
-    builder.close()
+    await builder.stop()
     assert ((await show(settings)).status, await rows(settings)) == ("cancelled", [])
     version = await build(settings, engine, Selection())
     assert (version.number, version.rows) == (2, 12)
@@ -537,7 +562,7 @@ async def test_piece_that_fails_is_tried_again_with_its_error_shown(
     assert (failed.status, failed.error) == ("building", "ValueError: broken on purpose")
     await fetch(settings.database_url, "UPDATE dataset_versions SET next_at = now()")
     assert await builder.advance()
-    builder.close()
+    await builder.stop()
     assert ((await show(settings)).status, (await show(settings)).error) == ("complete", None)
 
 

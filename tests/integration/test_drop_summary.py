@@ -19,6 +19,7 @@ from app.store import keys
 from app.store.callers import find_callers
 from app.store.database import connect, create_database_engine
 from app.store.drop_summary import DropRow, drop_summary_query, summarize_drops
+from app.store.errors import InvalidKeyField
 from app.store.key_validation import hash_key, parse_prefix
 from tests.support.postgres import Postgres
 from tests.support.scripted_engine import ScriptedEngine
@@ -109,7 +110,9 @@ async def test_summary_is_of_a_period_and_a_scope(records: Records):
     }
     assert sums(await records.summary(key=three.removeprefix("nx-"))) == {("green", three, "m", "seed", 1)}
     assert sums(await records.summary(model="other")) == {("blue", one, "other", "seed", 1)}
-    assert await records.summary(NOON + DAY / 2) == [] == await records.summary(team="nobody")
+    assert await records.summary(NOON + DAY / 2) == []
+    with pytest.raises(InvalidKeyField, match="There is no team 'nobody'"):
+        await records.summary(team="nobody")
 
 
 async def test_summary_reads_the_partitions_of_its_days_alone(records: Records):
@@ -145,7 +148,7 @@ async def test_dropped_fields_of_a_team_show_up_over_http_and_as_a_command(servi
     assert command["dropped"] == found["data"] and command["more"] is False
     limited = service.run("dropped", "--key", made["prefix"], "--limit", "1")
     assert "guided_decoding_backend" in limited.stdout and "guided_regex" not in limited.stdout and "more than 1 rows" in limited.stderr
-    assert service.run("dropped", "--team", "nobody").stdout == "No field was dropped from a request in that time.\n"
+    assert "There is no team 'nobody', and no record of one" in service.run("dropped", "--team", "nobody").stderr
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,12 @@ async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine
         emulated-lmdeploy = {{ adapter = "lmdeploy", base_url = "{url}", options = {{ version = "0.12.0" }} }}
         emulated-goes-on = {{ adapter = "mini_sglang", base_url = "{url}", options = {{ stops_on_disconnect = "never" }} }}
         emulated-sglang = {{ adapter = "sglang", base_url = "{url}" }}
+        emulated-unknown = {{ adapter = "openai", base_url = "{url}/v1" }}
         emulated-chats = {{ adapter = "groq", base_url = "{url}/v1", options = {{ stream = "only" }} }}
         [models]
         chats = {{ targets = [{{ provider = "emulated-chats", model = "engine-model" }}] }}
         mini = {{ targets = [{{ provider = "emulated-mini", model = "engine-model" }}] }}
+        unknown = {{ targets = [{{ provider = "emulated-unknown", model = "engine-model" }}] }}
         lmdeploy = {{ targets = [{{ provider = "emulated-lmdeploy", model = "engine-model" }}] }}
         goes-on = {{ targets = [{{ provider = "emulated-goes-on", model = "engine-model" }}] }}
         sglang = {{ targets = [{{ provider = "emulated-sglang", model = "engine-model" }}] }}
@@ -410,9 +412,10 @@ async def test_fields_that_cannot_be_emulated_are_refused_by_name(sdk: openai.As
 STRICT: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
 
 
+@pytest.mark.parametrize("model", ["lmdeploy", "unknown"])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_calls_of_strict_tools_are_validated_and_repaired_where_the_engine_ignores_strict(
-    sdk: Any, engine: ScriptedEngine, service: Service, streamed: bool
+async def test_calls_of_strict_tools_are_validated_and_repaired_where_the_engine_may_ignore_strict(
+    sdk: Any, engine: ScriptedEngine, service: Service, streamed: bool, model: str
 ):
     async def respond(request: ReceivedRequest) -> None:
         arguments = '{"city": 5}' if len(engine.requests) == 1 else '{"city": "Ulm"}'
@@ -426,7 +429,7 @@ async def test_calls_of_strict_tools_are_validated_and_repaired_where_the_engine
 
     engine.script = respond
     tool = {"type": "function", "function": {"name": "weather", "strict": True, "parameters": STRICT}}
-    fields: Any = {"model": "lmdeploy", "messages": HI, "tools": [tool]}
+    fields: Any = {"model": model, "messages": HI, "tools": [tool]}
     with pytest.raises(openai.APIStatusError, match="failed validation"):
         await sdk.chat.completions.create(**fields, stream=streamed)
     engine.requests.clear()

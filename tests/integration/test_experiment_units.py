@@ -25,7 +25,7 @@ from app.experiment_unit import draw_enrolment, team_unit, value_unit
 from app.recording.feedback_records import Feedback
 from app.recording.spool import Spool
 from app.settings import Settings
-from app.store import experiment_units
+from app.store import bounded_transactions, experiment_units
 from app.store.audit_log import SYSTEM
 from app.store.cost_changes import CostChange, apply_cost_changes
 from app.store.database import connect
@@ -220,7 +220,7 @@ _SLOW_UNIT = """
 
 
 async def test_a_unit_that_takes_too_long_holds_up_no_other(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_STATEMENT_TIMEOUT", "2s")
+    monkeypatch.setattr(bounded_transactions, "STATEMENT_TIMEOUT_S", 2.0)
     database = settings.database_url
     await start_experiment(database, "slow", "user", metrics=["latency"])
     spool = Spool(settings.home / "spool", settings)

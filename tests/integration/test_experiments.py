@@ -147,7 +147,7 @@ async def test_failing_arm_keeps_its_assignment_in_header_and_record(service: Se
     for filters in (("--experiment", "exp-failing", "--variant", "exp-down"), ("--request-id", headers["x-request-id"])):
         listed = service.run("inferences", "--limit", "1000", *filters).stdout
         assert "VARIANT" in listed and re.search(r"exp-failing +exp-down → exp-b +exp-failing@1 +sandbox", listed), listed
-    for filters in (("--experiment", "split"), ("--variant", "exp-b"), ("--function", "none")):
+    for filters in (("--experiment", "split"), ("--variant", "exp-b")):
         listed = service.run("inferences", "--request-id", headers["x-request-id"], *filters).stdout
         assert listed == "No request matches.\n"
 

@@ -198,3 +198,30 @@ async def test_metrics_count_what_is_accepted_and_refused(service: Service, clie
         return (await count(accepted), await count(wrong)) == (before[0] + 1, before[1] + 1)
 
     await wait_until(are_counted)
+
+
+async def test_another_teams_correction_is_not_shown_under_a_feedback(service: Service, client: httpx.AsyncClient):
+    """A feedback is by team and id: what others send with its id is their own."""
+    other_team = f"feedback-others-{time.time_ns()}"
+    key = service.run("keys", "create", "--team", other_team, "--quiet").stdout.strip()
+    target = (await client.post("/v1/chat/completions", json={"model": "sandbox", "messages": [{"role": "user", "content": "hi"}]})).json()[
+        "id"
+    ]
+    sent = await send(client, metric=HELPFUL, inference_id=target, value=True)
+    async with service.client(headers={"authorization": f"Bearer {key}"}) as other:
+        corrected = await other.put(f"/v1/feedback/{sent['id']}", json={"metric": HELPFUL, "inference_id": target, "value": False})
+        assert corrected.status_code == 200
+        withdrawn = await other.delete(f"/v1/feedback/{uuid7.mint()}")
+        assert withdrawn.status_code == 200
+    await events(service, sent["id"], count=2)
+    async with service.admin_client() as admin:
+        shown = (await admin.get(f"/admin/v1/feedback/{sent['id']}")).json()
+        assert [(each["action"], each["value"], each["current"]) for each in shown["data"]] == [("create", True, True)]
+        assert {each["team"] for each in shown["data"]} == {shown["team"]} and shown["other_teams"] == [other_team]
+        others = (await admin.get(f"/admin/v1/feedback/{sent['id']}", params={"team": other_team})).json()
+        assert [(each["action"], each["team"]) for each in others["data"]] == [("correct", other_team)]
+        assert (await admin.get(f"/admin/v1/feedback/{sent['id']}", params={"team": "nobody"})).status_code == 404
+        counted = (await admin.get(f"/admin/v1/inferences/{target}")).json()
+        assert counted["id"] == target
+    own = await client.get(f"/v1/inferences/{target}")
+    assert [each["value"] for each in own.json()["feedback"]] == [True]

@@ -350,6 +350,25 @@ async def test_functions_are_changed_and_rendered_over_http(service: Service):
         assert (await admin.delete(path, headers={"if-match": "*"})).status_code == 200
 
 
+async def test_preview_beyond_the_memory_for_templates_is_a_422_that_names_the_bound(service: Service):
+    items = {"type": "object", "properties": {"items": {"type": "array"}, "n": {"type": "integer"}}, "required": ["items", "n"]}
+    variant = {"model": "fn-small", "system_template": "{{ items * n }}"}
+    async with service.admin_client() as admin:
+        made = await admin.post(
+            "/admin/v1/functions", json={"name": "fn-multiplies", "variants": {"a": variant}, "schemas": {"system": items}}
+        )
+        assert made.status_code == 201, made.text
+
+        async def render(n: int) -> httpx.Response:
+            given = {"narthex::input": {"system": {"items": ["x" * 100_000 if n > 9 else "x"], "n": n}}, "messages": HI}
+            return await admin.post("/admin/v1/functions/fn-multiplies/render", json={"request": given})
+
+        assert (await render(3)).json()["request"]["messages"][0]["content"] == "['x', 'x', 'x']"
+        refused = await render(50_000_000)
+        assert refused.status_code == 422 and "512 MiB of memory" in refused.json()["error"]["message"], refused.text
+        assert (await admin.delete("/admin/v1/functions/fn-multiplies", headers={"if-match": "*"})).status_code == 200
+
+
 def test_commands_list_show_and_render_functions(service: Service, tmp_path: Path):
     listed = json.loads(service.run("functions", "--json").stdout)["functions"]
     assert {"fn-answer", "fn-extract"} <= {each["name"] for each in listed}

@@ -159,7 +159,7 @@ async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service
     assert early.status_code == 409
     assert "500 complete units of the arm and 500 of the control, of at least 1000 each (minimum_units)." in message
     assert "It has run for 2.0 days, of at least 7 (minimum_days)." in message
-    refused = service.run("experiments", "promote", "guardpromote", "guard-b")
+    refused = service.run("experiments", "promote", "guardpromote", "guard-b", "--yes")
     assert refused.returncode != 0 and "not met: It has run for 2.0 days" in refused.stderr, refused.stderr
     assert "  met:     guardhelpful differs from the control by" in refused.stderr
     for body, status in (
@@ -196,10 +196,10 @@ async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service
 
 async def test_arm_is_promoted_against_the_conditions_with_a_reason(service: Service, admin: httpx.AsyncClient) -> None:
     await start(service, "guardforce", 1)
-    forced = service.run("experiments", "promote", "guardforce", "guard-b", "--force")
+    forced = service.run("experiments", "promote", "guardforce", "guard-b", "--force", "--yes")
     assert forced.returncode != 0 and "--force needs --reason" in forced.stderr
     reason = "the provider of guard-a closes"
-    done = service.run("experiments", "promote", "guardforce", "guard-b", "--force", "--reason", reason)
+    done = service.run("experiments", "promote", "guardforce", "guard-b", "--force", "--reason", reason, "--yes")
     assert done.returncode == 0, done.stderr
     [act] = (await admin.get("/admin/v1/experiments/guardforce/log")).json()["data"]
     assert act["evidence"]["forced"] == reason and "conditions are not met, because: 'the provider of guard-a closes'" in act["reason"]

@@ -23,7 +23,7 @@ from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.wait_until import GENEROUS_S, wait_until
 
-REQUEST = b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
+REQUEST = b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nhi"
 IDLE_S = 1.0
 HEAD_S = 2.0
 BODY_S, BODY_MIN_BYTES_S = 4.0, 1_000
@@ -89,7 +89,7 @@ async def test_response_reaches_a_caller_whose_input_ends_in_the_iteration_in_wh
 
     echo_server.answer = answer
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
-    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
+    writer.write(b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nhi")
     assert await read_response_body(reader) == b"all of it"
     writer.close()
 
@@ -134,7 +134,7 @@ async def test_body_has_its_own_time_and_more_the_more_of_it_came(echo_server: E
     writer.close()
 
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
-    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 1501\r\n\r\n" + b"x" * 1_500)
+    writer.write(b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 1501\r\n\r\n" + b"x" * 1_500)
     await asyncio.sleep(HEAD_S * 1.4)
     writer.write(b"x")
     async with asyncio.timeout(GENEROUS_S):
@@ -158,7 +158,7 @@ async def test_body_that_comes_too_slowly_is_a_408_and_closes_the_connection(
     echo_server.answer = answer
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
     received = asyncio.create_task(reader.read())
-    writer.write(before + b"POST /echo HTTP/1.1\r\ncontent-length: 100000000\r\n\r\n")
+    writer.write(before + b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 100000000\r\n\r\n")
     begun = time.monotonic()
     while not received.done():
         assert time.monotonic() - begun < GENEROUS_S, "it lives for ever"
@@ -179,7 +179,7 @@ async def test_caller_is_known_and_may_be_refused_before_the_body_comes(echo_ser
 
     echo_server.answer = refuse
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
-    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 3000000\r\n\r\n")
+    writer.write(b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 3000000\r\n\r\n")
     assert await read_response_body(reader) == b"no"
     writer.write(b"x" * 3_000_000)
     echo_server.answer = echo_server.echo
@@ -189,7 +189,7 @@ async def test_caller_is_known_and_may_be_refused_before_the_body_comes(echo_ser
 
     echo_server.answer = refuse
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
-    writer.write(b"POST /echo HTTP/1.1\r\ncontent-length: 3000000\r\n\r\nx")
+    writer.write(b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 3000000\r\n\r\nx")
     async with asyncio.timeout(GENEROUS_S):
         assert (await reader.read()).startswith(b"HTTP/1.1 401"), "and then it is closed"
     writer.close()
@@ -203,15 +203,100 @@ async def test_slow_head_is_a_408(echo_server: EchoServer):
     writer.close()
 
 
-async def test_pipelined_requests_are_buffered_within_a_bound(echo_server: EchoServer):
-    """One read may contain thousands; while these wait, nothing more is read."""
+async def test_pipelined_requests_are_queued_within_a_bound(echo_server: EchoServer):
+    """One read may contain thousands; while a few wait, the others are kept as they came."""
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
     count = 30_000
     writer.write(REQUEST * count)
     async with asyncio.timeout(120):
         for _ in range(count):
             await reader.readuntil(b"\r\n\r\nhi")
-    assert echo_server.max_pipelined < 2 * 256 * 1024 / len(REQUEST)
+    assert 8 <= echo_server.max_pipelined < MANY_PIPELINED
+    writer.close()
+
+
+MANY_PIPELINED = 80
+SMALLEST_REQUEST = b"GET /echo HTTP/1.1\r\nhost:\r\n\r\n"
+
+
+@pytest.mark.parametrize("size_bytes", [1_400, 60_000, 250_000])
+async def test_requests_of_one_read_wait_unparsed_until_there_is_room(echo_server: EchoServer, size_bytes: int):
+    echo_server.may_respond.clear()
+    count = size_bytes // len(SMALLEST_REQUEST)
+    connections = [await asyncio.open_connection("127.0.0.1", echo_server.port) for _ in range(3)]
+    for _, writer in connections:
+        writer.write(SMALLEST_REQUEST * count)
+    await wait_until(lambda: sum(len(each.pipeline) >= 8 for each in echo_server.protocols) == 3)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert all(len(each.pipeline) < MANY_PIPELINED for each in echo_server.protocols)
+    echo_server.may_respond.set()
+    for reader, writer in connections:
+        async with asyncio.timeout(GENEROUS_S):
+            for _ in range(count):
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            writer.write(REQUEST)
+            assert await read_response_body(reader) == b"hi"
+        writer.close()
+    assert echo_server.max_pipelined < MANY_PIPELINED
+
+
+async def test_body_of_many_lines_is_read_whole_and_in_order(echo_server: EchoServer):
+    body = b"".join(b"%d\n" % at for at in range(8_000))
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body) + REQUEST)
+    async with asyncio.timeout(GENEROUS_S):
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(len(body)) == body
+        assert await read_response_body(reader) == b"hi"
+    writer.close()
+
+
+async def test_connection_with_requests_that_wait_unparsed_is_closed_when_it_ends(echo_server: EchoServer):
+    echo_server.may_respond.clear()
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(SMALLEST_REQUEST * 2_000)
+    writer.write_eof()
+    await wait_until(lambda: bool(echo_server.protocols) and len(echo_server.protocols[0].pipeline) >= 8)
+    echo_server.may_respond.set()
+    async with asyncio.timeout(GENEROUS_S):
+        assert (await reader.read()).count(b"HTTP/1.1 200") == 2_000
+    writer.close()
+
+
+@pytest.mark.parametrize("count", [3, 300, 1_300])
+async def test_each_pipelined_upgrade_is_declined_and_answered(echo_server: EchoServer, count: int):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"GET /echo HTTP/1.1\r\nhost:\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n" * count)
+    async with asyncio.timeout(GENEROUS_S):
+        for _ in range(count):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+    assert echo_server.max_pipelined < MANY_PIPELINED
+    writer.close()
+
+
+@pytest.mark.parametrize("lines_a_write", [16_000, 150, 7], ids=["at once", "in pieces", "few at a time"])
+@pytest.mark.parametrize(
+    ("path", "shape"), [("/echo", b'{"error":{'), ("/v1/messages", b'{"type":"error"')], ids=["OpenAI's shape", "Anthropic's shape"]
+)
+async def test_more_header_lines_than_anybody_sends_are_a_431(echo_server: EchoServer, lines_a_write: int, path: str, shape: bytes):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"GET %b HTTP/1.1\r\n" % path.encode())
+    for _ in range(0, 210, lines_a_write):
+        writer.write(b"a:\r\n" * lines_a_write)
+        await asyncio.sleep(0.001)  # so that most writes are read by themselves
+    async with asyncio.timeout(GENEROUS_S):
+        fields, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert fields.startswith(b"HTTP/1.1 431") and body.startswith(shape) and b"200 header lines" in body
+    writer.close()
+
+
+@pytest.mark.parametrize(("lines", "status"), [(199, b"200"), (200, b"431")])
+async def test_two_hundred_header_lines_are_served(echo_server: EchoServer, lines: int, status: bytes):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"GET /echo HTTP/1.1\r\nhost: a\r\n" + b"a:\r\n" * lines + b"\r\n")
+    async with asyncio.timeout(GENEROUS_S):
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 " + status)
     writer.close()
 
 
@@ -232,7 +317,7 @@ async def test_invalid_pipelined_data_writes_nothing_into_a_running_response(ech
 
 BAD_REQUESTS = {
     "head": b"nonsense\r\n\r\n",
-    "body": b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    "body": b"POST /echo HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     "long head": b"x" * 200_000,
 }
 
@@ -338,7 +423,7 @@ async def test_caller_who_has_gone_is_noticed_without_an_answer(echo_server: Ech
 
 async def test_body_in_tiny_chunks_uses_bounded_memory(echo_server: EchoServer):
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
-    sent = b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"2\r\nxy\r\n" * 20_000
+    sent = b"POST /echo HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n" + b"2\r\nxy\r\n" * 20_000
     tracemalloc.start()
     try:
         writer.write(sent)
@@ -357,7 +442,7 @@ async def test_large_reads_are_parsed_in_turns_and_what_follows_is_answered(echo
     echo_server.may_respond.clear()
     body = b"x" * 300_000
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port, limit=1_000_000)
-    head = b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
     writer.write(head + b"1\r\nx\r\n" * len(body) + b"0\r\n\r\n" + REQUEST)
     turns = 0
     async with asyncio.timeout(GENEROUS_S):
@@ -379,7 +464,7 @@ async def test_refusal_without_100_continue_closes_the_connection(echo_server: E
 
     echo_server.answer = refuse
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
-    writer.write(b"POST /echo HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+    writer.write(b"POST /echo HTTP/1.1\r\nhost: h\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
     async with asyncio.timeout(GENEROUS_S):
         assert b"connection: close" in await reader.read()
     writer.close()
@@ -407,7 +492,7 @@ async def test_bytes_of_a_disconnected_caller_are_freed_without_a_garbage_collec
     echo_server.answer = answer
     _, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
     declared_bytes = size_bytes if stage == "waiting for the response" else size_bytes + 1
-    head = b"POST /echo HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n"
     gc.collect()
     gc.disable()
     tracemalloc.start()

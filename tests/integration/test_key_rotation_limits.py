@@ -69,14 +69,6 @@ async def left(client: httpx.AsyncClient) -> dict[str, float]:
     return {each["rule"]: each["remaining"] for each in rules}
 
 
-async def wait_for_rules(client: httpx.AsyncClient, count: int) -> None:
-    async def are_in_force() -> bool:
-        answer = await client.get("/v1/limits", params={"model": "rotated-priced"})
-        return answer.status_code == 200 and len(answer.json()["data"]) >= count
-
-    await wait_until(are_in_force)
-
-
 async def test_a_rotated_key_goes_on_with_what_was_spent_and_shares_it_during_the_overlap(
     service: Service, admin: httpx.AsyncClient, team: str, engine: ScriptedEngine
 ) -> None:
@@ -85,7 +77,6 @@ async def test_a_rotated_key_goes_on_with_what_was_spent_and_shares_it_during_th
     each = {"scope": {"team": team, "key": "each"}, "resource": "requests", "amount": 50, "per": "hour"}
     ok(await admin.put(f"{LIMITS}/{team}", json=each, headers={"if-none-match": "*"}), 201)
     async with as_key(service, old["key"]) as first:
-        await wait_for_rules(first, len(KINDS) + 1)
         assert (await chat(first)).status_code == 200
         before = await left(first)
         new = ok(await admin.post(f"{KEYS}/{old['prefix']}/rotate", json={"overlap_s": 3600}), 201)
@@ -130,11 +121,7 @@ async def test_a_rule_or_override_that_names_the_new_key_holds_for_the_old_one(
     again = await admin.post("/admin/v1/limit-overrides", json={**override, "subject": {"key": old["prefix"]}})
     assert again.status_code == 409, again.text
     async with as_key(service, old["key"]) as first, as_key(service, new["key"]) as second:
-
-        async def are_in_force() -> bool:
-            return await left(first) == {f"{team}-named": 3, f"{team}-each": 9}
-
-        await wait_until(are_in_force)
+        assert await left(first) == {f"{team}-named": 3, f"{team}-each": 9}
         assert (await chat(first)).status_code == 200 and (await chat(second)).status_code == 200
         assert await left(first) == await left(second) == {f"{team}-named": 1, f"{team}-each": 7}
 
@@ -159,17 +146,19 @@ async def test_budgets_and_the_ledger_count_a_rotated_key_as_its_first(
     old = ok(await admin.post(KEYS, json={"team": team, "budget": {"amount_usd": 50}}), 201)
     name = old["limits"][0]["name"]
     new = ok(await admin.post(f"{KEYS}/{old['prefix']}/rotate", json={"overlap_s": 3600}), 201)
+    cost_usd = 0.0  # by the price of the model that the engine reports, where another test has given it one
     for key in (old["key"], new["key"]):
         async with as_key(service, key) as client:
-            await wait_for_rules(client, 1)
             answer = await chat(client)
             assert answer.status_code == 200
+            cost_usd += float(answer.headers["x-narthex-cost-usd"])
             await service.wait_for_record(answer.headers["x-narthex-inference-id"])
 
     async def is_spent() -> bool:
         usage = ok(await admin.get(f"/admin/v1/budgets/{name}/subjects"))["data"]
-        return [(each["subject"], each["spent_usd"]) for each in usage] == [({"key": old["prefix"]}, pytest.approx(0.01))]
+        return [(each["subject"], each["spent_usd"]) for each in usage] == [({"key": old["prefix"]}, pytest.approx(cost_usd))]
 
+    assert cost_usd > 0
     await wait_until(is_spent)
 
 
@@ -264,8 +253,6 @@ async def test_no_chain_of_acts_of_a_teams_editor_raises_a_limit_of_the_company(
     rule = {"scope": scope, "resource": "requests", "amount": 40, "per": "hour"}
     ok(await admin.put(f"{LIMITS}/{team}", json=rule, headers={"if-none-match": "*"}), 201)
     try:
-        async with as_key(service, key["key"]) as client:
-            await wait_for_rules(client, 1)
         async with as_key(service, token["token"]) as client:
             editor = Editor(client, team, [key])
             spent = 0

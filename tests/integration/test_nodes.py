@@ -139,6 +139,11 @@ async def test_silent_node_is_removed_and_one_that_answers_probes_stays(
     await remove(service, node)
 
 
+async def test_the_gateway_itself_is_no_node(proxy: httpx.AsyncClient, service: Service):
+    answer = await proxy.post("/nodes/add", json={"url": service.url, "status": {"models": ["internlm"]}})
+    assert answer.status_code == 403 and "is the gateway itself" in str(answer.json()["detail"])
+
+
 @pytest.mark.parametrize(
     ("body", "status", "reason"),
     [

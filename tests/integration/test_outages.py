@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,50 @@ async def test_hanging_postgres_does_not_delay_known_keys_and_refuses_unknown_on
     await wait_until(lambda: postgres_connected(service))
     async with service.client(headers={"authorization": f"Bearer {stranger}"}) as new_caller:
         assert (await new_caller.post(CHAT, json={"model": "m", "messages": HI})).status_code == 200
+
+
+# What each process says when Postgres goes, and when it is back.
+_SENTENCES = {
+    "gateway-0.log": (("Postgres is unavailable, and the cached snapshot is served", "Postgres answers again"),),
+    "writer.log": (
+        ("Records cannot be stored", "Records are stored again"),
+        ("Feedback cannot be matched", "Feedback is matched again"),
+        ("Erasures cannot be carried out", "Erasures are carried out again"),
+        ("Units of experiments cannot be counted", "Units of experiments are counted again"),
+        ("Datasets cannot be built", "Datasets are built again"),
+        ("Webhooks cannot be delivered", "Webhooks are delivered again"),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ["shutdown", "crash"])
+async def test_restart_of_postgres_costs_each_task_two_sentences_and_no_traceback(external: ServiceWithExternalServers, how: str):
+    folder = external.service.home / "logs"
+    before = {path.name: len(path.read_text().splitlines()) for path in folder.glob("*.log")}
+
+    def lines(name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (folder / name).read_text().splitlines()[before.get(name, 0) :]]
+
+    def is_logged_once(name: str, sentence: str) -> bool:
+        return sum(line["message"].startswith(sentence) for line in lines(name)) == 1
+
+    if how == "crash":
+        external.server.kill()
+    else:
+        external.server.stop()
+    try:
+        for name, sentences in _SENTENCES.items():
+            for gone, _ in sentences:
+                await wait_until(partial(is_logged_once, name, gone))
+    finally:
+        external.server.start()
+    for name, sentences in _SENTENCES.items():
+        for gone, back in sentences:
+            await wait_until(partial(is_logged_once, name, back))
+            assert is_logged_once(name, gone)
+    logged = [line for path in folder.glob("*.log") if path.name not in ("postgres.log", "valkey.log") for line in lines(path.name)]
+    assert [line for line in logged if "traceback" in line or line["level"] in ("error", "critical")] == []
+    await wait_until(lambda: postgres_connected(external.service))
 
 
 async def test_terminated_connections_cost_no_caller_a_500_and_delay_no_revocation(external: ServiceWithExternalServers):

@@ -272,6 +272,7 @@ async def test_commands_start_cancel_and_resume(world: World):
         id = json.loads(started.stdout)["id"]
         before = world.calls["new"]
         await wait_until(lambda: world.calls["new"] > before)
+        assert world.service.run("replay", "delete", id, "--yes").returncode == 1, "it runs"
         assert world.service.run("replay", "cancel", id).returncode == 0
     finally:
         world.gate.set()
@@ -290,8 +291,10 @@ async def test_commands_start_cancel_and_resume(world: World):
         ended = await world.end_of(admin, id)
         assert (ended["status"], ended["items"]["done"], ended["retried"]) == ("complete", 3, 0), ended
         assert (await admin.post(f"{REPLAYS}/{id}/resume")).status_code == 409
+        assert world.service.run("replay", "delete", id, "--yes").returncode == 0
+        assert (await admin.delete(f"{REPLAYS}/{id}")).status_code == 404
         audited = (await admin.get("/admin/v1/audit", params={"name": id})).json()["data"]
-        assert {each["action"] for each in audited} == {"start", "cancel", "resume"}
+        assert {each["action"] for each in audited} == {"start", "cancel", "resume", "delete"}
 
 
 async def test_an_item_that_ends_processes_is_not_tried_for_ever(world: World):
@@ -539,13 +542,43 @@ async def test_a_key_that_is_revoked_ends_the_replay_with_the_reason(world: Worl
             before = world.calls["new"]
             started = await world.start(admin, key=paying, filter={"key": public}, concurrency=1)
             await wait_until(lambda: world.calls["new"] > before)
-            revoked = world.service.run("keys", "revoke", paying)
+            revoked = world.service.run("keys", "revoke", paying, "--yes")
             assert revoked.returncode == 0, revoked.stderr
         finally:
             world.gate.set()
         ended = await world.end_of(admin, started["id"])
         assert (ended["status"], ended["reason"]) == ("failed", "The key that pays was revoked."), ended
         assert (ended["items"]["done"], ended["items"]["pending"]) == (1, 2)
+
+
+async def test_a_request_that_the_key_may_not_make_ends_no_other(world: World):
+    """One of another API, and one that names a model of its own; only where the replay's model is not permitted is nothing left to do."""
+    key, public = world.key("replay-callers")
+    fine = await world.send(key, ["before", "after"])
+    [naming] = await world.send(key, ["elsewhere"], other_model="replay-old")
+    async with world.service.client(headers={"authorization": f"Bearer {key}"}) as client:
+        body = {"model": "replay-old", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+        answer = await client.post("/v1/messages", json=body)
+        assert answer.status_code == 200, answer.text
+    of_other_api = answer.headers["x-narthex-inference-id"]
+    await world.service.wait_for_record(of_other_api)
+    async with world.service.admin_client() as admin:
+        restricted = {"team": "replay-payers", "models": ["replay-new"], "routes": ["/v1/chat/completions"]}
+        created = await admin.post("/admin/v1/keys", json=restricted)
+        assert created.status_code == 201, created.text
+        paying = created.json()["prefix"]
+        started = await world.start(admin, key=paying, filter={"key": public}, concurrency=1)
+        ended = await world.end_of(admin, started["id"])
+        assert (ended["status"], ended["reason"], ended["items"]["done"], ended["items"]["refused"]) == ("complete", None, 2, 2), ended
+        items = {item["original_id"]: (item["status"], item["reason"]) for item in await world.items(admin, started["id"])}
+        assert items == {id: ("done", None) for id in fine} | {id: ("refused", "NotAllowed") for id in (naming, of_other_api)}
+        id = await _cancelled_after_one(world, admin, key=paying, filter={"key": public})
+        narrowed = await admin.patch(f"/admin/v1/keys/{paying}", json={"models": ["replay-judging"]}, headers={"if-match": "*"})
+        assert narrowed.status_code == 200, narrowed.text
+        before = (await admin.get(f"{REPLAYS}/{id}")).json()["items"]
+        assert (await admin.post(f"{REPLAYS}/{id}/resume")).status_code == 200
+        ended = await world.end_of(admin, id)
+        assert (ended["status"], ended["items"]) == ("failed", before), ended
 
 
 async def test_a_killed_process_costs_no_item_and_doubles_none():

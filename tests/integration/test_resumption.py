@@ -147,8 +147,36 @@ async def test_usage_and_limits_count_the_whole_response(client: httpx.AsyncClie
     engine.script, second_engine.script = writes_then_breaks("One two three"), goes_on()
     _, frames, _ = await read_stream(client, model="goes-on", max_tokens=20)
     usage = next(frame["usage"] for frame in frames if frame.get("usage"))
-    assert (usage["completion_tokens"], usage["prompt_tokens"]) == (9, 7)  # 4, an estimate of the 13 bytes, and 5; 11 less those 4
-    assert second_engine.requests[0].body["max_completion_tokens"] == 16
+    assert (usage["completion_tokens"], usage["prompt_tokens"]) == (8, 8)  # 3 that came, and 5; 11 less those 3
+    assert second_engine.requests[0].body["max_completion_tokens"] == 17
+
+
+async def test_part_that_came_counts_as_the_engine_says(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+):
+    async def breaks(request: ReceivedRequest) -> None:
+        assert request.body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+        request.begin_stream()
+        for text, tokens in (("One two", 6), (" three", 9)):
+            usage = {"prompt_tokens": 4, "completion_tokens": tokens, "total_tokens": 4 + tokens}
+            request.send_event({**chunk({"content": text}), "usage": usage})
+        request.send_event(ERROR)
+        request.end_stream()
+
+    engine.script, second_engine.script = breaks, goes_on()
+    text, frames, id = await read_stream(client, model="goes-on")
+    assert text == TEXT
+    (usage,) = [frame["usage"] for frame in frames if frame.get("usage")]
+    assert (usage["completion_tokens"], usage["prompt_tokens"]) == (14, 4)
+    record = await service.wait_for_record(id)
+    assert [(each["input_tokens"], each["output_tokens"]) for each in record["attempts"]] == [(4, 9), (11, 5)]
+
+
+async def test_usage_throughout_is_requested_only_of_a_stream_that_may_go_on(client: httpx.AsyncClient, engine: ScriptedEngine):
+    engine.script = goes_on()
+    async with client.stream("POST", CHAT, json={"model": "alone", "messages": HI, "stream": True}) as response:
+        await response.aread()
+    assert engine.requests[0].body["stream_options"] == {"include_usage": True}
 
 
 async def test_other_endpoint_of_the_target_goes_on(client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine):

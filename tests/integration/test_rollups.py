@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from sqlalchemy import Connection
 
 from app import uuid7
 from app.recording import rollup_sums
 from app.recording.spool import Spool
 from app.settings import Settings
-from app.store.database import connect, create_database_engine
-from app.store.migrate import alembic_config
+from app.store.database import connect
 from app.store.rollups import OTHER
 from app.store.sketches import RELATIVE_ERROR, bucket_of, quantiles
 from app.store.tables import rollup_tables, subject_rollup_tables
 from providers.canonical.chat import Usage
+from tests.support.earlier_records import migrate_to
 from tests.support.postgres import Postgres
 from tests.support.rollup_rows import assert_rollups_equal_a_scan, sketch_counts
 from tests.support.spooled_exchanges import spool_exchange
@@ -198,22 +196,9 @@ async def test_broader_groups_of_what_was_stored_before_them_are_summed_up_by_th
         await connection.execute("ALTER TABLE spool_positions RENAME stored_end TO stored_to")
         newest = await connection.fetchval("SELECT version_num FROM alembic_version")
         await connection.execute("UPDATE alembic_version SET version_num = '0025'")
-        await _migrate_to(settings.database_url, "0026")
+        await migrate_to(settings.database_url, "0026")
         await connection.execute("UPDATE alembic_version SET version_num = $1", newest)
     finally:
         await connection.close()
     counts = await assert_rollups_equal_a_scan(settings.database_url)
     assert all(counts[name] for name in broad)
-
-
-async def _migrate_to(database: str, revision: str) -> None:
-    def upgrade(connection: Connection) -> None:
-        config = alembic_config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-
-    engine = create_database_engine(database)
-    async with engine.connect() as connection:
-        await connection.run_sync(upgrade)
-        await connection.commit()
-    await engine.dispose()

@@ -233,10 +233,10 @@ async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx
         ({"max_tokens": 0}, 400, "max_tokens", "invalid_value", ">= 1"),
         ({"max_tokens": 3, "min_tokens": 4}, 400, "min_tokens", "invalid_value", "the maximum 3"),
         ({"max_completion_tokens": 3, "min_tokens": 4}, 400, "min_tokens", "invalid_value", "the maximum 3"),
-        ({"min_tokens": 2_000, "n": 128}, 400, "min_tokens", "invalid_value", "200000"),
+        ({"min_tokens": 2_000, "n": 128}, 400, "min_tokens", "invalid_value", "100000"),
         ({"min_tokens": 20_000, "logprobs": True, "top_logprobs": 20}, 400, "min_tokens", "invalid_value", "alternatives"),
-        ({"ignore_eos": True, "max_tokens": 100_001, "n": 2}, 400, "ignore_eos", "invalid_value", "200000"),
-        ({"sandbox": {"say": "a " * 2_000}, "n": 128}, 400, "sandbox.say", "invalid_value", "200000"),
+        ({"ignore_eos": True, "max_tokens": 50_001, "n": 2}, 400, "ignore_eos", "invalid_value", "100000"),
+        ({"sandbox": {"say": "a " * 2_000}, "n": 128}, 400, "sandbox.say", "invalid_value", "100000"),
         ({"top_logprobs": 3}, 400, "top_logprobs", "invalid_value", "logprobs"),
         ({"stop": [""]}, 400, "stop", "invalid_value", "empty"),
         ({"tool_choice": "required"}, 400, "tool_choice", "invalid_value", "there are none"),
@@ -260,6 +260,41 @@ async def test_invalid_request_error_names_field_code_and_reason(
     error = response.json()["error"]
     assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
     assert message in error["message"]
+
+
+HELD_TOO_LONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "tokens_of_inputs": ("/v1/embeddings", {"model": "sandbox-embed", "input": ["word " * 8_000] * 20}, "150000 tokens"),
+    "numbers_of_vectors": ("/v1/embeddings", {"model": "sandbox-embed", "input": ["hi"] * 2048, "dimensions": 4096}, "2097152 numbers"),
+    "documents": ("/rerank", {"model": "sandbox-embed", "query": "x", "documents": ["word " * 8_000] * 20}, "150000 tokens"),
+    "prompts": ("/v1/completions", {"model": "sandbox", "prompt": ["- " * 250_000] * 8}, "1048576 tokens"),
+    "choices": ("/v1/chat/completions", {"messages": HELLO, "guided_choice": ["word " * 10] * 6_000, "n": 128}, "262144"),
+    "walks": (
+        "/v1/chat/completions",
+        {"messages": HELLO, "guided_regex": "(a|b)*c{1000}" * 10, "n": 128},
+        "more than 1 seconds of computing",
+    ),
+    "tokenized": ("/tokenize", {"model": "sandbox", "prompt": "a" * 600_000}, "524288"),
+    "detokenized": ("/detokenize", {"model": "sandbox", "tokens": [97] * 600_000}, "524288"),
+    "counted": ("/v1/messages/count_tokens", {"model": "sandbox", "messages": [{"role": "user", "content": "a b" * 3_000_000}]}, "1048576"),
+    "counted_in_pieces": (
+        "/v1/messages/count_tokens",
+        {"model": "sandbox", "messages": [{"role": "user", "content": "a b" * 300_000}] * 9},
+        "at least 1200016",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HELD_TOO_LONG)
+async def test_what_would_hold_the_process_for_long_is_a_400_with_the_bound(http: httpx.AsyncClient, case: str) -> None:
+    path, body, bound = HELD_TOO_LONG[case]
+    refused = await http.post(path, json={"model": "sandbox", **body})
+    assert refused.status_code == 400 and bound in refused.json()["error"]["message"], refused.text[:500]
+
+
+async def test_one_of_many_choices_is_drawn_for_each_of_many_responses(http: httpx.AsyncClient) -> None:
+    response = await chat(http, guided_choice=["a" * 20, *(f"{number:02}" for number in range(100))] * 50, max_tokens=2, n=128, seed=1)
+    written = {choice["message"]["content"] for choice in response.json()["choices"]}
+    assert response.status_code == 200 and len(written) > 30 and written <= {f"{number:02}" for number in range(100)}
 
 
 async def test_unparsable_and_misdirected_requests_get_the_error_envelope(http: httpx.AsyncClient) -> None:
@@ -438,7 +473,7 @@ async def test_ignored_end_without_a_maximum_ends_where_the_prompts_have_their_s
     body = {"model": "sandbox", "prompt": ["x"] * 64, "n": 4, "ignore_eos": True}
     answer = (await http.post("/v1/completions", json=body)).json()
     assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
-    assert answer["usage"]["completion_tokens"] == 200_000 // 256 * 256
+    assert answer["usage"]["completion_tokens"] == 100_000 // 256 * 256
 
 
 async def test_streamed_text_completion_obeys_its_regex(http: httpx.AsyncClient) -> None:

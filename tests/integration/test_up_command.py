@@ -188,7 +188,7 @@ def test_cli_commands_find_the_running_services_database(running_up: RunningUp) 
     assert created.stdout == key + "\n"
     assert running_up.chat(key=key).status_code == 200
     assert "search" in running_up.run_here("keys", "list").stdout
-    assert running_up.run_here("keys", "revoke", key.rpartition("-")[0] if key.count("-") == 2 else key).returncode == 0
+    assert running_up.run_here("keys", "revoke", key.rpartition("-")[0] if key.count("-") == 2 else key, "--yes").returncode == 0
     block_until(lambda: running_up.chat(key=key).status_code == 401)
 
 

@@ -8,12 +8,14 @@ import httpx
 import pytest
 
 from app.gateway.limits.rules import RuleTable
-from app.store import configuration
-from app.store.database import connect
-from app.store.errors import StillUsed
+from app.store import configuration, keys
+from app.store.audit_log import SYSTEM
+from app.store.database import connect, transaction
+from app.store.errors import BadConfiguration, StillUsed
+from app.store.key_limits import KeyLimit, add_key_limits
+from app.store.key_validation import parse_prefix
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
-from tests.support.wait_until import wait_until
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 MODELS = """
@@ -21,6 +23,10 @@ MODELS = """
 adapter = "openai"
 base_url = "http://127.0.0.1:9"
 [models.a]
+targets = [{ provider = "p", model = "x" }]
+"""
+MODEL_B = """
+[models.b]
 targets = [{ provider = "p", model = "x" }]
 """
 
@@ -39,6 +45,11 @@ def unique() -> str:
 def ok(answer: httpx.Response, status: int = 200) -> Any:
     assert answer.status_code == status, answer.text
     return answer.json()
+
+
+def ok_text(answer: httpx.Response) -> str:
+    assert answer.status_code == 200, answer.text
+    return answer.text
 
 
 def limit(name: str, scope: str = '{ key = "each" }', per: str = "day", amount: int = 5) -> str:
@@ -127,19 +138,11 @@ async def test_renaming_a_limit_keeps_what_is_spent_by_its_callers(
         async def left() -> dict[str, float]:
             return {each["rule"]: each["remaining"] for each in ok(await client.get("/v1/limits", params={"model": "scripted"}))["data"]}
 
-        async def is_in_force() -> bool:
-            return await left() == {f"{unique}-old": 5}
-
-        await wait_until(is_in_force)
+        assert await left() == {f"{unique}-old": 5}
         answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "max_tokens": 5})
         assert answer.status_code == 200, answer.text
         ok(await admin.put(f"/admin/v1/limits/{unique}-new", json=rule, headers={"if-none-match": "*"}), 201)
         ok(await admin.delete(f"/admin/v1/limits/{unique}-old", headers={"if-match": "*"}))
-
-        async def is_renamed() -> bool:
-            return list(await left()) == [f"{unique}-new"]
-
-        await wait_until(is_renamed)
         assert await left() == {f"{unique}-new": 4}
 
 
@@ -166,6 +169,76 @@ async def test_prune_removes_a_limit_of_a_key_that_a_file_has_had(database: str)
     await applied(database, MODELS + of_key)
     await applied(database, MODELS + limit("another"))
     assert [each.name for each in (await configuration.read_current(database)).limits] == ["another"]
+
+
+async def given_limits(database: str, *limits: KeyLimit) -> str:
+    """The public part of a new key with these limits."""
+    prefix = parse_prefix(await keys.create_key(database, "t"))
+    async with transaction(database) as connection:
+        row = await keys.show_key(connection, str(prefix))
+        assert row is not None
+        await add_key_limits(connection, SYSTEM, row, limits, lists_models=True)
+    return row.prefix
+
+
+async def limits_in_force(database: str) -> set[str]:
+    return {each.name for each in (await configuration.read_current(database)).limits}
+
+
+@pytest.mark.parametrize("file_limits", ["", limit("of each key")], ids=["file-without-limits", "file-with-limits"])
+async def test_prune_removes_limits_of_keys_with_their_model(database: str, file_limits: str):
+    await applied(database, MODELS + MODEL_B)
+    key = await given_limits(database, KeyLimit("requests", 5, "day"), KeyLimit("requests", 5, "day", model="b"))
+    said: list[str] = []
+    await configuration.apply(database, MODELS + file_limits, prune=True, confirm=lambda text: bool(said.append(text)) or True, wait_s=0)
+    assert await limits_in_force(database) == {f"nx-{key}-requests-day", *(["of each key"] if file_limits else [])}
+    assert f"Removed with what they are about, as keys were given them over the admin API: limits nx-{key}-b-requests-day." in said[0]
+
+
+async def test_a_file_is_refused_that_has_a_limit_of_a_key_about_a_model_that_it_removes(database: str):
+    await applied(database, MODELS + MODEL_B)
+    key = await given_limits(database, KeyLimit("requests", 5, "day", model="b", name="of b"))
+    with pytest.raises(BadConfiguration, match="no model 'b'"):
+        await applied(database, MODELS + limit("of b", f'{{ key = "nx-{key}", model = "b" }}'))
+    assert await limits_in_force(database) == {"of b"}
+
+
+async def test_a_rollback_keeps_limits_of_keys_but_those_about_what_it_removes(database: str):
+    await applied(database, MODELS)
+    before = (await configuration.read_current(database)).version
+    await applied(database, MODEL_B + limit("of the file"), prune=False)
+    key = await given_limits(database, KeyLimit("cost_usd", 50, "month"), KeyLimit("requests", 5, "day", model="b"))
+    said: list[str] = []
+    await configuration.restore(database, before, confirm=lambda text: bool(said.append(text)) or True, wait_s=0)
+    assert await limits_in_force(database) == {f"nx-{key}-cost_usd-month"}
+    for sentence in (
+        f"Kept, as keys were given them over the admin API: limits nx-{key}-cost_usd-month.",
+        f"limits nx-{key}-b-requests-day.",
+    ):
+        assert sentence in said[0]
+
+
+async def test_a_model_is_deleted_with_limits_of_keys_about_it_over_rest(service: Service, admin: httpx.AsyncClient, unique: str):
+    model, more = f"m-{unique}", f"n-{unique}"
+    for name in (model, more):
+        ok(await admin.post("/admin/v1/models", json={"name": name, "targets": [{"provider": "first", "model": "x"}]}), 201)
+    body = {"team": unique, "limits": [{"resource": "requests", "amount": 5, "per": "day", "model": name} for name in (model, more)]}
+    key = ok(await admin.post("/admin/v1/keys", json=body), 201)
+    of_model, of_more = (each["name"] for each in key["limits"])
+    deleted = ok(await admin.delete(f"/admin/v1/models/{model}", headers={"if-match": "*"}))
+    assert [each for each in deleted["warnings"] if of_model in each and "Removed" in each and of_more not in each], deleted
+    assert [each["name"] for each in ok(await admin.get(f"/admin/v1/keys/{key['prefix']}"))["limits"]] == [of_more]
+
+    sections = ok_text(await admin.get("/admin/v1/configuration")).split("\n[")
+    file = "\n[".join(each for each in sections if more not in each)
+    pruned = ok(await admin.post("/admin/v1/configuration?prune=true", content=file, headers={"if-match": "*"}))
+    assert [each for each in pruned["warnings"] if of_more in each and "Removed" in each], pruned
+    assert ok(await admin.get(f"/admin/v1/keys/{key['prefix']}"))["limits"] == []
+    by_platform = {"scope": {"team": unique, "model": "scripted"}, "resource": "requests", "amount": 5, "per": "day"}
+    ok(await admin.put(f"/admin/v1/limits/{unique}", json=by_platform, headers={"if-none-match": "*"}), 201)
+    refused = ok(await admin.delete("/admin/v1/models/scripted?dry_run=true", headers={"if-match": "*"}), 409)["error"]
+    assert unique in refused["message"], "what a role of the company made is for it to remove"
+    ok(await admin.delete(f"/admin/v1/limits/{unique}", headers={"if-match": "*"}))
 
 
 async def test_a_budget_that_a_webhook_names_is_a_409_that_names_it(service: Service, admin: httpx.AsyncClient, unique: str, database: str):

@@ -8,7 +8,10 @@ import sys
 import venv
 from pathlib import Path
 
-from tests.support.service import PROCESS_TIMEOUT_S, free_port, is_ready
+import httpx
+import pytest
+
+from tests.support.service import PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, free_port, is_ready
 from tests.support.wait_until import block_until
 
 ROOT = Path(__file__).parents[2]
@@ -25,28 +28,56 @@ def run(*command: str | Path, folder: Path, environment: dict[str, str] | None =
     return done.stdout
 
 
-def test_wheel_runs_in_an_empty_folder(tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, ROOT, folder=tmp_path)
-    (wheel,) = tmp_path.glob("*.whl")
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT, folder=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    venv.create(folder / "narthex-venv", with_pip=True)
+    return folder
+
+
+def test_wheel_runs_in_an_empty_folder(wheel: Path, empty: Path) -> None:
     assert wheel.name in PAGE
-    venv.create(empty / "narthex-venv", with_pip=True)
     (install,) = re.findall(r"^(narthex-venv/bin/pip install .*)$", PAGE, re.MULTILINE)
     run("sh", "-ec", install.replace(f"./{wheel.name}", str(wheel)), folder=empty)
+    check_started(empty)
+
+
+def test_wheel_with_locked_packages_runs_without_what_makes_examples_for_litestar(wheel: Path, empty: Path) -> None:
+    """The locks leave out polyfactory and faker, as pyproject.toml says."""
+    pip = empty / "narthex-venv" / "bin" / "pip"
+    run(pip, "install", "--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", ROOT / "requirements.lock", folder=empty)
+    run(pip, "install", "--no-deps", "--no-index", wheel, folder=empty)
+    installed = {each.name.partition("-")[0].lower() for each in (empty / "narthex-venv").glob("lib/python*/site-packages/*.dist-info")}
+    assert "litestar" in installed and installed.isdisjoint({"polyfactory", "faker"})
+    check_started(empty)
+
+
+def check_started(empty: Path) -> None:
+    """Starts everything, writes the OpenAPI document, and asks the sandbox something."""
     (start,) = re.findall(r"^(narthex-venv/bin/narthex up)$", PAGE, re.MULTILINE)
     port = free_port()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("NARTHEX_", "DATABASE_", "REDIS_", "PYTHON"))}
     environment = {**inherited, "NARTHEX_PORT": str(port)}
-    with (tmp_path / "up.log").open("wb") as log:
+    with (empty.parent / "up.log").open("wb") as log:
         up = subprocess.Popen(start.split(), cwd=empty, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
 
         def is_up() -> bool:
-            assert up.poll() is None, (tmp_path / "up.log").read_text()
+            assert up.poll() is None, (empty.parent / "up.log").read_text()
             return is_ready(f"http://127.0.0.1:{port}")
 
         block_until(is_up, PROCESS_TIMEOUT_S)
+        document = httpx.get(f"http://127.0.0.1:{port}/openapi.json", timeout=REQUEST_TIMEOUT_S).raise_for_status().json()
+        assert document["openapi"].startswith("3.1") and "/v1/chat/completions" in document["paths"]
         narthex = empty / "narthex-venv" / "bin" / "narthex"
         assert run(narthex, "chat", "sandbox", "--max-tokens", "5", "Hello!", folder=empty, environment=environment).strip()
         assert "sandbox" in run(narthex, "models", folder=empty, environment=environment)

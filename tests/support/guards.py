@@ -53,6 +53,7 @@ def install(report_path: str | None = None) -> None:
     for loop_class in (asyncio.base_events.BaseEventLoop, uvloop.Loop):
         _check_destination(loop_class, "create_connection", lambda args, kwargs: (*args[1:2], kwargs.get("host")))
         _check_destination(loop_class, "sock_connect", lambda args, kwargs: (*args[1:2], kwargs.get("address")))
+        _check_destination(loop_class, "getaddrinfo", lambda args, kwargs: ())  # Looking a name up reaches no address of it.
     sys.addaudithook(_audit)
 
 

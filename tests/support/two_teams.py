@@ -126,6 +126,10 @@ class TwoTeams:
         report.peak_bytes = self._memory_bytes("VmHWM")
         return report
 
+    async def measure(self) -> Slice:
+        """What the quiet team sees while something else is going on."""
+        return await self._measure({})
+
     def new_id(self) -> str:
         """Earlier than the ids of all requests that follow."""
         return uuid7.mint()

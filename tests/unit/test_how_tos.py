@@ -28,9 +28,11 @@ from app.api.exception_handlers import HANDLERS
 from app.api.rest.dispatch import Dispatcher
 from app.domain import Exchange, ModelConfig, Target
 from app.store.access.roles import Grant, Principal
+from app.store.applied_changes import Applied
 from app.store.database import create_database_engine
 from app.store.snapshots import EMPTY
 from app.store.vault import Vault
+from app.store.worker_reports import ServedVersions
 from providers.canonical.errors import CallerCredentialRequired
 from providers.hosted.host_specs import read_host_specs
 from tests import test_architecture as architecture
@@ -170,7 +172,8 @@ def test_admin_route_of_the_page_answers_as_declared(tree: Path) -> None:
     targets = load(tree, "app/api/admin/targets.py")
     model = ModelConfig((Target("gpu", "Qwen/Qwen3-4B"),), ("sandbox",))
     snapshot = msgspec.structs.replace(EMPTY, models={"chat": model})
-    dispatcher = Dispatcher(create_database_engine("postgresql://nobody@127.0.0.1:9/none"), Vault(()), read_role, ())
+    database = create_database_engine("postgresql://nobody@127.0.0.1:9/none")
+    dispatcher = Dispatcher(database, Vault(()), read_role, (), serve_at_once)
     routes = [dispatcher.route(operation) for operation in targets.operations(lambda: snapshot)]
     router = Router("/admin/v1", route_handlers=routes)
     with TestClient(Litestar([router], exception_handlers=HANDLERS, openapi_config=None, logging_config=None)) as client:
@@ -183,6 +186,11 @@ def test_admin_route_of_the_page_answers_as_declared(tree: Path) -> None:
         for body, param, status in (({"model": 1}, "model", 400), ({"model": "x"}, "model", 404), ({"modle": "chat"}, "modle", 400)):
             refused = client.post("/admin/v1/targets", json=body)
             assert (refused.status_code, refused.json()["error"]["param"]) == (status, param)
+
+
+async def serve_at_once(_change: ServedVersions, _wait: bool) -> Applied:
+    """Stands for the gateway processes, of which there are none."""
+    return Applied(0)
 
 
 async def read_role(request: Request[Any, Any, Any]) -> Principal:

@@ -31,6 +31,7 @@ def test_every_setting_has_a_unique_environment_name_and_a_description() -> None
     assert all(each.metadata["meaning"].endswith(".") for each in FIELDS.values())
     assert {name for name in ENVIRONMENT_NAMES.values() if not name.startswith("NARTHEX_")} == {
         "DATABASE_URL",
+        "DATABASE_DIRECT_URL",
         "REDIS_URL",
         "HTTPS_PROXY",
         "NO_PROXY",
@@ -144,3 +145,15 @@ def test_setting_without_a_variable_is_read_from_its_file_among_the_credentials(
     (tmp_path / "REDIS_URL").write_bytes(b"\xff")
     with pytest.raises(BadSetting, match=r"^REDIS_URL: .*/REDIS_URL cannot be read: it is not text\.$"):
         Settings.read(environment)
+
+
+def test_direct_address_of_something_else_is_refused_without_showing_it() -> None:
+    with pytest.raises(BadSetting, match=r"^DATABASE_DIRECT_URL: it must be the address of a PostgreSQL server") as refused:
+        Settings.read({"DATABASE_DIRECT_URL": "mysql://ann:canary@db"})
+    assert "canary" not in str(refused.value)
+
+
+def test_what_needs_a_session_takes_the_direct_address_if_there_is_one() -> None:
+    pooled = {"DATABASE_URL": "postgresql://pooler/narthex"}
+    assert Settings.read(pooled).session_url == "postgresql://pooler/narthex"
+    assert Settings.read(pooled | {"DATABASE_DIRECT_URL": "postgresql://db/narthex"}).session_url == "postgresql://db/narthex"

@@ -11,9 +11,10 @@ from app.analytics.guard.acting import look_at
 from app.background_tasks import BackgroundTask
 from app.settings import Settings
 from app.store.database import create_database_engine
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS, describe_without_values
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS, describe_without_values, is_outage
 from app.store.errors import BadConfiguration, UnknownExperiment
 from app.store.experiment_queries import ExperimentRow, ListQuery, page_experiments
+from app.store.outage_log import OutageLog
 
 logger = logging.getLogger(__name__)
 
@@ -51,16 +52,17 @@ class _Looking:
     def __init__(self, database: AsyncEngine) -> None:
         self._database = database
         self._errors: dict[str, str] = {}
+        self._outages = OutageLog(logger, "Experiments cannot be looked at", "Experiments are looked at again")
 
     async def look(self) -> None:
         try:
             running = await self._read_running()
+            for experiment in running:
+                await self._look_at(experiment)
         except DB_UNAVAILABLE_ERRORS as error:
-            self._note("", "Experiments cannot be looked at at the moment; trying again", error)
+            self._outages.note_failure(error)
             return
-        self._errors.pop("", None)
-        for experiment in running:
-            await self._look_at(experiment)
+        self._outages.note_success()
         self._errors = {id: error for id, error in self._errors.items() if id in {each.id for each in running}}
 
     async def _look_at(self, experiment: ExperimentRow) -> None:
@@ -69,6 +71,8 @@ class _Looking:
                 await look_at(connection, experiment)
             self._errors.pop(experiment.id, None)
         except (*DB_UNAVAILABLE_ERRORS, BadConfiguration, UnknownExperiment) as error:
+            if is_outage(error):
+                raise
             self._note(experiment.id, f"The experiment {experiment.name!r:.200} cannot be looked at; trying again", error)
         except Exception:
             logger.exception("looking at the experiment %r failed", experiment.name)

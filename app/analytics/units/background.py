@@ -10,8 +10,9 @@ from app.analytics.units.pre_period import give_up_scan, scan_pre_period
 from app.background_tasks import BackgroundTask
 from app.settings import Settings
 from app.store.database import connect
-from app.store.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS, TOO_LONG_ERRORS, describe_without_values
+from app.store.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS, TOO_LONG_ERRORS
 from app.store.experiment_units import delete_old_units
+from app.store.outage_log import OutageLog
 from app.store.partitions import Connection
 
 logger = logging.getLogger(__name__)
@@ -19,9 +20,6 @@ logger = logging.getLogger(__name__)
 _POLL_S = 1.0
 _RECONNECT_S = 2.0
 _DELETE_EVERY = 60
-_STATEMENT_TIMEOUT = "60s"
-# Shorter than Postgres's deadlock_timeout: in a conflict with an erasure, this side gives way.
-_LOCK_TIMEOUT = "500ms"
 
 
 @contextlib.asynccontextmanager
@@ -36,25 +34,20 @@ async def counting_in_background(settings: Settings) -> AsyncGenerator[None]:
 
 
 async def _keep_counting(settings: Settings) -> None:
-    last_error = ""
+    outages = OutageLog(logger, "Units of experiments cannot be counted", "Units of experiments are counted again")
     while True:
         try:
             connection = await connect(settings.database_url)
             try:
-                await connection.execute(f"SET statement_timeout = '{_STATEMENT_TIMEOUT}'")
-                await connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
-                await _count(connection)
+                await _count(connection, outages)
             finally:
                 await connection.close()
         except DB_UNAVAILABLE_ERRORS as error:
-            text = describe_without_values(error)
-            if text != last_error:
-                logger.warning("Units of experiments cannot be counted at the moment; trying again: %s", text)
-            last_error = text
+            outages.note_failure(error)
         await asyncio.sleep(_RECONNECT_S)
 
 
-async def _count(connection: Connection) -> None:
+async def _count(connection: Connection, outages: OutageLog) -> None:
     rounds, units = 0, UNITS_AT_ONCE
     while True:
         has_more = False
@@ -67,6 +60,7 @@ async def _count(connection: Connection) -> None:
             has_more = has_more or has_more_due
         if rounds % _DELETE_EVERY == 0:
             await delete_old_units(connection)
+        outages.note_success()
         rounds += 1
         await asyncio.sleep(0 if has_more else _POLL_S)
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app import uuid7
 from app.analytics.units.contributions import Changes
 from app.analytics.units.outcomes import covariates, measure
+from app.store.bounded_transactions import bounded_transaction
 from app.store.erasures import ERASED
 from app.store.experiment_sums import add_sums, read_slice_values
 from app.store.experiment_units import (
@@ -61,7 +62,7 @@ _LONGEST_WAIT = timedelta(minutes=30)
 
 async def take_in_touched(connection: Connection) -> bool:
     """Returns whether there may be more to do now."""
-    async with connection.transaction():
+    async with bounded_transaction(connection):
         if not await lock_counting(connection):
             return False
         touches = await take_touches(connection, TOUCHES_AT_ONCE)
@@ -101,7 +102,7 @@ async def take_in_touched(connection: Connection) -> bool:
 
 async def put_off_due_unit(connection: Connection) -> str | None:
     """The one that is due first; returns its experiment. None: none is, or somebody else counts."""
-    async with connection.transaction():
+    async with bounded_transaction(connection):
         if not await lock_counting(connection):
             return None
         return await put_off_first(connection, waiting=await _waiting(connection))
@@ -109,7 +110,7 @@ async def put_off_due_unit(connection: Connection) -> str | None:
 
 async def count_due_units(connection: Connection, limit: int = UNITS_AT_ONCE) -> bool:
     """Returns whether there may be more to do now."""
-    async with connection.transaction():
+    async with bounded_transaction(connection):
         if not await lock_counting(connection):
             return False
         due = await lock_due_units(connection, limit, waiting=await _waiting(connection))

@@ -4,6 +4,7 @@ It is made once, when the experiment has started, and units wait for it: so no c
 """
 
 from app.domain import BUILT_IN_OUTCOMES
+from app.store.bounded_transactions import bounded_transaction
 from app.store.experiment_units import lock_counting, read_experiments
 from app.store.partitions import Connection
 from app.store.pre_period_feedback import Scan, add_events, finish_scan, move_scan, read_events, unfinished_scans
@@ -14,7 +15,7 @@ EVENTS_AT_ONCE = 2_000
 
 async def scan_pre_period(connection: Connection, limit: int = EVENTS_AT_ONCE) -> bool:
     """Read some of the feedback that is left; returns whether there may be more to do now."""
-    async with connection.transaction():
+    async with bounded_transaction(connection):
         scan = await _next_scan(connection)
         if scan is None:
             return False
@@ -34,7 +35,7 @@ async def scan_pre_period(connection: Connection, limit: int = EVENTS_AT_ONCE) -
 
 async def give_up_scan(connection: Connection) -> str | None:
     """Units of the experiment are measured without; returns its id. None: nothing is to be scanned, or somebody else counts."""
-    async with connection.transaction():
+    async with bounded_transaction(connection):
         scan = await _next_scan(connection)
         if scan is None:
             return None

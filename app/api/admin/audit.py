@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from app import uuid7
+from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.store import audit_queries
@@ -72,8 +73,7 @@ async def _export(call: Call[ExportQuery, NoBody]) -> Answer:
         async for events in pages:
             yield export_events(events, format)
 
-    headers = {"content-disposition": f'attachment; filename="narthex-audit.{format}"'}
-    return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])
+    return export_answer(call, lines(), f"narthex-audit.{format}", EXPORT_MEDIA_TYPES[format])
 
 
 def _filter(call: Call[Any, Any]) -> AuditFilter:

@@ -123,6 +123,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         settings=BudgetSettings,
         new=NewBudget,
         shown=BudgetEntry,
+        counted=BudgetInUse,
         query=BudgetQuery,
         conditions=lambda query: limits_with(None, query.per, {"team": query.team, "key": query.key, "model": query.model}),
         only=limits_with("cost_usd", None, {}),

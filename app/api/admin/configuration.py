@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from app.api.admin.access_rules import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.settings import Settings
 from app.store import configuration, configuration_history
 from app.store.config_file import ConfigFile, parse_config_file
 from app.store.configuration import Changed, apply_file, roll_back
@@ -20,7 +21,7 @@ from app.store.configuration_history import VersionRow, read_configuration_versi
 from app.store.configuration_rows import lock_configuration
 from app.store.errors import UnknownVersion
 from app.store.paging import After, Limit, Page
-from app.switch_interval import short_switch_interval
+from app.switch_interval import paused_collector, short_switch_interval
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
 _TOML = "application/toml"
@@ -44,7 +45,10 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """`version`: of the configuration in force; it is a new one if anything changed. `changed`: how many entries of each section."""
+    """`version`: of the configuration in force; it is a new one if anything changed. `changed`: how many entries of each section.
+
+    `warnings`: probable mistakes that it adds, and what a file would undo and does not.
+    """
 
     version: int
     changed: dict[str, int]
@@ -52,7 +56,7 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 
 class Restored(Applied, frozen=True, kw_only=True):
-    """`left`: what the restoring left as it is, a sentence each."""
+    """`left`: what the restoring left as it is, a sentence each; also what became of limits of keys."""
 
     left: Sequence[str]
 
@@ -65,10 +69,8 @@ class Version(VersionRow, frozen=True, kw_only=True):
 
 
 class ConfigurationOperations:
-    """`output_tokens`: the setting for models without one of their own, for warnings."""
-
-    def __init__(self, output_tokens: int) -> None:
-        self._output_tokens = output_tokens
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     async def export(self, call: Call[NoQuery, NoBody]) -> Answer:
         # The version first: if the content is newer, an edit of it gets 412, which is safe.
@@ -78,16 +80,20 @@ class ConfigurationOperations:
     async def apply(self, call: Call[ApplyQuery, bytes]) -> Answer:
         file = await asyncio.to_thread(_parse, call.body)
         version = await _lock_version(call)
-        changed, kept = await apply_file(call.connection, call.author, file, prune=call.query.prune, output_tokens=self._output_tokens)
+        output_tokens, guard = self._settings.limits_output_tokens, self._settings.address_guard
+        changed, kept = await apply_file(
+            call.connection, call.author, file, prune=call.query.prune, output_tokens=output_tokens, guard=guard
+        )
         require_may_send_credentials(call, changed)
-        applied = Applied(version=changed.version or version, changed=_count(changed, call), warnings=changed.warnings)
-        return Answer(applied, etag=_etag(applied.version), warnings=[*changed.warnings, *kept, *_notes(changed)])
+        applied = Applied(version=changed.version or version, changed=_count(changed, call), warnings=[*changed.warnings, *kept])
+        return Answer(applied, etag=_etag(applied.version), warnings=[*applied.warnings, *_notes(changed)])
 
     async def restore(self, call: Call[NoQuery, NoBody]) -> Answer:
         wanted = _version_number(call)
         version = await _lock_version(call)
         try:
-            restored = await roll_back(call.connection, call.author, wanted, output_tokens=self._output_tokens)
+            output_tokens, guard = self._settings.limits_output_tokens, self._settings.address_guard
+            restored = await roll_back(call.connection, call.author, wanted, output_tokens=output_tokens, guard=guard)
         except UnknownVersion as fault:
             raise UnknownRecord(str(fault)) from None
         changed = restored.changed
@@ -138,7 +144,7 @@ def _parse(content: bytes) -> ConfigFile:
         text = content.decode()
     except UnicodeDecodeError:
         raise InvalidRequest("The body is not UTF-8 text, as TOML must be.") from None
-    with short_switch_interval():
+    with short_switch_interval(), paused_collector():
         return parse_config_file(text)
 
 
@@ -165,9 +171,9 @@ def _unknown_version(call: Call[Any, Any]) -> UnknownRecord:
     return UnknownRecord(f"There is no version {call.path['version']!r:.60}. GET /admin/v1/configuration/versions lists them.")
 
 
-def operations(output_tokens: int) -> list[Operation[Any, Any]]:
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
     tag = "Configuration"
-    handlers = ConfigurationOperations(output_tokens)
+    handlers = ConfigurationOperations(settings)
     missing = {404: "The history has no such version."}
     return [
         Operation(
@@ -231,8 +237,9 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             id="restore_configuration_version",
             tag=tag,
             summary="Restore an earlier version of the configuration",
-            description="Makes a new version that is equal to it. Only what a file can set is restored: keys, credentials, users, roles,"
-            " nodes and drained endpoints stay as they are, and teams are never removed; `left` says so of what has changed since.",
+            description="Makes a new version that is equal to it. Only what a file can set is restored: keys and limits that came with"
+            " them, credentials, users, roles, nodes and drained endpoints stay as they are, and teams are never removed; `left` says so of"
+            " what has changed since.",
             permission="config:write",
             access="write",
             response=Restored,

@@ -12,13 +12,15 @@ from app.api.path_segments import encode_segment
 from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge, patch_type
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.replacement import check_read_only, replacement_type
 from app.api.rest.request_parsing import convert_admin_body
 from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig
 from app.gateway.serve import Gateway
 from app.store.access.roles import Permission
-from app.store.configuration import change_configuration
+from app.store.configuration import change_configuration, edited
 from app.store.configuration_entries import Condition, Entry, Section, find_references
 from app.store.configuration_rows import State, lock_configuration
+from app.store.limits_of_keys import drop_limits_about_missing, read_limits_of_keys
 from app.store.paging import Page
 from providers.canonical.errors import Conflict, UnknownRecord
 
@@ -43,7 +45,7 @@ class EntryQuery(Protocol):
 
 
 class DeletedEntry(Struct, frozen=True):
-    """What was deleted: its place in a configuration file."""
+    """What was deleted: its place in a configuration file. `warnings`: also limits of keys that went with it."""
 
     name: str
     deleted: Literal[True] = True
@@ -54,7 +56,8 @@ class DeletedEntry(Struct, frozen=True):
 class EntryResource(Generic[T]):
     """A section of the configuration as a resource.
 
-    `settings`: the body of PUT, with the names of the file; `shown`: those, what identifies an entry, and its times; `new`: a body of POST.
+    `settings`: what can be set, with the names of the file; `shown`: that, what identifies an entry, and its times; `new`: a body of POST.
+    `counted`: what GET of one answers, if that has counts beside `shown`.
     `id_noun`: of the operations' ids, if `noun` would make one that another route has. `key_fields`: the fields that identify it, by the
     columns of its table, where the file has them in the entry. `conditions`: of a query's filters. `only`: of all entries of
     the resource, if it has not the whole section. `visible`: what those see who have the
@@ -82,11 +85,14 @@ class EntryResource(Generic[T]):
     normalize: Callable[[Any], Any] = lambda config: config
     read_permission: Permission = "config:read"
     visible: Callable[[frozenset[str]], Condition] | None = None
+    counted: type[Struct] | None = None
     gateway: Gateway
+    replacement: type[Any] = field(init=False)
     changes: type[Any] = field(init=False)
     changed: type[Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "replacement", replacement_type(self.settings, self.counted or self.shown))
         object.__setattr__(self, "changes", patch_type(self.settings, f"{self.shown.__name__}Changes"))
         object.__setattr__(self, "changed", _changed_type(self.shown, self.noun))
 
@@ -113,7 +119,12 @@ class EntryResource(Generic[T]):
         await lock_configuration(call.connection)
         before = await self._find_own(call, key)
         call.check_match(before and etag(before))
-        return await self.store(call, key, msgspec.to_builtins(call.body), status=201 if before is None else 200)
+        current = {name: value or None for name, value in key.items()} if before is None else self._content(before)
+        counts = set(self.counted.__struct_fields__) - set(self.shown.__struct_fields__) if self.counted else ()
+        check_read_only(call.body, self.settings, current, exists=before is not None, counts=counts)
+        body = msgspec.to_builtins(call.body)
+        settings = {name: body[name] for name in self.settings.__struct_fields__ if name in body}
+        return await self.store(call, key, settings, status=201 if before is None else 200)
 
     async def patch(self, call: Call[NoQuery, Any]) -> Answer:
         before = await self.find_to_change(call)
@@ -124,17 +135,23 @@ class EntryResource(Generic[T]):
     async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
         before = await self.find_to_change(call)
         name = self._name(before.key)
+        of_keys = await read_limits_of_keys(call.connection)
+        about_limits: list[str] = []
 
         def edit(state: State) -> State:
-            references = find_references(state, self.section.name, name)
+            without = self.section.replace(state, before.key, None)
+            limits, sentences = drop_limits_about_missing(without.snapshot, without.snapshot.limits, of_keys)
+            about_limits.extend(sentences)
+            without = edited(without, limits=limits) if sentences else without
+            references = find_references(without, self.section.name, name)
             if references:
                 shown = ", ".join(references[:_MAX_REFERENCES_SHOWN])
                 more = f" and {len(references) - _MAX_REFERENCES_SHOWN} more" if len(references) > _MAX_REFERENCES_SHOWN else ""
                 raise Conflict(f"These refer to the {self.noun} {name!r}: {shown}{more}. Change or delete them first.")
-            return self.section.replace(state, before.key, None)
+            return without
 
-        changed = await self._change(call, edit)
-        return Answer(DeletedEntry(name, warnings=list(changed) or UNSET), warnings=changed)
+        warnings = [*await self._change(call, edit), *about_limits]
+        return Answer(DeletedEntry(name, warnings=warnings or UNSET), warnings=warnings)
 
     async def find(self, call: Call[Any, Any], *conditions: Condition) -> Entry:
         """The entry of the path. Raises UnknownRecord."""
@@ -177,8 +194,10 @@ class EntryResource(Generic[T]):
 
     async def _change(self, call: Call[Any, Any], edit: Callable[[State], State]) -> Sequence[str]:
         """Returns warnings."""
-        output_tokens = self.gateway.settings.limits_output_tokens
-        changed = await change_configuration(call.connection, call.author, edit, output_tokens=output_tokens)
+        settings = self.gateway.settings
+        changed = await change_configuration(
+            call.connection, call.author, edit, output_tokens=settings.limits_output_tokens, guard=settings.address_guard
+        )
         require_may_send_credentials(call, changed)
         return changed.warnings
 
@@ -258,7 +277,7 @@ class EntryResource(Generic[T]):
                 summary=f"Create a {noun}, or replace all of its settings",
                 permission="config:write",
                 access="write",
-                body=self.settings,
+                body=self.replacement,
                 response=self.changed,
                 conditional=True,
                 errors={201: f"The {noun} was created.", **taken},

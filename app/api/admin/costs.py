@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from app import uuid7
+from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.billing.cost_lines import walk_cost_lines
@@ -137,8 +138,7 @@ async def _export_focus(call: Call[FocusQuery, NoBody]) -> Answer:
             async for piece in pieces:
                 yield piece
 
-    headers = {"content-disposition": f'attachment; filename="narthex-focus-{first}-{last}.csv"'}
-    return Answer(rows(), headers=headers, media_type=_CSV)
+    return export_answer(call, rows(), f"narthex-focus-{first}-{last}.csv", _CSV)
 
 
 async def _reconcile(call: Call[ReconcileQuery, bytes], gateway: Gateway) -> Answer:

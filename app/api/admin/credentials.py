@@ -2,10 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.replacement import check_read_only, replacement_type
 from app.store import credentials
+from app.store.configuration_history import read_configuration_version
 from app.store.credentials import CredentialPage, CredentialRow
 from app.store.paging import After, Limit
 from app.store.vault import NoEncryptionKey, Vault
@@ -16,10 +19,16 @@ from providers.credentials import CredentialError
 class Secret(Struct, frozen=True, forbid_unknown_fields=True):
     """A secret to store."""
 
-    value: Annotated[str, Meta(description="The secret itself. It is encrypted before it is stored, and never shown again.")]
+    value: Annotated[
+        str | UnsetType,
+        Meta(description="The secret itself. It is encrypted before it is stored, and never shown again. Left out: what is stored stays."),
+    ] = UNSET
 
     def __repr__(self) -> str:
         return "Secret(...)"
+
+
+_Replacement = replacement_type(Secret, CredentialRow)
 
 
 class CredentialQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,9 +62,17 @@ class CredentialOperations:
         return Answer(await self._find(call))
 
     async def put(self, call: Call[NoQuery, Secret]) -> Answer:
+        name, value = call.path["name"], call.body.value
+        before = await credentials.find_credential(call.connection, self._vault, name)
+        current = {"name": name} if before is None else msgspec.to_builtins(before)
+        check_read_only(call.body, Secret, current, exists=before is not None)
+        if value is UNSET:
+            if before is None or before.key is None:
+                raise InvalidRequest("`value` is missing: nothing is stored under this name yet.", param="value")
+            version = await read_configuration_version(call.connection)
+            return Answer(StoredCredential(**msgspec.structs.asdict(before), version=version))
         try:
-            name = call.path["name"]
-            version = await credentials.set_credential(call.connection, self._vault, name, call.body.value, author=call.author)
+            version = await credentials.set_credential(call.connection, self._vault, name, value, author=call.author)
         except NoEncryptionKey as fault:
             raise Unsupported(str(fault)) from None
         except CredentialError as fault:
@@ -115,11 +132,10 @@ def operations(vault: Vault) -> list[Operation[Any, Any]]:
             id="put_credential",
             tag=tag,
             summary="Store or replace a credential",
-            description="Providers use it as `store:NAME`, every worker within two seconds. It takes no If-Match: nobody can edit what"
-            " cannot be read.",
+            description="Providers use it as `store:NAME`. It takes no If-Match: nobody can edit what cannot be read.",
             permission="credentials:write",
             access="write",
-            body=Secret,
+            body=_Replacement,
             response=StoredCredential,
             errors={422: "The gateway has no NARTHEX_SECRET_KEY to encrypt it with."},
             example={"value": "sk-example"},

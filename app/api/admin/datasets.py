@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from app.api.admin.inferences import TIMEOUT_S
 from app.api.rest.etags import etag_of
+from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import parse_time
 from app.datasets.export import ExportFormat, export_rows, unpack_example
@@ -163,11 +164,8 @@ async def _export(call: Call[ExportQuery, NoBody]) -> Answer:
         await store.record_export(connection, call.author, dataset, version.shown.number, format, split)
     extension = "parquet" if format == "parquet" else f"{format}.jsonl"
     filename = f"narthex-dataset-v{version.shown.number}{'' if split is None else f'-{split}'}.{extension}"
-    return Answer(
-        export_rows(call.read_transaction, version.id, format, split),
-        headers={"content-disposition": f'attachment; filename="{filename}"'},
-        media_type=PARQUET_MEDIA_TYPE if format == "parquet" else _JSONL,
-    )
+    rows = export_rows(call.read_transaction, version.id, format, split)
+    return export_answer(call, rows, filename, PARQUET_MEDIA_TYPE if format == "parquet" else _JSONL)
 
 
 async def _find(call: Call[Any, Any], *, lock: bool = False, connection: Any = None) -> Dataset:

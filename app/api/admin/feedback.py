@@ -8,7 +8,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from app.api.admin.inferences import parse_id
-from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.export import export_answer
+from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import MetricKind
 from app.store.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
@@ -17,6 +18,7 @@ from app.store.episode_lookup import check_episode
 from app.store.feedback_queries import FeedbackEvent, FeedbackEventAction, FeedbackFilter, list_feedback, read_history, walk_feedback
 from app.store.feedback_sums import MetricSum, sum_metric
 from app.store.key_validation import parse_prefix
+from app.store.named_filters import NamedFilters, check_named
 from app.store.paging import After, Limit, Page, read_cursor, write_cursor
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
@@ -68,11 +70,17 @@ class FeedbackSums(Struct, frozen=True):
     data: Sequence[MetricSum]
 
 
+class FeedbackHistoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    team: Annotated[Text, Meta(description="Whose feedback; left out: of the team that created feedback with this id first.")] | None = None
+
+
 class FeedbackHistory(Struct, frozen=True):
-    """A feedback with all its events, the newest first."""
+    """A feedback with all its events, the newest first. `other_teams`: those whose own feedback has the same id."""
 
     id: str
+    team: str
     data: Sequence[FeedbackEvent]
+    other_teams: Sequence[str]
 
 
 async def _list(call: Call[FeedbackQuery, NoBody]) -> Answer:
@@ -93,23 +101,26 @@ async def _export(call: Call[FeedbackExportQuery, NoBody]) -> Answer:
         async for events in pages:
             yield _lines(_shown(call, events), format)
 
-    headers = {"content-disposition": f'attachment; filename="narthex-feedback.{format}"'}
-    return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])
+    return export_answer(call, lines(), f"narthex-feedback.{format}", EXPORT_MEDIA_TYPES[format])
 
 
 async def _sum(call: Call[FeedbackSumsQuery, NoBody]) -> Answer:
     query, teams = call.query, call.visible_teams()
     if query.team is not None:
         teams = [query.team] if teams is None or query.team in teams else []
-    return Answer(FeedbackSums(query.metric, query.days, await sum_metric(call.connection, query.metric, query.days, teams)))
+    sums = await sum_metric(call.connection, query.metric, query.days, teams)
+    if not sums:
+        await check_named(call.connection, NamedFilters(team=query.team), call.visible_teams())
+    return Answer(FeedbackSums(query.metric, query.days, sums))
 
 
-async def _show(call: Call[NoQuery, NoBody]) -> Answer:
+async def _show(call: Call[FeedbackHistoryQuery, NoBody]) -> Answer:
     id = parse_id(call.path["id"], "id")
-    events = await read_history(call.connection, id, call.visible_teams())
-    if not events:
-        raise UnknownRecord(f"There is no feedback {id}. New feedback appears here a moment after it was sent.")
-    return Answer(FeedbackHistory(id, _shown(call, events)))
+    history = await read_history(call.connection, id, call.query.team, call.visible_teams())
+    if history is None:
+        of_team = "" if call.query.team is None else f" of team {call.query.team!r:.200}"
+        raise UnknownRecord(f"There is no feedback {id}{of_team}. New feedback appears here a moment after it was sent.")
+    return Answer(FeedbackHistory(id, history.team, _shown(call, history.events), history.other_teams))
 
 
 def _read_filter(call: Call[Any, NoBody]) -> FeedbackFilter:
@@ -209,8 +220,10 @@ def operations() -> list[Operation[Any, Any]]:
             id="get_feedback",
             tag=tag,
             summary="Show a feedback with its history",
+            description="An id is of one team: what another team sends with the same id is its own, and shown with `team`.",
             permission="records:read",
             scope="team",
+            query=FeedbackHistoryQuery,
             response=FeedbackHistory,
             errors={404: "There is no such feedback, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,

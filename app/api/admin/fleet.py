@@ -93,7 +93,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             id="drain_endpoint",
             tag=tag,
             summary="Take an endpoint out of rotation, or put it back",
-            description="Every gateway process follows within two seconds; requests in flight go on to their end.",
+            description="Requests in flight go on to their end.",
             permission="engines:operate",
             access="write",
             body=Drain,

@@ -12,12 +12,14 @@ from app.api.admin.providers import Name, Search
 from app.api.admin.shadow_settings import ShadowSettings
 from app.api.rest.operation import Answer, Call, Operation
 from app.domain import FunctionConfig
-from app.gateway.function_preview import FunctionPreview, PreviewDialect, preview_request
+from app.gateway.function_preview import FunctionPreview, PreviewDialect, prepare_preview
 from app.gateway.serve import Gateway
 from app.store.configuration_entries import FUNCTIONS
 from app.store.paging import After, Limit
 
 _MAX_PREVIEW_BYTES = 256 * 1024
+# Previews take turns with the large work of teams, as one more team.
+_PREVIEWS = "previews"
 
 
 class VariantSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -120,7 +122,8 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         entry = await functions.find(call)
         function = msgspec.convert(entry.config, FunctionConfig)
         query = call.query
-        return Answer(preview_request(entry.key["name"], function, call.body.request, query.variant, query.dialect))
+        prepared = prepare_preview(entry.key["name"], function, call.body.request, query.variant, query.dialect)
+        return Answer(await prepared.render(gateway.large_requests.of_team(_PREVIEWS)))
 
     return [
         *functions.operations(),
@@ -137,7 +140,10 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             body_is_optional=True,
             max_body_bytes=_MAX_PREVIEW_BYTES,
             response=FunctionPreview,
-            errors={404: "There is no such function."},
+            errors={
+                404: "There is no such function.",
+                422: "To render its templates takes more processor time or memory than the gateway has for it.",
+            },
             example={"request": {"narthex::input": {"system": {"name": "Ada"}}, "messages": [{"role": "user", "content": "Hello!"}]}},
             handler=render,
         ),

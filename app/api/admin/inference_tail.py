@@ -10,7 +10,9 @@ from msgspec import Meta
 from app.api.admin.inference_tails import MAX_POLL_ROWS, MAX_WAITING_ROWS, Batch, InferenceTails, Tail, read_missed
 from app.api.admin.inferences import TIMEOUT_S, Inference, InferenceFilters, is_visible, read_filters, shown_fields
 from app.api.rest.operation import Answer, Call, NoBody, Operation
+from app.store.inference_filter import named_filters
 from app.store.inference_tail import is_later, is_position
+from app.store.named_filters import check_named
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NarthexError, NotAllowed
 
 _WAIT_S = 1.0  # so soon an ended session, or a shutdown, ends the stream
@@ -44,7 +46,10 @@ def operations(is_draining: Callable[[], bool]) -> list[Operation[Any, Any]]:
     async def tail_inferences(call: Call[TailQuery, NoBody]) -> Answer:
         if call.query.text is not None:
             raise InvalidRequest("New inferences cannot be followed by their `text`: search for it.", param="text")
-        read_filters(call)  # before the response begins, so that what is wrong is a 400, and no room a 503
+        # Before the response begins, so that what is wrong is a 400, and no room a 503.
+        filters = read_filters(call)
+        async with call.read_transaction() as connection:
+            await check_named(connection, named_filters(filters), filters.only_teams)
         since = call.last_event_id or None
         if since is not None and not is_position(since):
             raise InvalidRequest("`Last-Event-ID` must be the id of an event of this stream.", param="last-event-id")

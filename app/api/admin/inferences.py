@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app import uuid7
+from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import OriginKind, Outcome
@@ -308,16 +309,16 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
                 yield await asyncio.to_thread(file.write, [shown_fields(call, row) for row in rows])
             yield await asyncio.to_thread(file.finish)
 
-        headers = {"content-disposition": f'attachment; filename="narthex-inferences.{format}"'}
+        filename = f"narthex-inferences.{format}"
         if format == "parquet":
-            return Answer(parquet(), headers=headers, media_type=PARQUET_MEDIA_TYPE)
+            return export_answer(call, parquet(), filename, PARQUET_MEDIA_TYPE)
 
         async def lines() -> AsyncGenerator[bytes]:
             yield _export_lines([], format, with_titles=True) + _export_lines([shown_fields(call, row) for row in first], format)
             async for rows in pages:
                 yield _export_lines([shown_fields(call, row) for row in rows], format)
 
-        return Answer(lines(), headers=headers, media_type=EXPORT_MEDIA_TYPES[format])
+        return export_answer(call, lines(), filename, EXPORT_MEDIA_TYPES[format])
 
     tag = "Records"
     return [

@@ -56,7 +56,8 @@ class CreatedKey(Key, frozen=True, kw_only=True):
 class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     """A key to create. `models`, `routes`, `networks`: what it may be used for and from where; left out: everything.
 
-    `content`: also sets how much of the team's requests and responses is recorded. `limits`, `budget`: of this key alone.
+    `content`: also sets how much of the team's requests and responses is recorded. `limits`, `budget`: of this key alone, whose `model` is
+    one that it may use.
     """
 
     team: TeamName
@@ -138,8 +139,10 @@ class KeyOperations:
         )
         warnings: Sequence[str] = ()
         if limits:
-            prefix = str(parse_prefix(key))
-            changed = await add_key_limits(call.connection, call.author, prefix, limits, output_tokens=self._output_tokens)
+            row, lists_models = await _reload(call, key), call.principal.may("config:write")
+            changed = await add_key_limits(
+                call.connection, call.author, row, limits, lists_models=lists_models, output_tokens=self._output_tokens
+            )
             warnings = changed.warnings
         return await _answer(call, await _reload(call, key), created=key, warnings=warnings)
 

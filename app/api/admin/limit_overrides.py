@@ -124,7 +124,7 @@ def operations() -> list[Operation[Any, Any]]:
             id="create_limit_override",
             tag=tag,
             summary="Give one subject of a limit another amount, until a time",
-            description="Every worker goes by it within two seconds, and by the limit's own amount again from `ends_at` on, by itself: what"
+            description="Every worker goes by it, and by the limit's own amount again from `ends_at` on, by itself: what"
             " was used meanwhile counts, so a budget that is exceeded then refuses until its period ends.",
             permission="config:write",
             access="write",
@@ -172,7 +172,7 @@ def operations() -> list[Operation[Any, Any]]:
             id="end_limit_override",
             tag=tag,
             summary="End an override now",
-            description="The limit's own amount is in force again in every worker within two seconds. It stays in the list.",
+            description="The limit's own amount is in force again. It stays in the list.",
             permission="config:write",
             access="write",
             response=Override,

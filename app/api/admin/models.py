@@ -10,6 +10,7 @@ from app.api.admin.experiment_settings import ExperimentSettings
 from app.api.admin.providers import Drop, Name, Search
 from app.api.admin.shadow_settings import ShadowSettings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.replacement import check_read_only, replacement_type
 from app.domain import Capability, FallbackReason
 from app.gateway.serve import Gateway
 from app.store.configuration_entries import MODELS, Entry, models_with
@@ -98,6 +99,9 @@ class NumberedTarget(TargetSettings, frozen=True, kw_only=True):
     number: int
 
 
+_TargetReplacement = replacement_type(TargetSettings, NumberedTarget)
+
+
 class ModelTargets(Struct, frozen=True):
     """The targets of a model."""
 
@@ -122,7 +126,9 @@ class _TargetRoutes:
         before = await self._models.find_to_change(call)
         targets: list[Any] = before.config.get("targets", [])
         at = _target_number(call, targets)
-        return await self._store(call, before, [*targets[:at], msgspec.to_builtins(call.body), *targets[at + 1 :]])
+        check_read_only(call.body, TargetSettings, {"number": at})
+        target = {name: value for name, value in msgspec.to_builtins(call.body).items() if name != "number"}
+        return await self._store(call, before, [*targets[:at], target, *targets[at + 1 :]])
 
     async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
         before = await self._models.find_to_change(call)
@@ -180,7 +186,7 @@ class _TargetRoutes:
                 summary="Replace a target of a model",
                 permission="config:write",
                 access="write",
-                body=TargetSettings,
+                body=_TargetReplacement,
                 response=ModelTargets,
                 conditional=True,
                 errors=missing,

@@ -133,6 +133,13 @@ class _Replays:
         await replays.resume_replay(call.connection, call.author, found.id)
         return Answer(await replays.find_replay(call.connection, found.id))
 
+    async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
+        found = await _find(call, lock=True)
+        if found.status == "running":
+            raise Conflict("The replay is running: cancel it first.")
+        await replays.delete_replay(call.connection, call.author, found)
+        return Answer(found)
+
     def operations(self) -> list[Operation[Any, Any]]:
         tag, missing = "Replays", {404: "There is no such replay, or it is not of one of your teams."}
         return [
@@ -164,7 +171,7 @@ class _Replays:
                 status=201,
                 errors={
                     404: "There is no such key, or it is not of one of your teams.",
-                    409: "The team has as many replays that have not ended as it may have.",
+                    409: "The team has as many replays that have not ended, or requests in replays, as it may have.",
                 },
                 example={
                     "model": "sandbox",
@@ -240,6 +247,21 @@ class _Replays:
                 response=Replay,
                 errors={**missing, 409: "It runs, or is complete."},
                 handler=self.resume,
+            ),
+            Operation(
+                method="DELETE",
+                path="/replays/{id}",
+                id="delete_replay",
+                tag=tag,
+                summary="Delete a replay that does not run, with its items and results",
+                description="The inferences that it made stay.",
+                permission="keys:write",
+                scope="team",
+                access="write",
+                response=Replay,
+                errors={**missing, 409: "It runs: cancel it first."},
+                timeout_s=_TIMEOUT_S,
+                handler=self.delete,
             ),
         ]
 

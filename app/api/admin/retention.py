@@ -12,7 +12,7 @@ from app.store.retention import TableRetention
 
 
 class Retention(Struct, frozen=True):
-    """Every recorded table, the largest kinds of records first."""
+    """Every table that grows, the largest kinds of records first."""
 
     data: Sequence[TableRetention]
 
@@ -27,7 +27,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             path="/retention",
             id="list_retention",
             tag="Configuration",
-            summary="How long each recorded table is kept",
+            summary="How long each table that grows is kept, and why",
             description="By the settings of the responding process. The writers delete what has expired, by theirs, once an hour.",
             permission="config:read",
             response=Retention,

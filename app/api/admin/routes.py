@@ -1,5 +1,6 @@
 """Every admin route, made of the declared operations."""
 
+from collections.abc import Awaitable
 from typing import Any
 
 from litestar import Router
@@ -52,6 +53,8 @@ from app.api.rest.operation import Operation
 from app.gateway.serve import Gateway
 from app.store.access.accounts import configured_group_roles
 from app.store.access.token_lookups import TokenLookups
+from app.store.applied_changes import Applied
+from app.store.worker_reports import ServedVersions
 
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
@@ -65,7 +68,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *service_accounts.operations(group_roles),
         *role_grants.operations(group_roles),
         *credentials.operations(gateway.fleet.vault),
-        *configuration.operations(gateway.settings.limits_output_tokens),
+        *configuration.operations(gateway.settings),
         *providers.operations(gateway),
         *models.operations(gateway),
         *functions.operations(gateway),
@@ -104,5 +107,11 @@ def admin_router(gateway: Gateway, database: AsyncEngine, tokens: TokenLookups) 
     """`database`: a pool of the admin API's own."""
     settings = gateway.settings
     authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
-    dispatcher = Dispatcher(database, gateway.fleet.vault, authentication.authenticate_principal, settings.trusted_proxies.parsed)
+
+    def wait_until_applied(change: ServedVersions, wait: bool) -> Awaitable[Applied]:
+        return gateway.snapshot_cache.wait_until_applied(change, settings.apply_wait_s if wait else 0)
+
+    dispatcher = Dispatcher(
+        database, gateway.fleet.vault, authentication.authenticate_principal, settings.trusted_proxies.parsed, wait_until_applied
+    )
     return Router("/admin/v1", route_handlers=[dispatcher.route(operation) for operation in operations(gateway)])

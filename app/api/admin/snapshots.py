@@ -34,7 +34,7 @@ async def _list_snapshots(call: Call[SnapshotQuery, NoBody]) -> Answer:
 async def _show_snapshot(call: Call[NoQuery, NoBody]) -> Answer:
     found = await snapshot_queries.find_snapshot(call.connection, call.path["hash"])
     if found is None:
-        raise UnknownRecord(f"There is no snapshot {call.path['hash']!r:.60}. Records have the hash in `snapshot`.")
+        raise UnknownRecord(f"There is no snapshot {call.path['hash']!r:.60}. Records have the hash in `snapshot`; it may have expired.")
     return Answer(found)
 
 

@@ -11,6 +11,7 @@ from app.api.path_segments import encode_segment
 from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.replacement import check_read_only, replacement_type
 from app.domain import ContentPolicy, Detector, DroppableFields, Fallbacks, MaskConfig, TeamLimit
 from app.store import teams
 from app.store.access.grants import take_roles_in
@@ -57,6 +58,10 @@ class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
     networks: Networks | None = None
     limits: Limits = ()
     fallbacks: TeamFallbacks = "any"
+
+
+_Replacement = replacement_type(TeamSettings, Team)
+_COUNTS = ("keys",)
 
 
 class MaskChanges(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,6 +126,8 @@ async def _put(call: Call[NoQuery, TeamSettings]) -> Answer:
     name, body = call.path["name"], call.body
     before = await teams.find_team(call.connection, name, lock=True)
     call.check_match(before and _etag(before))
+    current = {"name": name} if before is None else msgspec.to_builtins(before)
+    check_read_only(body, TeamSettings, current, exists=before is not None, counts=_COUNTS)
     await _set(call, name, body)
     return _answer(await _reload(call, name), status=201 if before is None else 200)
 
@@ -237,7 +244,7 @@ def operations() -> list[Operation[Any, Any]]:
             summary="Create a team, or replace all of its settings",
             permission="teams:write",
             access="write",
-            body=TeamSettings,
+            body=_Replacement,
             response=Team,
             conditional=True,
             errors={201: "The team was created."},

@@ -82,7 +82,7 @@ class DeliveryQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class WebhookOperations:
     def __init__(self, vault: Vault, settings: Settings) -> None:
         self._vault = vault
-        self._allows_http = bool(settings.webhook_networks.parsed)
+        self._settings = settings
 
     async def page(self, call: Call[WebhookQuery, NoBody]) -> Answer:
         return Answer(await store.page_webhooks(call.connection, call.query))
@@ -103,7 +103,7 @@ class WebhookOperations:
                 made or body.secret or "",
                 thresholds=body.thresholds,
                 budgets=body.budgets,
-                allows_http=self._allows_http,
+                settings=self._settings,
             )
         except WebhookExists as fault:
             raise Conflict(f"{fault} PATCH changes it.") from None
@@ -118,7 +118,7 @@ class WebhookOperations:
         body = call.body
         changes = WebhookChanges(body.url, body.secret, body.thresholds, body.budgets, body.enabled)
         try:
-            changed = await store.change_webhook(call.connection, self._vault, call.author, before, changes, allows_http=self._allows_http)
+            changed = await store.change_webhook(call.connection, self._vault, call.author, before, changes, settings=self._settings)
         except NoEncryptionKey as fault:
             raise Unsupported(str(fault)) from None
         return _answer(changed)

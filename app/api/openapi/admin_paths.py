@@ -21,6 +21,14 @@ _DRY_RUN: Schema = {
     "description": "`true`: change nothing, and return what would change.",
     "schema": {"type": "boolean", "default": False},
 }
+_WAIT: Schema = {
+    "name": "wait",
+    "in": "query",
+    "required": False,
+    "description": "Whether the answer to a change of what gateway processes serve waits until each of them serves it, for"
+    " `NARTHEX_APPLY_WAIT_S` at most: see the header `x-narthex-applied`. What takes something from a key or a team is always waited for.",
+    "schema": {"type": "boolean", "default": True},
+}
 _IDEMPOTENCY_KEY: Schema = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -35,6 +43,8 @@ _IF_MATCH: Schema = {
     "description": "The ETag of the state that you change, or `*` for any state. Without it an existing resource is not changed (428).",
     "schema": {"type": "string"},
 }
+
+_HEADERS_OF_CHANGES = {"idempotent-replayed": "Replayed", "x-narthex-applied": "Applied", "x-narthex-not-applied": "NotApplied"}
 
 
 def admin_paths(operations: Sequence[Operation[Any, Any]]) -> tuple[dict[str, Schema], dict[str, Schema]]:
@@ -99,7 +109,7 @@ def _parameters(operation: Operation[Any, Any]) -> list[Schema]:
             parameter["description"] = value.pop("description")
         parameters.append({**parameter, "schema": value})
     if operation.access == "write":
-        parameters += [_DRY_RUN, _IDEMPOTENCY_KEY]
+        parameters += [_DRY_RUN, _WAIT, _IDEMPOTENCY_KEY]
     if operation.conditional:
         parameters.append(_IF_MATCH)
     return parameters
@@ -113,7 +123,7 @@ def _successes(operation: Operation[Any, Any], response: Schema | None, dry_run:
     statuses = {operation.status: operation.summary, **{status: text for status, text in operation.errors.items() if status < 300}}
     headers = {"x-request-id": header("RequestId"), "etag": header("ETag")}
     if operation.access == "write":
-        headers["idempotent-replayed"] = header("Replayed")
+        headers |= {name: header(component) for name, component in _HEADERS_OF_CHANGES.items()}
     responses = {status: {"description": text, "headers": headers, "content": content} for status, text in statuses.items()}
     if operation.access == "write":
         usual = responses.get(200)

@@ -17,8 +17,8 @@ One gateway to every language model a company uses: its inference routes have th
 
 Lists come in pages: `next` of one page is `after` of the next (`before` in the list of inferences). A PATCH is a merge patch: what is \
 left out stays, null is the default. A change of an existing resource takes its ETag in `If-Match`; of two editors, the second gets 412 \
-and loses nothing. Every change but an operation on an engine takes `dry_run` and an `Idempotency-Key`. Unknown fields and parameters are \
-refused."""
+and loses nothing. Every change but an operation on an engine takes `dry_run`, `wait` and an `Idempotency-Key`, and is answered once every \
+gateway process serves it. Unknown fields and parameters are refused."""
 
 _SECURITY_SCHEMES: dict[str, Schema] = {
     "callerKey": {

@@ -63,6 +63,16 @@ HEADERS: Mapping[str, Schema] = {
     "RequestId": {"description": "The id of this request, for questions and logs.", "schema": {"type": "string"}},
     "ETag": {"description": "Of the resource's state: send it as `If-Match` to change that state.", "schema": {"type": "string"}},
     "RetryAfter": {"description": "Seconds after which to try again.", "schema": {"type": "integer"}},
+    "Applied": {
+        "description": "How many gateway processes of all machines serve the change, of how many that are live: `4/4`; or `unknown`, if the"
+        " database did not say. Only where they serve what was changed, and nothing was tried with `dry_run`.",
+        "schema": {"type": "string"},
+    },
+    "NotApplied": {
+        "description": "The ids of live gateway processes that do not serve it yet, with commas, as GET /admin/v1/workers lists them; at"
+        " most 10, then `and N more`. Only if there are any.",
+        "schema": {"type": "string"},
+    },
     "Replayed": {
         "description": "`true`: an earlier request had this Idempotency-Key, and this is its response.",
         "schema": {"type": "string", "enum": ["true"]},

@@ -1,9 +1,13 @@
-"""Serves declared operations: authentication, roles, decoding, one transaction for each change, If-Match, dry runs, repetitions."""
+"""Serves declared operations: authentication, roles, decoding, one transaction for each change, If-Match, dry runs, repetitions.
+
+A change of what gateway processes serve, as its transaction shows, is answered once all of them serve it.
+"""
 
 import functools
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, cast
+from urllib.parse import quote
 
 import msgspec
 from litestar import HttpMethod, Request, Response
@@ -23,13 +27,17 @@ from app.gateway.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
 from app.store.admin_transactions import admin_transaction
+from app.store.applied_changes import Applied
 from app.store.audit_log import Author, Change, read_changes
 from app.store.errors import BadConfiguration, InvalidKeyField, StillUsed
 from app.store.repetitions import Repetitions, StoredAnswer
 from app.store.vault import Vault
+from app.store.worker_reports import ServedVersions, read_changed_versions
 from providers.canonical.errors import BodyTooLarge, Conflict, InvalidRequest, NotAllowed
 
 Authenticate = Callable[[Request[Any, Any, Any]], Awaitable[Principal]]
+# Waits until every gateway process serves a change, for a bounded time or, without `wait`, no longer than it takes to find out.
+WaitUntilApplied = Callable[[ServedVersions, bool], Awaitable[Applied]]
 
 
 class DryRun(Struct, frozen=True):
@@ -40,12 +48,27 @@ class DryRun(Struct, frozen=True):
     warnings: list[str]
 
 
+class WriteOptions(Struct, frozen=True):
+    """The query parameters of every operation that writes."""
+
+    dry_run: bool = False
+    wait: bool = True
+
+
 class Dispatcher:
     """Makes a route handler of each operation. `database`: a pool of the admin API's own, so that callers never wait for its queries."""
 
-    def __init__(self, database: AsyncEngine, vault: Vault, authenticate: Authenticate, trusted_proxies: tuple[Network, ...]) -> None:
+    def __init__(
+        self,
+        database: AsyncEngine,
+        vault: Vault,
+        authenticate: Authenticate,
+        trusted_proxies: tuple[Network, ...],
+        wait_until_applied: WaitUntilApplied,
+    ) -> None:
         self._database = database
         self._authenticate = authenticate
+        self._wait_until_applied = wait_until_applied
         self._trusted_proxies = trusted_proxies
         self._repetitions = Repetitions(vault)
 
@@ -60,7 +83,9 @@ class Dispatcher:
         principal = await self._authenticate_for(operation, request)
         if operation.access == "memory" and operation.method != "GET" and "idempotency-key" in request.headers:
             raise InvalidRequest("This route takes no Idempotency-Key: what an engine did cannot be undone or done once.")
-        raw_query, dry_run = _split_dry_run(request.scope["query_string"]) if operation.access == "write" else (None, False)
+        raw_query, options = request.scope["query_string"], WriteOptions()
+        if operation.access == "write":
+            raw_query, options = _split_options(raw_query)
         body = await _read_body(operation, request)
         if body[0]:  # it may have arrived slowly, and access may have ended meanwhile
             principal = await self._authenticate_for(operation, request)
@@ -70,7 +95,7 @@ class Dispatcher:
             self._author(principal, request, id),
             operation.permission,
             _path_values(request),
-            parse_query(request.scope["query_string"] if raw_query is None else raw_query, operation.query),
+            parse_query(raw_query, operation.query),
             body[1],
             request.headers.get("if-match"),
             None,
@@ -79,6 +104,7 @@ class Dispatcher:
             functools.partial(self._authenticate_for, operation, request),
             request.headers.get("last-event-id"),
         )
+        change = ServedVersions()
         try:
             if operation.access == "memory":
                 answer = await self._run(operation, call)
@@ -86,16 +112,19 @@ class Dispatcher:
                 async with admin_transaction(self._database, operation.timeout_s, read_only=True) as call.raw_connection:
                     answer = await self._run(operation, call)
             else:
-                answer = await self._write(operation, call, request, body[0], dry_run=dry_run)
+                answer, change = await self._write(operation, call, request, (raw_query, body[0]), dry_run=options.dry_run)
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None
         except StillUsed as fault:
             raise Conflict(str(fault)) from None
         except BadConfiguration as fault:
             raise InvalidRequest(str(fault)) from None
+        applied_headers: Mapping[str, str] = {}
+        if change != ServedVersions():
+            applied_headers = await self._wait(operation, change, wait=options.wait)
         if isinstance(answer, StoredAnswer):
-            return _respond(answer.status, answer.body, answer.headers, id)
-        headers = {**answer.headers, **({} if answer.etag is None else {"etag": answer.etag})}
+            return _respond(answer.status, answer.body, {**answer.headers, **applied_headers}, id)
+        headers = {**answer.headers, **({} if answer.etag is None else {"etag": answer.etag}), **applied_headers}
         media_type, status = answer.media_type or operation.response_media_type, answer.status or operation.status
         body: object = answer.body
         if isinstance(body, AsyncGenerator):
@@ -108,34 +137,55 @@ class Dispatcher:
         answer = await operation.handler(call)
         if operation.scope == "team" and not call.teams_checked:
             raise NotConsulted(f"{operation.id} does not check teams")
+        if operation.access == "write" and operation.permission not in (None, "access:write"):
+            await call.check_access()  # the change may have waited for another, and access may have ended meanwhile
         return answer
 
+    async def _wait(self, operation: Operation[Any, Any], change: ServedVersions, *, wait: bool) -> Mapping[str, str]:
+        """The headers that say which gateway processes serve a change. What may take something from a caller is always waited for."""
+        if not wait and change.keys and not operation.only_creates:
+            await self._wait_until_applied(ServedVersions(keys=change.keys), True)
+        applied = await self._wait_until_applied(change, wait)
+        if applied.live is None:
+            return {"x-narthex-applied": "unknown"}
+        headers = {"x-narthex-applied": f"{applied.live - len(applied.behind)}/{applied.live}"}
+        if applied.behind:
+            headers["x-narthex-not-applied"] = ", ".join(quote(each, safe=" /:@") for each in applied.named())
+        return headers
+
     async def _write(
-        self, operation: Operation[Any, Any], call: Call[Any, Any], request: Request[Any, Any, Any], raw_body: bytes, *, dry_run: bool
-    ) -> Answer | StoredAnswer:
+        self,
+        operation: Operation[Any, Any],
+        call: Call[Any, Any],
+        request: Request[Any, Any, Any],
+        content: tuple[bytes, bytes],
+        *,
+        dry_run: bool,
+    ) -> tuple[Answer | StoredAnswer, ServedVersions]:
+        """The answer, and the versions that the change made. `content`: the query and the body as they came."""
         key = None if dry_run else request.headers.get("idempotency-key")
         async with admin_transaction(self._database, operation.timeout_s, read_only=False) as connection:
             call.raw_connection = connection
             if key is not None:
                 by = f"{call.principal.kind}:{call.principal.id}"
-                request_hash = _hash_request(request, raw_body)
+                request_hash = _hash_request(request, *content)
                 earlier = await self._repetitions.claim(connection, by, key, request_hash)
                 if earlier is not None:
-                    return earlier
+                    return earlier, earlier.change
                 await self._check_again(operation, call, request)
                 answer = await self._run(operation, call)
-                content = msgspec.json.encode(answer.body)
                 headers = {**answer.headers, **({} if answer.etag is None else {"etag": answer.etag})}
-                stored = StoredAnswer(answer.status or operation.status, headers, content)
+                change = await read_changed_versions(connection)
+                stored = StoredAnswer(answer.status or operation.status, headers, msgspec.json.encode(answer.body), change)
                 await self._repetitions.store(connection, by, key, stored, is_secret=operation.secret_response)
-                return answer
+                return answer, change
             await self._check_again(operation, call, request)
             answer = await self._run(operation, call)
             if not dry_run:
-                return answer
+                return answer, await read_changed_versions(connection)
             changes = await read_changes(connection, call.author)
             await connection.rollback()
-            return Answer(DryRun(True, changes, list(answer.warnings)), status=200)
+            return Answer(DryRun(True, changes, list(answer.warnings)), status=200), ServedVersions()
 
     async def _check_again(self, operation: Operation[Any, Any], call: Call[Any, Any], request: Request[Any, Any, Any]) -> None:
         """Before a change of somebody's access: whoever makes it may have lost theirs to a change that this one waited for."""
@@ -173,17 +223,24 @@ async def _read_body(operation: Operation[Any, Any], request: Request[Any, Any, 
     return raw, parse_admin_body(raw, operation.body)
 
 
-def _split_dry_run(query: bytes) -> tuple[bytes, bool]:
-    """The query without `dry_run`, which every operation that writes takes, and its value."""
-    parts = [part for part in query.split(b"&") if part]
-    values = [part.partition(b"=")[2].decode("latin-1") for part in parts if part.partition(b"=")[0] == b"dry_run"]
-    if len(values) > 1:
-        raise InvalidRequest("`dry_run` appears several times; give it once.", param="dry_run")
-    if values:
-        check_parameter("dry_run", values[0], ("dry_run",))
-        if values[0] not in ("true", "false"):
-            raise InvalidRequest("`dry_run` must be true or false.", param="dry_run")
-    return b"&".join(part for part in parts if part.partition(b"=")[0] != b"dry_run"), values == ["true"]
+def _split_options(query: bytes) -> tuple[bytes, WriteOptions]:
+    """The query without the parameters that every operation that writes takes, and their values."""
+    names = WriteOptions.__struct_fields__
+    options: dict[str, bool] = {}
+    others: list[bytes] = []
+    for part in filter(None, query.split(b"&")):
+        name, _, raw_value = part.partition(b"=")
+        if (option := name.decode("latin-1")) not in names:
+            others.append(part)
+            continue
+        if option in options:
+            raise InvalidRequest(f"`{option}` appears several times; give it once.", param=option)
+        value = raw_value.decode("latin-1")
+        check_parameter(option, value, names)
+        if value not in ("true", "false"):
+            raise InvalidRequest(f"`{option}` must be true or false.", param=option)
+        options[option] = value == "true"
+    return b"&".join(others), WriteOptions(**options)
 
 
 def _path_values(request: Request[Any, Any, Any]) -> Mapping[str, str]:
@@ -194,8 +251,9 @@ def _path_values(request: Request[Any, Any, Any]) -> Mapping[str, str]:
     return values
 
 
-def _hash_request(request: Request[Any, Any, Any], body: bytes) -> bytes:
-    parts = (request.method.encode(), request.scope["raw_path"], request.scope["query_string"], body)
+def _hash_request(request: Request[Any, Any, Any], query: bytes, body: bytes) -> bytes:
+    """`query`: without options, which make no other request of it."""
+    parts = (request.method.encode(), request.scope["raw_path"], query, body)
     return hashlib.sha256(b"\n".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 

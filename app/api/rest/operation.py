@@ -77,6 +77,7 @@ class Call(Generic[Q, B]):
     last_event_id: str | None
     teams_checked: bool = field(default=False)
     teams_by_permission: dict[Permission, frozenset[str] | None] = field(default_factory=dict[Permission, frozenset[str] | None])
+    required: set[tuple[Permission, str | None]] = field(default_factory=set[tuple[Permission, str | None]])
 
     @property
     def connection(self) -> AsyncConnection:
@@ -98,6 +99,17 @@ class Call(Generic[Q, B]):
         self.principal = await self.authenticate_again()
         self.teams_by_permission.clear()
 
+    async def check_access(self) -> None:
+        """Take over the roles in force now. Raises as renew_access() does, and NotAllowed if they permit less of what was asked for."""
+        earlier = dict(self.teams_by_permission)
+        await self.renew_access()
+        for permission, team in tuple(self.required):
+            self.require(permission, team)
+        for permission, teams in earlier.items():
+            now = self.visible_teams(permission)
+            if now is not None and (teams is None or not teams <= now):
+                raise NotAllowed(f"Meanwhile your roles include {permission!r} in fewer teams.")
+
     def is_visible(self, team: str | None, permission: Permission | None = None) -> bool:
         teams = self.visible_teams(permission)
         return teams is None or team in teams
@@ -105,6 +117,7 @@ class Call(Generic[Q, B]):
     def require(self, permission: Permission, team: str | None = None) -> None:
         """Raises NotAllowed without the permission for the company or, with `team`, at least for that team."""
         self.teams_checked = True
+        self.required.add((permission, team))
         if not self.principal.may(permission, team):
             of_team = "" if team is None else f" in team {team!r:.100}"
             raise NotAllowed(f"Your role does not include {permission!r}{of_team}.")
@@ -153,3 +166,8 @@ class Operation(Generic[Q, B]):
     errors: Mapping[int, str] = field(default_factory=dict[int, str])
     example: Mapping[str, Any] | None = None
     timeout_s: float = 10.0
+
+    @property
+    def only_creates(self) -> bool:
+        """Whether it leaves alone what there is already."""
+        return self.method == "POST" and self.status == 201 and "{" not in self.path

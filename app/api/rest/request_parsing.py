@@ -10,6 +10,8 @@ from msgspec import Meta, inspect
 from app.api.query_parameters import read_parameters
 from app.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.parse_body import too_many_slow_numbers
+from providers.canonical.slow_numbers import has_slow_numbers
 
 T = TypeVar("T")
 
@@ -25,6 +27,8 @@ def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
     """Decode a JSON body. Raises InvalidRequest, which names the field at fault."""
     if not raw.strip():
         raise InvalidRequest("The body is empty: it must be a JSON object.")
+    if has_slow_numbers(raw):
+        raise too_many_slow_numbers()
     try:
         try:
             body = msgspec.json.decode(raw, type=body_type)

@@ -252,7 +252,8 @@ class Issuer:
             raise InvalidUpstreamResponse(f"The issuer's answer is larger than {_MAX_BYTES:,} bytes.") from None
         except httpx.TransportError as fault:
             log.warning("the issuer cannot be reached", extra={"fault": repr(fault)})
-            raise Unavailable(f"The issuer cannot be reached: {fault}.", retry_after_s=5) from None
+            # Whoever signs in learns no addresses of this network, such as a proxy's.
+            raise Unavailable("The issuer cannot be reached.", retry_after_s=5) from fault
 
     def _client_authentication(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Fields of the form, and headers. Basic, as RFC 6749 prefers it, unless the issuer takes the secret in the form only."""

@@ -50,7 +50,7 @@ async def check_provider(
     `model`: one of the provider's, sent a short request; None: the cheapest request that shows whether the credential works.
     `caller_credential`: the credential that a caller would send in a header.
     """
-    transport = Transport(proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
+    transport = Transport(proxy=settings.proxy, guard=settings.address_guard, ca_bundle=settings.ca_bundle or None)
     fleet = Fleet(settings, transport, vault)
     targets = [each for each in _provider_targets(snapshot, name) if each.model]
     model_name = model or (targets[0].model if targets else None)

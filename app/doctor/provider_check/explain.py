@@ -9,6 +9,7 @@ import httpx
 
 from app.doctor.provider_check.result import Explanation
 from providers.canonical.errors import CredentialRefused, Overloaded, QuotaExhausted, TimedOut, UpstreamError, UpstreamNotFound
+from providers.transport.address_guard import AddressRefused
 from providers.transport.proxy import ProxyConnectError
 
 _EXPIRED = re.compile(r"expire|no longer valid|revoked|invalid_grant", re.IGNORECASE)
@@ -27,6 +28,8 @@ def explain_connection_error(fault: httpx.TransportError, address: str) -> Expla
     url = httpx.URL(address)
     causes = list(_exception_chain(fault))
     for each in causes:
+        if isinstance(each, AddressRefused):
+            return Explanation("refused_address", f"{each}.", "Correct base_url, or set NARTHEX_ALLOWED_ADDRESSES.")
         if isinstance(each, ProxyConnectError):
             return Explanation(
                 "proxy",

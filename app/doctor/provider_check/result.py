@@ -9,6 +9,7 @@ Outcome = Literal[
     "works",
     "no_address",
     "no_model",
+    "refused_address",
     "name_not_resolved",
     "connection_refused",
     "timed_out",

@@ -16,6 +16,7 @@ from app.domain import BUILT_IN_METRICS, Caller, MetricConfig, MetricKind, Metri
 from app.gateway.episodes.episode_id import EpisodeIds
 from app.recording.feedback_records import Feedback, has_nul
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.slow_numbers import SLOW_NUMBERS_ADVICE, has_slow_numbers
 from providers.canonical.tags import check_tags
 
 MAX_COMMENT_CHARS = 16_384
@@ -66,6 +67,8 @@ def parse_feedback(raw: bytes) -> FeedbackBody:
     """Raises InvalidFeedback, which names the field at fault."""
     if not raw.strip():
         raise _invalid_body("The body is empty: it must be a JSON object.")
+    if has_slow_numbers(raw):
+        raise too_many_slow_numbers()
     try:
         return _decode_body(raw)
     except msgspec.ValidationError as fault:
@@ -79,6 +82,10 @@ def parse_feedback(raw: bytes) -> FeedbackBody:
         raise _invalid_body(f"The body is not JSON: {fault}.") from None
     except RecursionError:
         raise _invalid_body("The body is nested too deeply.") from None
+
+
+def too_many_slow_numbers() -> InvalidFeedback:
+    return _invalid_body(f"The body has too many numbers that take long to read: {SLOW_NUMBERS_ADVICE}")
 
 
 def _invalid_body(message: str, param: str | None = None) -> InvalidFeedback:

@@ -36,6 +36,7 @@ class Fleet:
 
     def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport, vault: Vault | None = None) -> None:
         self._settings = settings
+        self.address_guard = settings.address_guard
         self.transport = transport
         self.vault = Vault(()) if vault is None else vault
         self._credential_reader = credentials.CredentialReader(self._read_secret, settings.folders_of_credentials)

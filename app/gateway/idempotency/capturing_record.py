@@ -20,8 +20,8 @@ class CapturingRecord:
         self._capture(data)
 
     async def append_large_response(self, data: bytes, large_work: LargeWork) -> None:
-        await self._spool_record.append_large_response(data, large_work)
         self._capture(data)
+        await self._spool_record.append_large_response(data, large_work)
 
     def close(self, exchange: Exchange) -> None:
         self._spool_record.close(exchange)

@@ -16,8 +16,9 @@ from typing import ParamSpec, TypeVar
 from app.gateway.large_body.request_size import RequestCaps
 from app.gateway.large_body.team_turns import TeamTurns, Turn
 from app.gateway.large_work.pool import LargeWorkPool
-from app.gateway.large_work.protocol import MaskTask, Outcome, Task
+from app.gateway.large_work.protocol import MaskStreamTask, MaskTask, Outcome, Task
 from app.recording.masking import MaskRules
+from app.recording.stream_masking import StreamMasker
 from app.settings import Settings
 from app.switch_interval import short_switch_interval
 from providers.dialect import CallerDialect, InboundRequest
@@ -133,6 +134,11 @@ class TeamLargeRequests:
     async def mask(self, body: bytes, rules: MaskRules) -> bytes:
         """In a process: what the rules of a team take for a body, nobody knows. Raises WorkTooLarge."""
         return (await self.run_in_process(MaskTask(rules.config), body))[1]
+
+    async def mask_stream(self, masker: StreamMasker, frames: bytes) -> tuple[StreamMasker, bytes]:
+        """In a process, too. Raises WorkTooLarge."""
+        outcome, masked = await self.run_in_process(MaskStreamTask(masker.encode()), frames)
+        return StreamMasker.decode(outcome.state), masked
 
     async def run_in_process(self, task: Task, body: bytes) -> tuple[Outcome, bytes]:
         """Raises WorkTooLarge."""

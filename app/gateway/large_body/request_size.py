@@ -4,7 +4,6 @@ Decoding and translating take time for each message, key and list, not for each 
 """
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -13,15 +12,12 @@ from msgspec import Raw, Struct
 
 from app.settings import Settings, environment_name
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.outside_strings import SPLIT_BYTES, outside_strings
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.canonical.tags import MAX_TAGS, too_many_tags
 
 # All bytes but those that make the structure of a JSON text.
 _CONTENT = bytes(set(range(256)) - set(b'"{}[],:'))
-# So much is passed to one call into C, which no other thread can interrupt: about a quarter of a millisecond.
-_STEP_BYTES = 128 * 1024
-_STRINGS_STEP_BYTES = 16 * 1024
-
 _COLON = ord(":")
 _LEVEL_CHANGES = {_COLON: 0, ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _SETTING_NAMES = {each.name: environment_name(each) for each in fields(Settings)}
@@ -78,7 +74,7 @@ class RequestCaps(Struct, frozen=True):
         """Counts keys and values; returns the brackets and colons of the body."""
         pieces: list[bytes] = []
         keys = values = 0
-        for piece in _structure(raw):
+        for piece in outside_strings(raw, _CONTENT):
             keys += piece.count(b":")
             values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
             if keys > self.max_keys:
@@ -90,8 +86,8 @@ class RequestCaps(Struct, frozen=True):
 
     def _check_levels(self, structure: bytes) -> None:
         level = fields = 0
-        for position in range(0, len(structure), _STRINGS_STEP_BYTES):
-            step = structure[position : position + _STRINGS_STEP_BYTES]
+        for position in range(0, len(structure), SPLIT_BYTES):
+            step = structure[position : position + SPLIT_BYTES]
             levels = list(itertools.accumulate(map(_LEVEL_CHANGES.__getitem__, step), initial=level))
             if max(levels) > self.max_depth:
                 raise _over_cap("levels of objects and lists", f"at least {max(levels)}", "max_depth", self.max_depth)
@@ -124,20 +120,6 @@ def _check_tags(body: Body) -> None:
         # Each tag is two strings, so it has four quotes besides those within.
         if value.count(b'"') - value.count(b'\\"') > 4 * MAX_TAGS:
             raise too_many_tags()
-
-
-def _structure(raw: bytes) -> Iterator[bytes]:
-    """The brackets, commas and colons outside of strings, in pieces."""
-    half_escape, in_string = b"", 0
-    for start in range(0, len(raw), _STEP_BYTES):
-        # Without escaped backslashes, and then without escaped quotes, each quote begins or ends a string.
-        unescaped = (half_escape + raw[start : start + _STEP_BYTES]).replace(b"\\\\", b"")
-        half_escape = b"\\" if unescaped.endswith(b"\\") else b""
-        marks = unescaped.replace(b'\\"', b"").translate(None, _CONTENT)
-        for position in range(0, len(marks), _STRINGS_STEP_BYTES):
-            pieces = marks[position : position + _STRINGS_STEP_BYTES].split(b'"')
-            yield b"".join(pieces[in_string::2])
-            in_string ^= (len(pieces) - 1) & 1
 
 
 def _objects(value: Any) -> list[_Object]:

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from app.gateway.large_work.protocol import MaskTask, Outcome, Task
+from app.gateway.large_work.protocol import Outcome, Task, WriteTask
 from app.gateway.large_work.worker import Worker, WorkerEnded
 from app.settings import Settings, environment_name
 from providers.canonical.errors import NarthexError, Unavailable, WorkTooLarge
@@ -168,7 +168,7 @@ class LargeWorkPool:
 
     def _too_large(self, piece: _Piece, is_time: bool) -> WorkTooLarge:
         size_bytes = len(piece.body)
-        work = "mask what is recorded of it" if isinstance(piece.task, MaskTask) else "render the templates of its function"
+        work = "render the templates of its function" if isinstance(piece.task, WriteTask) else "mask what is recorded of it"
         bound = f"{self._processor_s:g} s of processor time" if is_time else f"{self._memory_bytes >> 20} MiB of memory"
         setting = _SETTING_NAMES["large_work_processor_s" if is_time else "large_work_memory_bytes"]
         return WorkTooLarge(

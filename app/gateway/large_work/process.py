@@ -18,9 +18,19 @@ from msgspec import Raw
 from app.domain import FunctionConfig, MaskConfig
 from app.gateway.functions.function_request import edit_body, read_system_input
 from app.gateway.functions.function_table import CompiledFunction, compile_function
-from app.gateway.large_work.protocol import LENGTHS_BYTES, Bound, MaskTask, Outcome, Task, WriteTask, decode_lengths, encode_head
+from app.gateway.large_work.protocol import (
+    LENGTHS_BYTES,
+    Bound,
+    MaskStreamTask,
+    MaskTask,
+    Outcome,
+    Task,
+    WriteTask,
+    decode_lengths,
+    encode_head,
+)
 from app.recording.masking import compile_rules
-from app.recording.stream_masking import mask
+from app.recording.stream_masking import StreamMasker, mask
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 
@@ -110,6 +120,10 @@ def _carry_out(task: Task, body: bytes) -> tuple[Outcome, bytes]:
         match task:
             case MaskTask():
                 return Outcome(), mask(body, compile_rules(msgspec.json.decode(task.rules, type=MaskConfig)))
+            case MaskStreamTask():
+                masker = StreamMasker.decode(task.state)
+                masked = masker.feed(body)
+                return Outcome(state=masker.encode()), masked
             case WriteTask():
                 system_input = read_system_input(None if task.input is None else Raw(task.input))
                 function = _function(task.function, task.config)

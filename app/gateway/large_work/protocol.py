@@ -17,6 +17,12 @@ class MaskTask(Struct, frozen=True, tag="mask"):
     rules: bytes
 
 
+class MaskStreamTask(Struct, frozen=True, tag="mask_stream"):
+    """Masks the body, frames of a stream, in the state in which the frames before left a StreamMasker."""
+
+    state: bytes
+
+
 class WriteTask(Struct, frozen=True, tag="write"):
     """Makes of the body, a request to a function, what a variant makes of it. `config`: the FunctionConfig as JSON. `input`: the request's
     `narthex::input`.
@@ -29,17 +35,18 @@ class WriteTask(Struct, frozen=True, tag="write"):
     input: bytes | None
 
 
-Task: TypeAlias = MaskTask | WriteTask
+Task: TypeAlias = MaskTask | MaskStreamTask | WriteTask
 # What ended the work: a bound, its caller, or a fault of the process.
 Bound = Literal["processor", "memory", "caller", "fault"]
 
 
 class Outcome(Struct, frozen=True):
-    """`bound`: None: the work is done. `refusal`: the request is wrong, at `param`."""
+    """`bound`: None: the work is done. `refusal`: the request is wrong, at `param`. `state`: of the StreamMasker, for the next frames."""
 
     bound: Bound | None = None
     refusal: str | None = None
     param: str | None = None
+    state: bytes = b""
 
 
 def encode_head(head: Task | Outcome, body_bytes: int) -> bytes:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import Caller, Exchange, Origin, OriginKind
-from app.gateway.permissions import may_come_from
+from app.gateway.permissions import may_come_from, may_use
 from app.gateway.replay import judge
 from app.gateway.replay.judge import JudgedPair, NoJudgement, judge_pair
 from app.gateway.replay.own_request import MAX_RESPONSE_BYTES, OwnResponse, Withdrawn, make_request
@@ -39,6 +39,7 @@ from providers.canonical.errors import (
     CallerCredentialRequired,
     LimitExceeded,
     LimitUnsatisfiable,
+    NarthexError,
     NotAllowed,
     OperationNotSupported,
     Unavailable,
@@ -238,7 +239,7 @@ class ItemRuns:
             waiting = {"tries": item.tries, **({"status": "pending"} if kind == "replay" else {})} if is_busy else {}
             if allowance.microusd is not None or waiting:
                 await self._settle(item, allowance.microusd or 0, cost, began_at=None, **waiting)
-            if isinstance(response.error, _HOPELESS):
+            if isinstance(response.error, _HOPELESS) and not self._is_of_item_alone(response.error, kind, caller):
                 raise ReplayFailed(response.error.message)
             if not is_busy:
                 return response
@@ -251,6 +252,11 @@ class ItemRuns:
             if self._leaves.is_set():
                 raise LeftForLater
             self.waits_for = None
+
+    def _is_of_item_alone(self, error: NarthexError, kind: OriginKind, caller: Caller) -> bool:
+        """Whether the key may not use the item's API, or a model that the item names beside that of the replay."""
+        is_of_plan = error.param == "model"  # a place that check_named_models() names is never this one
+        return kind == "replay" and isinstance(error, NotAllowed) and not is_of_plan and may_use(caller, self._held.definition.model)
 
     async def _find_caller(self, original: RecordedRequest) -> Caller:
         """Who pays, by the key as it is now. What another team wrote is not recorded under the name of this one."""

@@ -779,6 +779,8 @@ class RequestTranslator:
                 "modalities", "a response that is more than text cannot be converted between streaming and non-streaming."
             )
         dialect.prepare_upstream_body(body, stream, include_usage=provider.stream_usage)
+        if self.resumable is not None:
+            provider.request_usage_throughout(body, dialect.name)
         provider.set_model(body, dialect.name, model, stream)
         betas = self._betas
         if betas and dialect is not self.caller_dialect:

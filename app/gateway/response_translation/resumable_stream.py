@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from app.gateway.response_translation.write_response import EMPTY_ANSWER
-from app.gateway.response_translation.written_tokens import WrittenTokenCounter
+from app.gateway.response_translation.written_tokens import ArrivedTokenCounter
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, NarthexError, StreamTruncated, UpstreamError
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
@@ -39,7 +39,7 @@ class ResumableStream:
         """Before each attempt's first block. As long as nothing was sent the response begins anew; then it goes on after text()."""
         self.model, self.usage, self.finish_reason, self.failure, self.done = None, None, None, None, False
         self._reader = engine_dialect.stream_reader()
-        self._counter = WrittenTokenCounter()
+        self._counter = ArrivedTokenCounter()
         if not self.is_sent:
             self._writer = self._caller_dialect.stream_writer(meta)
             self._meta = meta
@@ -56,7 +56,7 @@ class ResumableStream:
     def break_off(self) -> None:
         """The engine's stream has ended before its end, and what it wrote is charged: the next one begins with nothing."""
         self._earlier_tokens += self._counter.tokens
-        self._counter = WrittenTokenCounter()
+        self._counter = ArrivedTokenCounter()
         self.usage = None
         self._joint = _Joint(self.text()[len(self.prefix()) :])
 
@@ -66,7 +66,7 @@ class ResumableStream:
 
     @property
     def tokens_in_all(self) -> int:
-        """About how many tokens the caller has been sent."""
+        """How many tokens the caller has been sent, as ArrivedTokenCounter counts them."""
         return self._earlier_tokens + self._counter.tokens
 
     @property
@@ -157,6 +157,7 @@ class ResumableStream:
         return event
 
     def _whole_usage(self, event: UsageReported) -> UsageReported:
+        self._counter.observe(event)
         self.usage = event.usage
         if self._joint is None:
             self._first_input = event.usage.input

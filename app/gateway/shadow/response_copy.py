@@ -22,8 +22,8 @@ class ResponseCopy:
         self._keep(data)
 
     async def append_large_response(self, data: bytes, large_work: LargeWork) -> None:
-        await self._record.append_large_response(data, large_work)
         self._keep(data)
+        await self._record.append_large_response(data, large_work)
 
     def close(self, exchange: Exchange) -> None:
         self._record.close(exchange)

@@ -17,7 +17,9 @@ from app.gateway.upstream.body import response_stream
 from app.gateway.upstream.progress import Charge, charge_response, sum_charges
 from app.gateway.upstream.timeouts import AttemptTimeouts
 from providers.canonical.chat import Usage
-from providers.canonical.errors import StreamTruncated, TimedOut, TokenUnavailable, Unreachable, UpstreamError
+from providers.canonical.errors import CredentialRefused, StreamTruncated, TimedOut, TokenUnavailable, Unreachable, UpstreamError
+from providers.credentials import CredentialError
+from providers.transport.address_guard import AddressRefused
 
 log = logging.getLogger(__name__)
 
@@ -201,6 +203,20 @@ class UpstreamCall:
         }
         error.details = {key: value for key, value in details.items() if value is not None}
 
+    def credential_error(self, fault: CredentialError) -> CredentialRefused:
+        """The error for a credential that cannot be read or used. Where it lies, and what is wrong with it, is for the log only, unless it
+        is the caller's own.
+        """
+        if self.credential_client.is_callers_own:
+            return CredentialRefused(str(fault))
+        provider_name = self.endpoint.provider.configured_as
+        mask = self.credential_client.secret_mask.mask
+        log.warning("a credential cannot be used", extra={"provider": provider_name, "fault": mask(str(fault))})
+        return CredentialRefused(
+            f"The gateway's credential for {provider_name} cannot be used. Its operator finds the reason in the gateway's log, and by"
+            f" `narthex providers test {provider_name}`."
+        )
+
     def connection_error(self, fault: httpx.TransportError) -> UpstreamError:
         """The error for a failed connection: it names the provider; the address is for the log only."""
         provider_name, address = self.endpoint.provider.configured_as, self.endpoint.base_url
@@ -209,6 +225,8 @@ class UpstreamCall:
             "a connection to an engine failed",
             extra={"provider": provider_name, "endpoint": address, "fault": self.credential_client.secret_mask.mask(repr(fault))},
         )
+        if isinstance(fault.__cause__, AddressRefused):
+            return Unreachable(f"The address of {provider_name} is one that this gateway does not call; its operator can see why.")
         match fault:
             case httpx.ConnectTimeout() | httpx.PoolTimeout():
                 return TimedOut(f"No connection to {provider_name} could be made in time.")

@@ -29,9 +29,10 @@ from app.gateway.upstream.progress import ResponseProgress
 from app.gateway.upstream.response_validation import ResponseChecker, check_demanded_calls, validate_calls, validate_response
 from app.settings import Settings
 from providers.canonical.chat import ChatResponse
-from providers.canonical.errors import CredentialRefused, InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
 from providers.canonical.events import Event, ResponseAssembler, UsageReported, response_events
 from providers.canonical.model_names import read_model_name
+from providers.canonical.slow_numbers import UNCOUNTED_BYTES, check_response_numbers
 from providers.canonical.upstream_errors import MAX_ERROR_BYTES
 from providers.credentials import CredentialError
 from providers.dialect import EngineDialect, OutboundResponse, ResponseMeta, StreamEditor
@@ -90,7 +91,7 @@ class UpstreamClient:
         except StreamTruncated as fault:
             raise await self._diagnose_empty_stream(call, translated) or fault from None
         except CredentialError as fault:
-            raise CredentialRefused(str(fault)) from None
+            raise call.credential_error(fault) from None
         except httpx.TransportError as fault:
             raise call.connection_error(fault) from fault
 
@@ -141,7 +142,7 @@ class UpstreamClient:
                 )
             if blocks is not None:
                 return await _begin_stream(blocks, editor, progress, call.endpoint.provider.configured_as)
-            body = await read_body(response, self._max_bytes, coding)
+            body = await self._read_body(response, coding, translator)
             progress.mark_first_token()
             return OutboundStream(await self._run_beside_loop_if_large(translator, body, editor.feed, body), editor, _no_blocks())
         if blocks is not None:
@@ -149,12 +150,15 @@ class UpstreamClient:
             raw = await _assemble(blocks, assembler, self._max_bytes, progress)
             return await self._run_beside_loop_if_large(translator, raw, assembler.finish)
         raw = await read_body(response, self._max_bytes, coding)
+        size_bytes = len(raw)
+        if size_bytes > UNCOUNTED_BYTES:
+            await self._run_beside_loop_if_large(translator, raw, check_response_numbers, [raw])
         if raw[:1] != b"{" and is_event_stream(raw):
             assembler = translate.make_assembler(caller_dialect, target_dialect, meta, emulation=emulation, choices=choices)
             await self._run_beside_loop_if_large(translator, raw, assembler.feed, raw)
             progress.written_tokens = assembler.written_tokens
             return await self._run_beside_loop_if_large(translator, raw, assembler.finish)
-        if len(raw) <= SMALL_BYTES:  # as nearly always
+        if size_bytes <= SMALL_BYTES:  # as nearly always
             return translate.translate_response(raw, caller_dialect, target_dialect, meta, response.headers, emulation)
         return await self._run_beside_loop_if_large(
             translator, raw, translate.translate_response, raw, caller_dialect, target_dialect, meta, response.headers, emulation
@@ -171,6 +175,12 @@ class UpstreamClient:
             return None, coding
         unwrapper = call.endpoint.provider.stream_unwrapper(translated.dialect.name)
         return iter_blocks(response, unwrapper, coding, self._max_bytes), coding
+
+    async def _read_body(self, response: httpx.Response, coding: bytes, translator: RequestTranslator) -> bytes:
+        """The whole body. Raises InvalidUpstreamResponse if it is too large, or takes too long to decode."""
+        raw = await read_body(response, self._max_bytes, coding)
+        await self._run_beside_loop_if_large(translator, raw, check_response_numbers, [raw])
+        return raw
 
     async def _run_beside_loop_if_large(
         self, translator: RequestTranslator, response_body: bytes, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -203,7 +213,7 @@ class UpstreamClient:
             raw = await _assemble(blocks, assembler, self._max_bytes, progress)
             chat_response = assembler.response()
         else:
-            raw = await read_body(response, self._max_bytes, coding)
+            raw = await self._read_body(response, coding, translator)
             chat_response = await self._run_beside_loop_if_large(translator, raw, engine_dialect.read_response, raw)
         progress.usage, progress.model = chat_response.usage, read_model_name(chat_response.model)
         if emulation is not None:
@@ -310,6 +320,7 @@ class UpstreamClient:
         if blocks is None:
             raw = await read_body(response, received.left, coding)
             received.add(raw)
+            check_response_numbers([raw])
             for event in response_events(check_finished(engine_dialect.read_response(raw))):
                 yield event
             return
@@ -337,6 +348,7 @@ class UpstreamClient:
                     call.note_part(part)
                     raw = await read_body(response, received.left, content_kind(response, False)[1])
                     received.add(raw)
+                    check_response_numbers([raw])
                     answered = translate.translate_response(raw, translator.caller_dialect, part_of.dialect, part_meta, response.headers)
                     part.usage, part.has_finished = answered.usage, True
                     return answered
@@ -374,7 +386,7 @@ async def _send_part(call: UpstreamCall, translated: TranslatedRequest, input_to
         try:
             yield part
         except CredentialError as fault:
-            raise CredentialRefused(str(fault)) from None
+            raise part.credential_error(fault) from None
         except httpx.TransportError as fault:
             raise part.connection_error(fault) from None
     except UpstreamError as error:

@@ -22,6 +22,10 @@ class Auto(OpenAICompatible):
     known_options: ClassVar[Mapping[str, str]] = {**OpenAICompatible.known_options, "team_caches": TEAM_CACHES_OPTION}  # once identified
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(refuse_unknown_engine)
 
+    @property
+    def enforces_strict_tools(self) -> bool:
+        return self.trusted
+
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
         """Raises Unreachable for a constraint that OpenAI has no field for: whether the engine has one is not known yet."""
         output = constraint.output

@@ -77,6 +77,7 @@ class SGLang(OpenAICompatible):
     known_options: ClassVar[Mapping[str, str]] = {**OpenAICompatible.known_options, "team_caches": TEAM_CACHES_OPTION}
     request_id_field: ClassVar[str | None] = "rid"
     continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {"openai_chat": {"continue_final_message": True}}
+    continuous_usage_dialects: ClassVar[frozenset[str]] = frozenset({"openai_chat", "openai_completions"})
     salted_dialects: frozenset[str] = frozenset({"openai_chat", "openai_completions"})  # earlier versions ignore the field
     no_limit_fields: ClassVar[Mapping[str, Any] | None] = None
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_suffix)

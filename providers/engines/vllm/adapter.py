@@ -92,6 +92,7 @@ class VLLM(OpenAICompatible):
     continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "openai_chat": {"continue_final_message": True, "add_generation_prompt": False}
     }
+    continuous_usage_dialects: ClassVar[frozenset[str]] = frozenset({"openai_chat", "openai_completions"})
     salted_dialects: frozenset[str] = frozenset({"openai_chat", "openai_responses", "openai_completions", "vllm_generate"})
 
     unsupported_fields = IGNORED_FIELDS

@@ -44,6 +44,11 @@ class OpenAI(OpenAIModels):
                 raise InvalidOption(f"Option {option} must be an id.")
             self._account_headers.append((f"openai-{option}", value))
 
+    @property
+    def enforces_strict_tools(self) -> bool:
+        """Whether an unknown server does so is not known: the gateway validates the arguments of its calls."""
+        return self.is_openai_host or self.trusted
+
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
         return [*super().headers(credential, dialect), *self._account_headers]
 

@@ -95,6 +95,22 @@ def _values_within_caps() -> tuple[str, bytes]:
     return CHAT, chat(logit_bias=[0] * 990_000)
 
 
+def _exponents_small() -> tuple[str, bytes]:
+    """Numbers that the decoder computes digit by digit, in a body that is parsed in the event loop."""
+    return CHAT, b'{"model":"hostile-claude","messages":[{"role":"user","content":"a"}],"x":[%b]}' % b",".join([b"1e300"] * 40_000)
+
+
+def _exponents_large() -> tuple[str, bytes]:
+    schema = b'{"type":"object","properties":{"a":{"enum":[%b]}}}' % b",".join([b"5e-324"] * 900_000)
+    tool = b'{"type":"function","function":{"name":"f","parameters":%b}}' % schema
+    return CHAT, b'{"model":"hostile-claude","messages":[{"role":"user","content":"a"}],"tools":[%b]}' % tool
+
+
+def _exponents_within_strings() -> tuple[str, bytes]:
+    """They are searched for numbers, and refused for none."""
+    return CHAT, chat("hostile-claude", messages=[{"role": "user", "content": "1e300," * 3_000_000}])
+
+
 def _deep_large() -> tuple[str, bytes]:
     return CHAT, b'{"model":"hostile","messages":[{"role":"user","content":"a"}],"metadata":' + b"[" * 20_000_000
 
@@ -288,6 +304,17 @@ async def _fast_stream(team: HostileTeam, host: HostileHost) -> Step:
     return lambda: team.send(CHAT, body)
 
 
+async def _masked_streams(team: HostileTeam, host: HostileHost) -> Step:
+    """The gateway records streams without what its detectors find, and their frames hold long texts of nothing but that, or nearly that."""
+    units = ("(0", "1.1.1.1 ", " @a.bc", "q")
+    events = [chunk({"content": unit * (200_000 // len(unit))}) for unit in units]
+    events += [chunk({}, "stop"), chunk(usage=completion()["usage"])]
+    stream = b"".join([b"data: %b\n\n" % json.dumps(each).encode() for each in events]) + b"data: [DONE]\n\n"
+    host.answer, host.streams = (200, stream), True
+    body = chat(stream=True)
+    return lambda: team.send(CHAT, body, key=team.masked_key)
+
+
 async def _histories(team: HostileTeam, host: HostileHost) -> Step:
     """A conversation of ten turns of 3 MB, which each request of 120 bytes pulls in."""
     last: str | None = None
@@ -427,6 +454,23 @@ async def _connections(team: HostileTeam, host: HostileHost) -> Step:
     return step
 
 
+async def _pipelined_without_a_key(team: HostileTeam, host: HostileHost) -> Step:
+    """What fits in one read, of the smallest requests, or of the smallest header lines."""
+    sent = 0
+
+    async def step() -> None:
+        nonlocal sent
+        sent += 1
+        with contextlib.suppress(ConnectionError):
+            async with team.connect() as (_, writer):
+                small = b"GET / HTTP/1.1\r\n"
+                writer.write((small + b"\r\n") * 3_600 if sent % 2 else small + b"a:\r\n" * 16_000)
+                await asyncio.sleep(1)
+        team.statuses["pipelined"] += 1
+
+    return step
+
+
 async def _pipelined(team: HostileTeam, host: HostileHost) -> Step:
     """A thousand requests in one write, and nothing is read."""
     body = chat("unknown")
@@ -451,6 +495,7 @@ ATTACKS: dict[str, Attack] = {
     "unknown_keys": _bodies(3, _unknown_keys),
     "keys_within_caps": _bodies(3, _keys_within_caps),
     "values_within_caps": _bodies(3, _values_within_caps),
+    "exponents": _bodies(3, _exponents_small, _exponents_large, _exponents_within_strings),
     "deep": _bodies(3, _deep_large, _deep_small, _deep_within_caps),
     "small_with_many_objects": _bodies(3, _small_but_many_objects),
     "large_image": _bodies(2, _image),
@@ -466,6 +511,7 @@ ATTACKS: dict[str, Attack] = {
     "masked_numbers": _masked(_numbers()),
     "masked_keys": _masked(_text("eyJ-gho_aaaaaaaaaaaaaaaaaaaa-", 1_000_000)),
     "masked_own_patterns": _masked(_text("q", 1_000_000)),
+    "masked_streams": Attack(_masked_streams, 3),
     "ordinary": _bodies(8, _ordinary),
     "wrong_items": _bodies(3, _wrong_items, _many_wrong_inputs),
     "repeated_list": _bodies(3, _repeated_list),
@@ -485,4 +531,5 @@ ATTACKS: dict[str, Attack] = {
     "slow_heads": Attack(_slow_heads, 300),
     "connections": Attack(_connections, 300),
     "pipelined": Attack(_pipelined, 4),
+    "pipelined_without_a_key": Attack(_pipelined_without_a_key, 100),
 }

@@ -72,6 +72,20 @@ def test_bounds_descriptions_and_defaults_of_parameters_are_in_the_document(docu
     assert document["components"]["schemas"]["TeamChanges"]["additionalProperties"] is False
 
 
+def test_every_change_takes_wait_and_says_who_serves_it(document: dict[str, Any]) -> None:
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    with_header = [
+        each for each in operations if any("x-narthex-applied" in response.get("headers", {}) for response in each["responses"].values())
+    ]
+    ids = {each["operationId"] for each in with_header}
+    assert ids == _ids_with_parameter(operations, "wait") == _ids_with_parameter(operations, "dry_run")
+    assert {"put_provider", "revoke_key", "drain_endpoint"} < ids and not {"list_models", "operate_engine"} & ids
+
+
+def _ids_with_parameter(operations: list[dict[str, Any]], name: str) -> set[str]:
+    return {each["operationId"] for each in operations if name in {parameter["name"] for parameter in each.get("parameters", ())}}
+
+
 def test_tuples_are_arrays_whose_items_have_a_schema() -> None:
     (pair, mixed), _ = schemas_of([tuple[int, int], tuple[int, str, int]])
     assert pair == {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": "integer"}}

@@ -98,7 +98,12 @@ def test_home_key_is_created_once_and_the_environment_takes_precedence(tmp_path:
 
 def test_settings_never_show_secrets() -> None:
     settings = Settings.read(
-        {"NARTHEX_SECRET_KEY": "canary-canary", "DATABASE_URL": "postgresql://u:canary@h/n", "REDIS_URL": "redis://:canary@h"}
+        {
+            "NARTHEX_SECRET_KEY": "canary-canary",
+            "DATABASE_URL": "postgresql://u:canary@h/n",
+            "DATABASE_DIRECT_URL": "postgresql://u:canary@d/n",
+            "REDIS_URL": "redis://:canary@h",
+        }
     )
     assert "canary" not in f"{settings!r} {settings} {settings.secret_key}"
 
@@ -122,7 +127,7 @@ def test_credential_reference_is_read_from_its_source(tmp_path: Path) -> None:
     assert values == [None, "of-the-environment", "of-a-file", "stored-a", "aws:default"]
 
 
-@pytest.mark.parametrize("name", ["NARTHEX_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "https_proxy"])
+@pytest.mark.parametrize("name", ["NARTHEX_SECRET_KEY", "DATABASE_URL", "DATABASE_DIRECT_URL", "REDIS_URL", "https_proxy"])
 def test_secrets_of_the_gateway_itself_are_no_credentials(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "canary")
     with pytest.raises(CredentialError, match=f"{name} is the gateway's own"):

@@ -1,15 +1,19 @@
 """Recorded inferences as examples: the same chat, whichever API its caller used."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from app.datasets.example import Example
-from app.datasets.read_recorded import Recorded, parse_recorded, read_example
+from app.datasets.read_recorded import Recorded, parse_recorded, read_example, render_request
 from app.datasets.reasons import Skipped
 from app.domain import FunctionConfig, VariantConfig
 from app.gateway.functions.function_table import compile_function
+from app.gateway.large_body.large_requests import LargeRequests
+from app.settings import Settings
+from providers.transport.loop_turns import LoopTurns
 
 WEATHER: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 ARGUMENTS = '{"city":"Paris"}'
@@ -74,7 +78,8 @@ def recorded(route: str, request: Any, response: Any, **fields: Any) -> Recorded
 
 
 def read(each: Recorded) -> Example:
-    return read_example(each, parse_recorded(each))
+    large_requests = LargeRequests(Settings(), LoopTurns()).of_team("team")
+    return read_example(each, asyncio.run(render_request(each, parse_recorded(each), large_requests)))
 
 
 @pytest.mark.parametrize(

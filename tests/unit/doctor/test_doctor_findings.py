@@ -34,7 +34,21 @@ SNAPSHOT = Snapshot(
 MACHINE = MachineFacts((3, 11), str(HOME), 1000, 0o700, 1000, (), 50_000_000_000, 10**6, 100_000, 100_000, 4)
 GATEWAY = GatewayFacts("http://127.0.0.1:8787", 200, 0.002, Health("ready", 7, "connected"))
 POSTGRES = PostgresStatus(
-    "18.6", 180006, "0004", "0004", 0.001, 0.0, False, 12, 100, True, SNAPSHOT, KnownNames(), (WorkerRow("gateway-0", 7, 3.0),)
+    "18.6",
+    180006,
+    "0004",
+    "0004",
+    0.001,
+    0.0,
+    False,
+    12,
+    100,
+    False,
+    True,
+    SNAPSHOT,
+    KnownNames(),
+    (WorkerRow("gateway-0", 7, 3.0),),
+    0,
 )
 REDIS = RedisFacts("redis://cache", None, "Valkey", "9.1.2", 0.001, 0.0, False, False, True, False, "noeviction", 10**6, 0)
 WRITER = WriterStatus(at=0.0, pid=1, connected=True, rows=10)
@@ -154,14 +168,14 @@ UNHEALTHY_CASES = {
     "newer tables": (postgres_findings(revision="0009"), "error", "does not know", "newer one"),
     "a read-only database": (postgres_findings(is_read_only=True), "error", "takes no changes", "primary"),
     "Postgres's clock": (postgres_findings(skew_s=-90.0), "warning", "90.0 s behind", "clocks"),
-    "no notifications": (postgres_findings(receives_notifications=False), "error", "do not arrive", "session mode"),
+    "no notifications": (postgres_findings(receives_notifications=False), "error", "do not arrive", "DATABASE_DIRECT_URL"),
     "few connections": (postgres_findings(connections=99), "warning", "99 of PostgreSQL's 100", "max_connections"),
     "a slow database": (postgres_findings(response_s=0.4), "warning", "400 ms", "limits"),
-    "an old database": (postgres_findings(version_number=130001, version="13.1"), "warning", "13.1", "Upgrade"),
+    "an old database": (postgres_findings(version_number=130001, version="13.1"), "error", "13.1", "Upgrade"),
     "a worker behind": (postgres_findings(workers=(WorkerRow("gateway-1", 6, 3.0),)), "warning", "gateway-1", "logs"),
     "no redis": (redis.diagnose(RedisFacts("", fault="none")), "error", "REDIS_URL is not set", "REDIS_URL"),
     "redis away": (redis.diagnose(RedisFacts("redis://cache", fault="refused")), "error", "refused", "Is it running"),
-    "an old redis": (redis_findings(name="Redis", version="5.0.1"), "warning", "5.0.1", "6.2"),
+    "an old redis": (redis_findings(name="Redis", version="5.0.1"), "error", "5.0.1", "6.2"),
     "a replica": (redis_findings(is_replica=True), "error", "replica", "primary"),
     "a cluster": (redis_findings(is_cluster=True), "error", "cluster", "primary"),
     "no right to scripts": (redis_findings(runs_scripts=False), "error", "no scripts", "+@scripting"),

@@ -303,7 +303,7 @@ async def test_credential_removed_since_the_plan_is_refused_as_not_stored():
     await harness.send()
     harness.fleet.apply_snapshot(build_snapshot(2, harness.plan.snapshot.providers, harness.plan.snapshot.models))
     harness.context = RequestContext("openai_chat", ConnectedCaller())
-    with pytest.raises(CredentialRefused, match="No credential is stored"):
+    with pytest.raises(CredentialRefused, match="cannot be used"):
         await harness.send()
     with pytest.raises(CredentialError):
         harness.credentials[0].headers(harness.endpoint.provider)
@@ -323,7 +323,7 @@ async def test_endpoint_that_left_the_configuration_sends_no_credential_that_was
     await harness.send()
     harness.fleet.apply_snapshot(build_snapshot(2, {}, {}))
     harness.context = RequestContext("openai_chat", ConnectedCaller())
-    with pytest.raises(CredentialRefused, match="No credential is stored"):
+    with pytest.raises(CredentialRefused, match="cannot be used"):
         await harness.send()
 
 
@@ -334,7 +334,7 @@ async def test_credential_that_is_removed_after_several_other_changes_is_not_sen
         changed = {provider: replace(config, options={"version": f"0.3{version}.0"})}
         harness.fleet.apply_snapshot(build_snapshot(version, changed, harness.plan.snapshot.models, credentials=credentials))
     harness.fleet.apply_snapshot(build_snapshot(5, {}, {}))
-    with pytest.raises(CredentialRefused, match="No credential is stored"):
+    with pytest.raises(CredentialRefused, match="cannot be used"):
         await harness.send()
 
 

@@ -16,7 +16,7 @@ from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import compile_function
 from app.gateway.large_body.large_requests import LargeRequests
 from app.recording.masking import compile_rules
-from app.recording.stream_masking import mask
+from app.recording.stream_masking import StreamMasker, mask
 from app.settings import Settings
 from providers.canonical.errors import InvalidRequest, Unavailable, WorkTooLarge
 from providers.dialects.catalogue import CALLER_DIALECTS
@@ -74,6 +74,23 @@ async def test_body_is_masked_in_a_process_as_here(start: Callable[..., LargeReq
     assert await large_requests.of_team("team").mask(raw, RULES) == mask(raw, RULES)
     assert await large_requests.of_team("team").mask(b"no JSON", RULES) == b"[withheld: 7 bytes]"
     assert len(large_requests.pool.pids) == 1
+
+
+async def test_stream_is_masked_in_a_process_as_here(start: Callable[..., LargeRequests]):
+    here = there = StreamMasker(RULES)
+    large_requests = start().of_team("team")
+    for text in ("I am jane@exam", "ple.com, 030 123" + "a" * 50_000, "4567", "or 1.1.1.1 " * 5_000, "the end"):
+        frame = b"data: %b\n\n" % msgspec.json.encode({"choices": [{"index": 0, "delta": {"content": text}}]})
+        there, masked = await large_requests.mask_stream(there, frame)
+        assert masked == here.feed(frame)
+    assert there.finish() == here.finish()
+
+
+async def test_stream_beyond_its_time_is_too_large(start: Callable[..., LargeRequests]):
+    large_requests = start(large_work_processor_s=0.5).of_team("team")
+    frame = b"data: %b\n\n" % body("a" * 300_000)
+    with pytest.raises(WorkTooLarge):
+        await large_requests.mask_stream(StreamMasker(ENDLESS), frame)
 
 
 async def test_work_beyond_its_time_is_a_422_that_names_the_bound_and_what_fits(start: Callable[..., LargeRequests]):

@@ -51,6 +51,37 @@ def test_model_name_rules_apply_only_at_openai_hosts() -> None:
     assert not OpenAI("o", {}, None, "https://api.openai.com.evil.example/v1").is_openai_host
 
 
+STRICT_TOOL: dict[str, Any] = {
+    "name": "f",
+    "strict": True,
+    "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+STRICT_REQUESTS: dict[str, dict[str, Any]] = {
+    "openai_chat": {"messages": MESSAGES, "tools": [{"type": "function", "function": STRICT_TOOL}]},
+    "openai_responses": {"input": "Hi", "tools": [{"type": "function", **STRICT_TOOL}]},
+}
+
+
+@pytest.mark.parametrize("dialect", STRICT_REQUESTS)
+@pytest.mark.parametrize("adapter", ["openai", "auto"])
+def test_unknown_server_is_not_trusted_with_strict_tools(adapter: str, dialect: str) -> None:
+    options: dict[str, Any] = {"dialects": [dialect]}
+    fields = {"model": "m", **STRICT_REQUESTS[dialect]}
+    unknown = build_provider(adapter, "o", options, "http://10.0.0.5:8000")
+    with pytest.raises(Unsupported) as refused:
+        adapt_body(unknown, fields, dialect=dialect)
+    assert refused.value.param is not None and refused.value.param.endswith("strict")
+    trusted = build_provider(adapter, "o", {**options, "guided": "enforced"}, "http://10.0.0.5:8000")
+    assert adapt_body(trusted, fields, dialect=dialect)[:2] == (fields, [])
+
+
+@pytest.mark.parametrize("dialect", STRICT_REQUESTS)
+def test_openai_itself_is_trusted_with_strict_tools(dialect: str) -> None:
+    fields = {"model": "m", **STRICT_REQUESTS[dialect]}
+    for address in (None, "https://eu.api.openai.com/v1"):
+        assert adapt_body(OpenAI("o", {}, None, address), fields, dialect=dialect)[:2] == (fields, [])
+
+
 def test_organization_and_project_are_sent_as_headers() -> None:
     provider = build_provider("openai", "o", {"organization": "org-1", "project": "proj_2"})
     expected = [("authorization", "Bearer k"), ("openai-organization", "org-1"), ("openai-project", "proj_2")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain import ALL_DETECTORS, Detector, MaskConfig
 from app.recording import stream_masking
-from app.recording.masking import compile_rules
+from app.recording.masking import Found, MaskRules, compile_rules
 from app.recording.stream_masking import StreamMasker, mask
 from app.store.errors import InvalidKeyField
 from app.store.mask_rules import check_mask
@@ -204,7 +204,7 @@ def test_stream_is_masked_as_its_text_is_whatever_cuts_it(dialect: str, text: st
         while at < len(frames):
             size = blocks[at % len(blocks)]
             masked += masker.feed(b"".join(frames[at : at + size]))
-            masker = masker.copy()
+            masker = StreamMasker.decode(masker.encode())  # as for another process
             at += size
         masked += masker.finish()
     assert [read_text(masked, part) for part in (0, 1)] == [RULES.mask(text)] * 2
@@ -223,6 +223,34 @@ def test_long_stream_is_written_as_it_comes_with_bounded_memory() -> None:
     text = read_text(written + masker.finish())
     assert len(written) > 100_000
     assert text == "".join(f"mail [masked: email] or [masked: phone]. Row {number};" for number in range(4_000))
+
+
+@pytest.mark.parametrize("index", [10**30, -(10**30), 2**63, 0.5, True])
+def test_position_that_is_none_is_no_obstacle(index: Any) -> None:
+    """Engines write what they like."""
+    masker = StreamMasker(RULES)
+    frame = b'data: {"choices":[{"index":%b,"delta":{"content":"jane@example.com"}}]}\n\n' % json.dumps(index).encode()
+    written = masker.feed(frame)
+    masker = StreamMasker.decode(masker.encode())
+    assert written + masker.finish() == frame.replace(b"jane@example.com", b"[masked: email]")
+
+
+def test_text_that_comes_in_one_piece_is_searched_once() -> None:
+    searched: list[int] = []
+
+    class Counted(MaskRules):
+        def find(self, text: bytes) -> list[Found]:
+            searched.append(len(text))
+            return super().find(text)
+
+    text = "1.1.1.1 " * 10_000
+    masker = StreamMasker(Counted(MaskConfig()))
+    for delta in ("Rows: ", "some", "more"):
+        masker.feed(responses_frame(delta))
+    done = {"type": "response.output_text.done", "output_index": 0, "content_index": 0, "text": text}
+    masked = masker.feed(b"data: " + json.dumps(done).encode() + b"\n\n") + masker.finish()
+    assert masked.count(b"[masked: ip_address]") == 10_000
+    assert sum(searched) < len(text) + 1_000
 
 
 def test_text_repeated_in_each_frame_is_masked_by_itself() -> None:

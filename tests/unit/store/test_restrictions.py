@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.gateway.permissions import is_in, matches
-from app.store.restrictions import find_wider_network, find_wider_pattern, narrow_networks, narrow_patterns
+from app.store.restrictions import find_wider_network, find_wider_pattern, narrow_networks, narrow_patterns, permits
 
 names = st.text("ab", max_size=4)
 patterns = st.lists(st.builds(str.__add__, names, st.sampled_from(["", "*"])).filter(bool), min_size=1, max_size=3).map(tuple)
@@ -38,6 +38,11 @@ def test_an_address_is_permitted_by_both_if_it_is_by_each(team: tuple[str, ...],
 def test_a_key_is_wider_than_its_team_if_it_permits_a_name_that_its_team_does_not(team: tuple[str, ...], key: tuple[str, ...], name: str):
     if find_wider_pattern(team, key) is None:
         assert matches(team, name) or not matches(key, name)
+
+
+@given(patterns, names)
+def test_names_are_permitted_as_requests_are(permitted: tuple[str, ...], name: str):
+    assert permits(permitted)(name) == matches(permitted, name) and permits(None)(name)
 
 
 def test_without_a_restriction_of_one_that_of_the_other_holds():

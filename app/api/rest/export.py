@@ -1,0 +1,49 @@
+"""Exports: files that are streamed for as long as whoever reads them takes, and no longer than they may."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from app.api.rest.operation import Answer, Call
+from providers.canonical.errors import NarthexError, Unavailable
+
+log = logging.getLogger(__name__)
+
+_CHECK_ACCESS_S = 5.0
+# While access cannot be checked, nothing is sent, and then the export ends.
+_RETRY_S, _MAX_UNCHECKED_S = 1.0, 30.0
+
+
+def export_answer(call: Call[Any, Any], pieces: AsyncGenerator[bytes], filename: str, media_type: str) -> Answer:
+    """A file to download. It breaks off once the access ends of whoever reads it, or they may see less than at its beginning."""
+    headers = {"content-disposition": f'attachment; filename="{filename}"'}
+    return Answer(_while_permitted(call, pieces), headers=headers, media_type=media_type)
+
+
+async def _while_permitted(call: Call[Any, Any], pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    checked_s = time.monotonic()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if time.monotonic() - checked_s >= _CHECK_ACCESS_S:
+                await _check_access(call)
+                checked_s = time.monotonic()
+            yield piece
+
+
+async def _check_access(call: Call[Any, Any]) -> None:
+    ends_s = time.monotonic() + _MAX_UNCHECKED_S
+    while True:
+        try:
+            await call.check_access()
+        except NarthexError as fault:
+            if isinstance(fault, Unavailable) and time.monotonic() < ends_s:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            author = call.author
+            who = {"kind": author.kind, "id": author.id, "request": author.request_id}
+            log.warning("an export was broken off", extra={**who, "reason": fault.message})
+            raise
+        return
