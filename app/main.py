@@ -16,25 +16,24 @@ import uvloop
 from litestar import Litestar
 from litestar.types import ASGIApp, ControllerRouterHandler
 
-from app import logs
-from app.api.access_log import AccessLog, AccessLogApp
 from app.api.admin.routes import admin_router, operations
-from app.api.anonymous_requests import AnonymousRequests
-from app.api.cors import Cors, CorsApp
-from app.api.exception_handlers import HANDLERS
-from app.api.http_call import CallHandler
-from app.api.http_protocol import RequestTimes, http_protocol_class
+from app.api.callers.exception_handlers import HANDLERS
+from app.api.callers.refused_requests import RefusedRequests
 from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
-from app.api.path_segments import SegmentedPaths
-from app.api.refused_requests import RefusedRequests
-from app.api.request_id import RequestIdApp
 from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
-from app.api.security_headers import SecurityHeaders
+from app.api.server.access_log import AccessLog, AccessLogApp
+from app.api.server.anonymous_requests import AnonymousRequests
+from app.api.server.cors import Cors, CorsApp
+from app.api.server.http_call import CallHandler
+from app.api.server.http_protocol import RequestTimes, http_protocol_class
+from app.api.server.path_segments import SegmentedPaths
+from app.api.server.request_id import RequestIdApp
+from app.api.server.security_headers import SecurityHeaders
+from app.api.server.tls_listener import TlsListener, open_tls
 from app.api.sign_in import routes as sign_in
-from app.api.tls_listener import TlsListener, open_tls
-from app.background_tasks import BackgroundTask
-from app.domain import Snapshot
+from app.domain.inference_paths import INFERENCE_PATHS
+from app.domain.snapshot import Snapshot
 from app.gateway.feedback.sent import SentFeedback
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.model_lists import ModelLists
@@ -43,28 +42,29 @@ from app.gateway.functions.function_table import FunctionTable
 from app.gateway.idempotency.idempotency import Idempotency
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.learned_rules.sharing import RuleSharing
+from app.gateway.limits.counters.counters import RedisCounters
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.memory.large_blocks import map_large_blocks
-from app.gateway.refusals import RefusalRecorder
+from app.gateway.pipeline.gateway import Gateway
+from app.gateway.pipeline.refusals import RefusalRecorder
 from app.gateway.replay.runner import ReplayRunner
 from app.gateway.responses_state.conversations import ConversationStore
-from app.gateway.serve import Gateway
 from app.gateway.shadow.queue import ShadowQueue
 from app.gateway.shadow.serve_shadow import serve_shadow
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
-from app.inference_paths import INFERENCE_PATHS
-from app.recording.ledger import SpoolAwareLedger
-from app.recording.spool import Spool
+from app.process import logs
+from app.process.background_tasks import BackgroundTask
+from app.process.telemetry import Telemetry
+from app.recording.spool.spool import Spool
+from app.recording.writer.ledger import SpoolAwareLedger
 from app.settings import Settings
 from app.store.access.accounts import configured_group_roles
 from app.store.access.token_lookups import TokenLookups
-from app.store.counters.counters import RedisCounters
-from app.store.database import create_database_engine
-from app.store.snapshot_cache import SnapshotCache
-from app.store.vault import Vault
-from app.telemetry import Telemetry
+from app.store.configuration.snapshot_cache import SnapshotCache
+from app.store.postgres.database import create_database_engine
+from app.store.postgres.vault import Vault
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.transport import Transport
 from providers.transport.write_batcher import WriteBatcher

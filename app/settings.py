@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from app.domain import Role
+from app.domain.callers import Role
 from providers.transport.address_guard import AddressGuard, AllowedAddresses, HostAndPort
 from providers.transport.proxy import Proxy
 

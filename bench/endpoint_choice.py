@@ -5,10 +5,10 @@ import random
 import sys
 import time
 
-from app.domain import ModelConfig, ProviderConfig, Target
+from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.gateway.fleet.fleet import Fleet
 from app.settings import Settings
-from app.store.snapshots import build_snapshot
+from app.store.configuration.snapshots import build_snapshot
 from providers.catalogue import DIALECTS
 from providers.transport.transport import Transport
 

@@ -22,20 +22,21 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app import uuid7
-from app.domain import Exchange
-from app.recording.rollup_sums import RollupSummer
-from app.recording.rows import inference_row
-from app.recording.usage_sums import sum_usage
-from app.store import partitions
-from app.store.analytics import read_analytics
-from app.store.analytics_query import make_query
-from app.store.database import connect, create_database_engine
-from app.store.inference_filter import InferenceFilter
-from app.store.inference_queries import list_inferences
-from app.store.inference_writes import INFERENCE_COLUMNS, add_usage
-from app.store.migrate import migrate
-from app.store.rollups import add_rollups
+from app.domain import uuid7
+from app.domain.exchange import Exchange
+from app.recording.rows.rollup_sums import RollupSummer
+from app.recording.rows.rows import inference_row
+from app.recording.rows.usage_sums import sum_usage
+from app.recording.writes.inference_writes import add_usage
+from app.store.postgres import partitions
+from app.store.postgres.database import connect, create_database_engine
+from app.store.postgres.inference_columns import INFERENCE_COLUMNS
+from app.store.records.inference_filter import InferenceFilter
+from app.store.records.inference_queries import list_inferences
+from app.store.schema.migrate import migrate
+from app.store.usage.analytics import read_analytics
+from app.store.usage.analytics_query import make_query
+from app.store.usage.rollups import add_rollups
 from app.supervisor import postgres as embedded
 from providers.canonical.chat import Usage
 

@@ -15,16 +15,18 @@ from pathlib import Path
 import uvloop
 from msgspec import Struct
 
-from app.domain import Caller, Limit, Snapshot
+from app.domain.callers import Caller
+from app.domain.limits import Limit
+from app.domain.snapshot import Snapshot
+from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.resp import command
+from app.gateway.limits.counters.scripts import EPOCH
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
+from app.process.telemetry import Telemetry
 from app.settings import Settings
-from app.store.counters.counters import RedisCounters
-from app.store.counters.resp import command
-from app.store.counters.scripts import EPOCH
-from app.store.database import create_database_engine
+from app.store.postgres.database import create_database_engine
 from app.supervisor.valkey import Valkey
-from app.telemetry import Telemetry
 from bench.processes import cpu_s
 from providers.transport.write_batcher import WriteBatcher
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from time import monotonic
 
 from app.settings import Settings
-from app.supervisor.home import erase_home
-from app.supervisor.server_addresses import resolve
+from app.supervisor.machine.home import erase_home
+from app.supervisor.machine.server_addresses import resolve
 from bench.c_programs import BENCH_FOLDER
 from bench.cores import Cores, move_processes, run_children_on, set_nice
 from bench.errors import BenchmarkError

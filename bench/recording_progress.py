@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from app.uuid7 import lowest_at
+from app.domain.uuid7 import lowest_at
 
 POLL_S = 0.1
 QUIET_S = 2.0

@@ -21,12 +21,12 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from app.domain import ModelConfig, ProviderConfig, Target
+from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.gateway.fleet.endpoint_choice import EndpointChoice
 from app.gateway.fleet.endpoint_load import RequestLoad
 from app.gateway.fleet.fleet import Fleet
 from app.settings import Settings
-from app.store.snapshots import build_snapshot
+from app.store.configuration.snapshots import build_snapshot
 from providers.catalogue import DIALECTS
 from providers.transport.transport import Transport
 

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.store.database import connect, create_database_engine
-from app.store.inference_filter import InferenceFilter
-from app.store.inference_queries import page_inferences
-from app.store.inference_texts import add_texts, index_closed_days
-from app.store.search_words import read_search
+from app.recording.writes.inference_texts import add_texts, index_closed_days
+from app.store.postgres.database import connect, create_database_engine
+from app.store.records.inference_filter import InferenceFilter
+from app.store.records.inference_queries import page_inferences
+from app.store.records.search_words import read_search
 from app.supervisor import postgres as embedded
 from bench.history import QUESTION_ROUNDS, prepare
 

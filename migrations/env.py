@@ -1,4 +1,4 @@
-"""Alembic's environment: runs the migrations on the connection that app.store.migrate passes, or on one of its own."""
+"""Alembic's environment: runs the migrations on the connection that app.store.schema.migrate passes, or on one of its own."""
 
 import asyncio
 from typing import Any
@@ -7,12 +7,12 @@ from alembic import context
 from sqlalchemy import Connection
 
 from app.settings import Settings
-from app.store.database import create_database_engine
-from app.store.tables import metadata
+from app.store.postgres.database import create_database_engine
+from app.store.postgres.tables import metadata
 
 
 def is_declared(name: str | None, kind: str, parents: Any) -> bool:
-    """Whether a migration manages this table: the writer creates and drops partitions (app/store/partitions.py)."""
+    """Whether a migration manages this table: the writer creates and drops partitions (app/store/postgres/partitions.py)."""
     return kind != "table" or name in metadata.tables
 
 

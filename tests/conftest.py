@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import guards, watchdog
+from tests.support import guards
+from tests.support.processes import watchdog
 
 # Seven thousand collected tests and the SDKs' models stay until the end: the garbage collector need not look at them again and again.
 gc.disable()

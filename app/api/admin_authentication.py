@@ -10,13 +10,13 @@ from typing import Any
 
 from litestar import Request
 
-from app.api.authentication import authenticate_admin, check_key_headers, read_key
+from app.api.callers.authentication import authenticate_admin, check_key_headers, read_key
 from app.settings import PublicUrl
 from app.store.access.roles import Grant, Principal
 from app.store.access.token_lookups import TokenLookups, TooManyLookups
 from app.store.access.tokens import PREFIXES
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.snapshot_cache import SnapshotCache
+from app.store.configuration.snapshot_cache import SnapshotCache
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NotAllowed, Unavailable
 
 log = logging.getLogger(__name__)

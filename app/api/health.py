@@ -8,8 +8,8 @@ from typing import Any
 
 from litestar import HttpMethod, Response, Router, route
 
-from app.gateway.serve import Gateway
-from app.home_id import identify_home
+from app.gateway.pipeline.gateway import Gateway
+from app.process.home_id import identify_home
 
 
 def routes(gateway: Gateway) -> Router:

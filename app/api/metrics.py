@@ -8,13 +8,13 @@ from typing import Any
 
 from litestar import Request, Response, Router, get
 
-from app import telemetry
-from app.api.authentication import authenticate_scope
-from app.domain import Caller
-from app.gateway.serve import Gateway
-from app.recording.writer_status import read_status
-from app.switch_interval import short_switch_interval
-from app.telemetry import Telemetry
+from app.api.callers.authentication import authenticate_scope
+from app.domain.callers import Caller
+from app.gateway.pipeline.gateway import Gateway
+from app.process import telemetry
+from app.process.switch_interval import short_switch_interval
+from app.process.telemetry import Telemetry
+from app.recording.spool.writer_status import read_status
 from providers.canonical.errors import NotAllowed
 
 _PAUSE_SHARE = 3

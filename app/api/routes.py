@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import feedback, health, inferences, limits, metrics, models, nodes, responses, usage
-from app.api.access_log import AccessLog
-from app.api.cors import Cors, CorsRoute
-from app.api.http_call import CallHandler
-from app.api.inference_route import InferenceRoute
-from app.gateway.serve import Gateway
-from app.inference_paths import INFERENCE_PATHS
+from app.api import health, metrics
+from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
+from app.api.callers.inference_route import InferenceRoute
+from app.api.server.access_log import AccessLog
+from app.api.server.cors import Cors, CorsRoute
+from app.api.server.http_call import CallHandler
+from app.domain.inference_paths import INFERENCE_PATHS
+from app.gateway.pipeline.gateway import Gateway
 from providers.catalogue import DIALECTS
 
 

@@ -5,8 +5,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from app.domain import GpuPrice, Price, PriceStep
-from app.price_hours import hours_factor
+from app.domain.price_hours import hours_factor
+from app.domain.prices import GpuPrice, Price, PriceStep
 from providers.canonical.chat import Usage
 
 # A dollar per million tokens is a millionth of a dollar per token; nine more digits, so that everything is counted in integers.

@@ -8,10 +8,10 @@ from fractions import Fraction
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.billing.charged_tokens import DAY, ChargedGroup, PricedTimes, read_charged_groups, read_price_versions
 from app.billing.price_index import price_name
-from app.domain import WEEKDAYS, Price, PriceHours, PriceStep
-from app.price_hours import minutes_of
-from app.store.charged_tokens import DAY, ChargedGroup, PricedTimes, read_charged_groups, read_price_versions
+from app.domain.price_hours import minutes_of
+from app.domain.prices import WEEKDAYS, Price, PriceHours, PriceStep
 
 # Before the name of what is billed by the use, in the kind of a line.
 USE = "use:"

@@ -14,8 +14,8 @@ from fractions import Fraction
 
 import msgspec
 
+from app.billing.charged_tokens import DAY
 from app.billing.cost_lines import USE, CostLine
-from app.store.charged_tokens import DAY
 
 COLUMNS = (
     *("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd"),

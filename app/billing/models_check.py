@@ -9,8 +9,9 @@ from msgspec import Struct
 from app.billing.price_index import PriceIndex
 from app.billing.price_list import bundled_prices, candidate_names
 from app.billing.public_lists import ListedModel, effort_flags
-from app.domain import Price, Snapshot
-from app.plain_numbers import plain_number
+from app.domain.prices import Price
+from app.domain.snapshot import Snapshot
+from app.process.plain_numbers import plain_number
 from providers.profiles.chat_models import find_chat_rules
 from providers.profiles.claude.models import find_profile, states_known_version
 from providers.profiles.gpt.models import find_rules

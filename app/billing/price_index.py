@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from app.domain import Price, Snapshot
+from app.domain.prices import Price
+from app.domain.snapshot import Snapshot
 
 _DAY_S = 86_400
 

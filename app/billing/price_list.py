@@ -10,8 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.billing.price_index import find_price
-from app.domain import Price, ProviderConfig, Snapshot, Target
-from app.store.config_file import parse_config_file
+from app.domain.prices import Price
+from app.domain.routing import ProviderConfig, Target
+from app.domain.snapshot import Snapshot
+from app.store.configuration.config_file import parse_config_file
 from providers.catalogue import ADAPTERS, is_claude_on_azure
 from providers.hosted.azure.resource import serves_claude
 

@@ -9,19 +9,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app import uuid7
 from app.billing.cost import cost_units, round_together
 from app.billing.price_index import PriceIndex
-from app.domain import ChargeBasis
-from app.recording.rollup_sums import RollupSummer
-from app.recording.rows import MAX_COST_MICROUSD
-from app.recording.usage_sums import sum_usage
-from app.store.audit_log import AuditEvent, Author, record
-from app.store.cost_changes import CostChange, InferenceRange, apply_cost_changes, driver_connection, lock_inferences, read_prices
-from app.store.database import create_database_engine
-from app.store.inference_writes import INFERENCE_COLUMNS, USAGE_COLUMNS
-from app.store.named_filters import NamedFilters, check_named
-from app.store.rollups import RollupSums, subtract_rollups
+from app.domain import uuid7
+from app.domain.exchange import ChargeBasis
+from app.recording.rows.rollup_sums import RollupSummer
+from app.recording.rows.rows import MAX_COST_MICROUSD
+from app.recording.rows.usage_sums import sum_usage
+from app.recording.writes.cost_changes import (
+    CostChange,
+    InferenceRange,
+    apply_cost_changes,
+    driver_connection,
+    lock_inferences,
+    read_prices,
+)
+from app.recording.writes.inference_writes import USAGE_COLUMNS
+from app.store.postgres.audit_log import AuditEvent, Author, record
+from app.store.postgres.database import create_database_engine
+from app.store.postgres.inference_columns import INFERENCE_COLUMNS
+from app.store.usage.named_filters import NamedFilters, check_named
+from app.store.usage.rollups import RollupSums, subtract_rollups
 from providers.canonical.chat import Usage
 
 _COST, _GROUPS = INFERENCE_COLUMNS.index("cost_microusd"), 4  # the first columns of usage name the group
@@ -143,7 +151,7 @@ def _reprice(row: Mapping[str, Any], prices: PriceIndex) -> CostChange | None:
 
 
 def price_charges(charges: Sequence[_StoredCharge], prices: PriceIndex, at_s: float) -> list[_StoredCharge] | None:
-    """As app/gateway/charges.py prices them: the parts of one response are rounded together. None: the price of one is unknown."""
+    """As app/gateway/state/charges.py prices them: the parts of one response are rounded together. None: the price of one is unknown."""
     repriced: list[_StoredCharge] = []
     units: list[int] = []
     own_name: str | None = None
@@ -199,7 +207,7 @@ def decode_charges(charges: str) -> list[_StoredCharge]:
 
 
 def encode_charges(charges: Sequence[_StoredCharge]) -> str:
-    """As app/recording/rows.py writes them."""
+    """As app/recording/rows/rows.py writes them."""
     return msgspec.json.encode([{**_set_fields(each), "usage": _set_fields(each.usage)} for each in charges]).decode()
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.billing.cost_lines import USE, CostLine, walk_cost_lines
 from app.billing.invoices import ALL, OTHER, InvoiceError, InvoiceFormat, InvoiceLine, read_invoice
 from app.billing.price_list import candidate_names
-from app.domain import Snapshot
+from app.domain.snapshot import Snapshot
 
 MAX_DAYS = 93
 MAX_LINES = 50_000

@@ -10,8 +10,8 @@ from msgspec import Struct
 from app.cli.errors import CommandError
 from app.cli.session_file import load_session
 from app.settings import Settings
-from app.supervisor.errors import OperatorError
-from app.supervisor.gateway_url import reachable_admin_url, tls_verification
+from app.supervisor.machine.errors import OperatorError
+from app.supervisor.machine.gateway_url import reachable_admin_url, tls_verification
 from providers.canonical.raw_json import DECODE_ERRORS
 
 _CONNECT_S = 5.0

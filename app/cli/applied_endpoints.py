@@ -7,7 +7,7 @@ from typing import Any
 from app.cli.admin_api import AdminAccess, find_access, send
 from app.cli.errors import CommandError
 from app.settings import Settings
-from app.supervisor.errors import OperatorError
+from app.supervisor.machine.errors import OperatorError
 
 _LONGEST_WAIT_S = 3.0
 _PAUSE_S = 0.1

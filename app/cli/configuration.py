@@ -16,15 +16,16 @@ from app.cli.output import json_option, print_json, print_table, printable, prog
 from app.cli.store_query import query_store
 from app.cli.times import format_time
 from app.settings import Settings
-from app.store import configuration, configuration_history
-from app.store.audit_log import command_author
-from app.store.configuration_difference import EntryChange, display_name
-from app.store.configuration_history import VersionRow
-from app.store.database import transaction
-from app.store.paging import MAX_PAGE_ROWS
-from app.supervisor import server_addresses
+from app.store.configuration import configuration
+from app.store.configuration import history as configuration_history
+from app.store.configuration.difference import EntryChange, display_name
+from app.store.configuration.history import VersionRow
+from app.store.postgres.audit_log import command_author
+from app.store.postgres.database import transaction
+from app.store.postgres.paging import MAX_PAGE_ROWS
 from app.supervisor.database_query import query_database
-from app.supervisor.errors import OperatorError
+from app.supervisor.machine import server_addresses
+from app.supervisor.machine.errors import OperatorError
 
 
 class _VersionParam(click.IntRange):

@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from app.supervisor.errors import OperatorError
+from app.supervisor.machine.errors import OperatorError
 
 yes_option = click.option("--yes", is_flag=True, help="Do not prompt.")
 

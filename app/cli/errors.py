@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from app.settings import BadSetting
-from app.store.errors import BadConfiguration, InvalidKeyField
-from app.supervisor.errors import OperatorError
+from app.store.postgres.errors import BadConfiguration, InvalidKeyField
+from app.supervisor.machine.errors import OperatorError
 
 INTERRUPTED = 128 + 2  # as a shell reports a program that SIGINT ended
 

@@ -12,7 +12,7 @@ from app.imports.litellm.read_config import import_litellm
 from app.imports.report import NoteKind, paths_by_message
 from app.imports.source_files import read_source
 from app.imports.tensorzero.read_config import import_tensorzero
-from app.supervisor.errors import OperatorError
+from app.supervisor.machine.errors import OperatorError
 
 _MAX_PATHS_SHOWN = 8
 _TITLES: Sequence[tuple[NoteKind, str]] = (

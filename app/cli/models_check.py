@@ -10,8 +10,8 @@ from app.billing.models_check import Difference, check_configuration, compare_li
 from app.billing.public_lists import ListedModel, UnreadableList, read_list
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
-from app.store import configuration
-from app.supervisor.errors import OperatorError
+from app.store.configuration import configuration
+from app.supervisor.machine.errors import OperatorError
 
 # LiteLLM's map has 4 MB in 2026-11.
 _MAX_BYTES = 64 * 1024 * 1024

@@ -14,7 +14,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from app.domain import DroppableFields
+from app.domain.callers import DroppableFields
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead, for programs.")
 

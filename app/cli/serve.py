@@ -6,7 +6,7 @@ from app.cli.report_line import print_line
 from app.doctor.check_servers import check_servers
 from app.settings import Settings
 from app.supervisor import serve as machine
-from app.supervisor import server_addresses
+from app.supervisor.machine import server_addresses
 
 
 @click.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from app.supervisor.errors import OperatorError
+from app.supervisor.machine.errors import OperatorError
 from providers.canonical.raw_json import DECODE_ERRORS
 
 

@@ -13,7 +13,7 @@ from app.cli.errors import CommandError
 from app.cli.output import json_option, print_json, printable, progress
 from app.cli.session_file import CliSession, forget_session, load_session, save_session
 from app.settings import Settings
-from app.supervisor.gateway_url import reachable_admin_url
+from app.supervisor.machine.gateway_url import reachable_admin_url
 
 _PATH = "/admin/v1/sign-in/device"
 _TRY_AGAIN = (429, 502, 503)

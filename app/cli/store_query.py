@@ -8,10 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.cli.output import progress
 from app.settings import Settings
-from app.store.applied_changes import wait_until_served
-from app.store.database import transaction
-from app.supervisor import server_addresses
+from app.store.postgres.database import transaction
+from app.store.workers.applied_changes import wait_until_served
 from app.supervisor.database_query import query_database
+from app.supervisor.machine import server_addresses
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.background_tasks import BackgroundTask
 from app.datasets.example import Example
 from app.datasets.formats import Output, find_faults
 from app.datasets.history import HistoryReader
@@ -26,16 +25,17 @@ from app.datasets.read_recorded import Recorded, parse_recorded, read_example, r
 from app.datasets.reasons import DESCRIPTIONS, Skipped, SkipReason
 from app.gateway.functions.function_table import CompiledFunction, compile_function
 from app.gateway.large_body.large_requests import LargeRequests
+from app.process.background_tasks import BackgroundTask
 from app.settings import Settings
-from app.store import dataset_builds as store
-from app.store.content_packing import pack, unpack_within
-from app.store.database import create_database_engine
-from app.store.dataset_builds import Demonstration, DueVersion, FoundContent, NewRow, Skip, Source
-from app.store.dataset_selection import check_conditions, matching_feedback
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
-from app.store.errors import InvalidKeyField
-from app.store.inference_queries import InferencePage, search_inferences
-from app.store.outage_log import OutageLog
+from app.store.datasets import builds as store
+from app.store.datasets.builds import Demonstration, DueVersion, FoundContent, NewRow, Skip, Source
+from app.store.datasets.selection import check_conditions, matching_feedback
+from app.store.formats.content_packing import pack, unpack_within
+from app.store.postgres.database import create_database_engine
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
+from app.store.postgres.errors import InvalidKeyField
+from app.store.postgres.outage_log import OutageLog
+from app.store.records.inference_queries import InferencePage, search_inferences
 from providers.canonical.errors import Unavailable
 from providers.dialect import InboundRequest
 from providers.transport.loop_turns import LoopTurns

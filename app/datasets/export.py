@@ -9,11 +9,11 @@ import msgspec
 
 from app.datasets.example import Example
 from app.datasets.formats import Inexpressible, encode_line, write_line
-from app.store.audit_queries import OpenTransaction
-from app.store.content_packing import unpack
-from app.store.dataset_counts import LineFormat
-from app.store.dataset_rows import PARQUET_COLUMNS, Split, StoredRow, parquet_values, walk_rows
-from app.store.parquet_lines import ParquetFile
+from app.store.datasets.counts import LineFormat
+from app.store.datasets.rows import PARQUET_COLUMNS, Split, StoredRow, parquet_values, walk_rows
+from app.store.formats.content_packing import unpack
+from app.store.formats.parquet_lines import ParquetFile
+from app.store.postgres.conditions import OpenTransaction
 
 _PIECE_BYTES = 1024 * 1024
 

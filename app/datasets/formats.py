@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from app.datasets.example import Example
-from app.store.dataset_counts import LINE_FORMATS, LineFormat
+from app.store.datasets.counts import LINE_FORMATS, LineFormat
 
 Output = Literal["response", "demonstration"]
 

@@ -11,7 +11,7 @@ from app.gateway.responses_state.conversations import inference_id_of, read_reco
 from app.gateway.responses_state.history import ConversationTurn, load_history
 from app.gateway.responses_state.item_references import resolve_references, unresolved_references
 from app.settings import Settings
-from app.store.recorded_responses import find_recorded_response
+from app.store.records.recorded_responses import find_recorded_response
 from providers.canonical.errors import InvalidRequest, UnknownResponse
 from providers.dialect import InboundRequest
 from providers.dialects.openai_responses.input_items import prepend_items

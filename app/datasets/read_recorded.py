@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from app.datasets.example import Example, write_example
 from app.datasets.reasons import Skipped
-from app.gateway.function_variants import write_variant
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.functions.function_table import CompiledFunction
 from app.gateway.large_body.large_requests import TeamLargeRequests
-from app.gateway.reserved_fields import function_fields, reserved_fields
+from app.gateway.request.reserved_fields import function_fields, reserved_fields
+from app.gateway.routing.function_variants import write_variant
 from providers.canonical.chat import ChatResponse, Part
 from providers.canonical.errors import InvalidRequest, NarthexError, WorkTooLarge
 from providers.canonical.events import ResponseAssembler

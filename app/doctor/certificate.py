@@ -3,7 +3,7 @@
 import time
 from datetime import UTC, datetime
 
-from app.api.tls_certificate import BadCertificate, load_certificate
+from app.api.server.tls_certificate import BadCertificate, load_certificate
 from app.doctor.findings import Finding, Findings
 from app.settings import Settings
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from app.doctor import redis
 from app.settings import Settings
-from app.store import snapshots
-from app.store.errors import UnsupportedServer
-from app.store.postgres_status import revisions
-from app.store.server_versions import REDIS_NEEDED, is_old_redis
+from app.store.accounts.postgres_status import revisions
+from app.store.configuration import snapshots
+from app.store.postgres.errors import UnsupportedServer
+from app.store.schema.server_versions import REDIS_NEEDED, is_old_redis
 from app.supervisor.database_query import query_database
-from app.supervisor.errors import OperatorError
+from app.supervisor.machine.errors import OperatorError
 
 
 def check_servers(settings: Settings, report: Callable[[str], None]) -> None:

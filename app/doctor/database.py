@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
 from app.doctor.mask_password import mask_password
-from app.store import postgres_status
-from app.store.database import dsn
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.postgres_status import PostgresStatus
-from app.store.server_versions import MIN_POSTGRES
+from app.store.accounts import postgres_status
+from app.store.accounts.postgres_status import PostgresStatus
+from app.store.postgres.database import dsn
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.schema.server_versions import MIN_POSTGRES
 
 _TIMEOUT_S = 8.0
 _MAX_SKEW_S = 2.0

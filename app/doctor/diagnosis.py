@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from app.doctor import certificate, database, engines, gateway, limits, machine, processes, records, redis, sign_in
 from app.doctor.findings import Finding, worst_first
-from app.domain import Snapshot
+from app.domain.snapshot import Snapshot
 from app.settings import Settings
-from app.store import snapshots
-from app.supervisor import server_addresses
-from app.supervisor.errors import OperatorError
+from app.store.configuration import snapshots
+from app.supervisor.machine import server_addresses
+from app.supervisor.machine.errors import OperatorError
 
 _TIMEOUT_S = 20.0  # of each check; they have shorter timeouts of their own, so this one is for unforeseen cases
 

@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
 from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
-from app.domain import ProviderConfig, Snapshot, Target
+from app.domain.routing import ProviderConfig, Target
+from app.domain.snapshot import Snapshot
 from app.settings import BadSetting, Folders, Secrets, Settings
-from app.store.vault import Vault
-from app.supervisor import secret_key
+from app.store.postgres.vault import Vault
+from app.supervisor.machine import secret_key
 from providers import catalogue, credentials
 from providers.adapters.probe import MODELS_PATH, ProbeResponse
 from providers.adapters.provider import InvalidOption, Provider

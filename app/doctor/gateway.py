@@ -9,9 +9,9 @@ from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.doctor.findings import Finding, Findings
-from app.home_id import identify_home
+from app.process.home_id import identify_home
 from app.settings import Settings
-from app.supervisor.gateway_url import reachable_admin_url, reachable_url, tls_verification
+from app.supervisor.machine.gateway_url import reachable_admin_url, reachable_url, tls_verification
 
 _TIMEOUT_S = 3.0
 _MAX_RESPONSE_S = 0.5

@@ -3,9 +3,10 @@
 import msgspec
 
 from app.doctor.findings import Finding, Findings
-from app.domain import Snapshot
+from app.domain.snapshot import Snapshot
 from app.settings import Settings
-from app.store.limit_validation import KnownNames, find_warnings
+from app.store.configuration.validation.known_names import KnownNames
+from app.store.configuration.validation.limits import find_warnings
 
 
 def diagnose(snapshot: Snapshot, known: KnownNames | None, settings: Settings) -> list[Finding]:

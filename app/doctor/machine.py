@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
 from app.settings import BadSetting, Settings, environment_name
-from app.supervisor.ports import listener_settings, settings_problem
+from app.supervisor.machine.ports import listener_settings, settings_problem
 
 _MIN_PYTHON_VERSION = (3, 11)
 _MIN_FREE_BYTES = 1_000_000_000

@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
-from app.recording.quarantine import QUARANTINE_SUFFIX
-from app.recording.segment_format import HEADER, list_segments, segment_created_ms
-from app.recording.writer_status import WriterStatus, read_status
+from app.recording.spool.quarantine import QUARANTINE_SUFFIX
+from app.recording.spool.segment_format import HEADER, list_segments, segment_created_ms
+from app.recording.spool.writer_status import WriterStatus, read_status
 from app.settings import Settings
 
 _MAX_SILENCE_S = 10.0

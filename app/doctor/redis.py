@@ -11,7 +11,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from app.doctor.findings import Finding, Findings
 from app.doctor.mask_password import mask_password
-from app.store.server_versions import REDIS_NEEDED, is_old_redis
+from app.store.schema.server_versions import REDIS_NEEDED, is_old_redis
 
 _TIMEOUT_S = 5.0
 _MAX_SKEW_S = 2.0

@@ -11,8 +11,8 @@ from app.doctor.diagnosis import with_servers
 from app.doctor.gateway import RefusingLimits
 from app.doctor.processes import ProcessStatus
 from app.settings import Settings
-from app.store.postgres_status import WorkerRow
-from app.supervisor.gateway_url import reachable_admin_url, reachable_url
+from app.store.accounts.postgres_status import WorkerRow
+from app.supervisor.machine.gateway_url import reachable_admin_url, reachable_url
 
 
 class GatewayStatus(Struct, frozen=True):

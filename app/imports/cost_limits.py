@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from app.domain import Limit, Period
+from app.domain.limits import Limit, Period
 from app.imports.draft import Draft
 from app.imports.durations import find_period
-from app.store.calendar_periods import CALENDAR_UNITS
+from app.store.postgres.calendar_periods import CALENDAR_UNITS
 
 
 def add_budget(draft: Draft, limit: Limit, duration: str, path: str) -> None:

@@ -6,14 +6,22 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.domain import FunctionConfig, Limit, MetricConfig, ModelConfig, Price, ProviderConfig, Snapshot
+from app.domain.experiments import MetricConfig
+from app.domain.functions import FunctionConfig
+from app.domain.limits import Limit
+from app.domain.prices import Price
+from app.domain.routing import ModelConfig, ProviderConfig
+from app.domain.snapshot import Snapshot
 from app.imports.free_names import FreeNames
 from app.imports.report import Note, Report
-from app.store import config_validation, limit_validation, price_validation
-from app.store.config_file import parse_config_file, write_file
-from app.store.errors import BadConfiguration
-from app.store.limit_validation import counted_subject
-from app.store.snapshots import EMPTY, price_key
+from app.store.configuration.config_file import parse_config_file, write_file
+from app.store.configuration.snapshots import EMPTY
+from app.store.configuration.validation import configuration as config_validation
+from app.store.configuration.validation import limits as limit_validation
+from app.store.configuration.validation import prices as price_validation
+from app.store.configuration.validation.limits import counted_subject
+from app.store.configuration.validation.paths import price_key
+from app.store.postgres.errors import BadConfiguration
 
 
 class Imported(Struct, frozen=True):

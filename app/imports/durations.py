@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from app.domain import Period
+from app.domain.limits import Period
 
 _DURATION = re.compile(r"(\d{1,6})\s*(mo|[smhdw])")
 _SECONDS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}

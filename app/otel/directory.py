@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from app.domain import Exchange
+from app.domain.exchange import Exchange
 from app.otel import names
 
 

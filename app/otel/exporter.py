@@ -24,15 +24,15 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import ResourceMetrics, ScopeMet
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from app.background_tasks import BackgroundTask
-from app.domain import Exchange
-from app.home_id import identify_home
+from app.domain.exchange import Exchange
 from app.otel import names
 from app.otel.attributes import to_attributes
 from app.otel.directory import Directory
 from app.otel.export_counts import ExportCounts
 from app.otel.metrics import ExchangeMetrics
 from app.otel.spans import spans_of
+from app.process.background_tasks import BackgroundTask
+from app.process.home_id import identify_home
 from app.settings import Settings
 from providers.transport.read_body import read_body
 from providers.transport.response_stream import ResponseTooLarge

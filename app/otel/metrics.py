@@ -15,7 +15,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     Sum,
 )
 
-from app.domain import Exchange
+from app.domain.exchange import Exchange
 from app.otel import names
 from app.otel.attributes import Value, to_attributes
 from app.otel.directory import Directory

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from app.domain import Attempt, Exchange
-from app.inference_paths import INFERENCE_PATHS
+from app.domain.exchange import Attempt, Exchange
+from app.domain.inference_paths import INFERENCE_PATHS
 from app.otel import names
 from app.otel.attributes import to_attributes
 from app.otel.directory import Directory

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from app.sandbox import request_schema as chat
 from app.sandbox.prompt_tokens import check_context_length, count_chat_tokens, read_messages
-from app.sandbox.request_schema import Control
-from app.sandbox.tokens import MAX_COUNTED_TOKENS
+from app.sandbox.protocol import request_schema as chat
+from app.sandbox.protocol.request_schema import Control
+from app.sandbox.text.tokens import MAX_COUNTED_TOKENS
 
 
 class TextBlock(Struct, frozen=True, tag="text", tag_field="type"):

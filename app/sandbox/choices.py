@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
-from app.sandbox.constraint import ConstraintSource
-from app.sandbox.draft import Draft, Draw, GeneratedText
-from app.sandbox.grammar_walk import Budget, Walker
-from app.sandbox.random_text import write_random_text, write_reasoning
 from app.sandbox.request import SandboxRequest
-from app.sandbox.tokens import count_tokens, split_tokens
+from app.sandbox.text.constraint import ConstraintSource
+from app.sandbox.text.draft import Draft, Draw, GeneratedText
+from app.sandbox.text.grammar_walk import Budget, Walker
+from app.sandbox.text.random_text import write_random_text, write_reasoning
+from app.sandbox.text.tokens import count_tokens, split_tokens
 
 
 @dataclass(frozen=True, slots=True)

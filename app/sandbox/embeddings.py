@@ -10,9 +10,9 @@ from sys import byteorder
 from typing import Any
 from zlib import crc32
 
-from app.sandbox.errors import ContextLengthExceeded, InvalidRequest
-from app.sandbox.request_schema import EmbeddingBody
-from app.sandbox.tokens import count_tokens
+from app.sandbox.protocol.errors import ContextLengthExceeded, InvalidRequest
+from app.sandbox.protocol.request_schema import EmbeddingBody
+from app.sandbox.text.tokens import count_tokens
 
 DIMENSIONS = 384
 MAX_INPUTS = 2048

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Literal
 
-from app.sandbox.connection import ClientConnection, ClientDisconnected, Header, Receive, Scope, Send, sleep_until
-from app.sandbox.errors import MethodNotAllowed, RequestedFailure, SandboxError, UnknownRoute
 from app.sandbox.metrics import Metrics
 from app.sandbox.models import MODELS, OWNER, find_model, find_model_for, write_model
 from app.sandbox.pacing import PacedResponse
-from app.sandbox.request_schema import Control, ignored_keys, read_body
+from app.sandbox.protocol.connection import ClientConnection, ClientDisconnected, Header, Receive, Scope, Send, sleep_until
+from app.sandbox.protocol.errors import MethodNotAllowed, RequestedFailure, SandboxError, UnknownRoute
+from app.sandbox.protocol.request_schema import Control, ignored_keys, read_body
 from app.sandbox.routes import ROUTES, Route, SandboxBody
 
 SLOTS = 256

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.sandbox.errors import InvalidRequest, UnknownModel
-from app.sandbox.tokens import CONTEXT_LENGTH
+from app.sandbox.protocol.errors import InvalidRequest, UnknownModel
+from app.sandbox.text.tokens import CONTEXT_LENGTH
 
 OWNER = "narthex-sandbox"
 CREATED = 1_790_000_000

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.sandbox.connection import ClientConnection, Header, sleep_until
-from app.sandbox.errors import RequestedFailure
 from app.sandbox.models import Model
-from app.sandbox.request_schema import Control
+from app.sandbox.protocol.connection import ClientConnection, Header, sleep_until
+from app.sandbox.protocol.errors import RequestedFailure
+from app.sandbox.protocol.request_schema import Control
 
 FRAMES_PER_TURN = 50
 STALL_S = 600.0

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.sandbox.errors import ContextLengthExceeded
-from app.sandbox.request_schema import AudioPart, FilePart, ImagePart, ImageUrl, Message, RefusalPart, TextPart, Tool
-from app.sandbox.tokens import (
+from app.sandbox.protocol.errors import ContextLengthExceeded
+from app.sandbox.protocol.request_schema import AudioPart, FilePart, ImagePart, ImageUrl, Message, RefusalPart, TextPart, Tool
+from app.sandbox.text.tokens import (
     AUDIO_TOKENS,
     CONTEXT_LENGTH,
     FILE_TOKENS,

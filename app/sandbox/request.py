@@ -7,11 +7,11 @@ from random import Random
 
 import msgspec
 
-from app.sandbox.constraint import ConstraintSource, read_constraint
-from app.sandbox.errors import InvalidRequest
 from app.sandbox.prompt_tokens import check_context_length, count_chat_tokens, read_messages
-from app.sandbox.request_schema import ChatBody, CompletionBody, Control
-from app.sandbox.tokens import CONTEXT_LENGTH, MAX_COUNTED_TOKENS, count_tokens
+from app.sandbox.protocol.errors import InvalidRequest
+from app.sandbox.protocol.request_schema import ChatBody, CompletionBody, Control
+from app.sandbox.text.constraint import ConstraintSource, read_constraint
+from app.sandbox.text.tokens import CONTEXT_LENGTH, MAX_COUNTED_TOKENS, count_tokens
 from app.sandbox.tools import ToolPlan, read_tools
 
 MAX_PROMPTS = 64

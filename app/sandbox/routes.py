@@ -17,10 +17,10 @@ from app.sandbox import chat_response, completion_response, vllm_generate
 from app.sandbox.anthropic_count_tokens import CountTokensBody, count_tokens
 from app.sandbox.choices import Choice, generate_choices
 from app.sandbox.embeddings import create_embeddings
-from app.sandbox.grammar_walk import Budget
+from app.sandbox.protocol.request_schema import ChatBody, CompletionBody, Control, EmbeddingBody, GenerationBody
 from app.sandbox.request import SandboxRequest, read_chat_request, read_completion_requests
-from app.sandbox.request_schema import ChatBody, CompletionBody, Control, EmbeddingBody, GenerationBody
 from app.sandbox.response_head import ResponseHead, write_usage
+from app.sandbox.text.grammar_walk import Budget
 from app.sandbox.vllm_generate import GenerateBody, SamplingParams
 from app.sandbox.vllm_score import RerankBody, ScoreBody, rerank, score
 from app.sandbox.vllm_tokenize import DetokenizeBody, TokenizeBody, detokenize, tokenize

@@ -3,8 +3,8 @@
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.sandbox.connection import CUT_EXTENSION
 from app.sandbox.engine import SandboxApp
+from app.sandbox.protocol.connection import CUT_EXTENSION
 from app.sandbox.response_head import FINGERPRINT
 
 

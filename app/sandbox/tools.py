@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
-from app.sandbox.constraint import ConstraintSource
-from app.sandbox.errors import InvalidRequest
-from app.sandbox.request_schema import ChatBody, Function, NamedTool
+from app.sandbox.protocol.errors import InvalidRequest
+from app.sandbox.protocol.request_schema import ChatBody, Function, NamedTool
+from app.sandbox.text.constraint import ConstraintSource
 
 MAX_CALLS = 4
 # As coding agents tell the model that is to sum up a conversation, whose tools the request still has.

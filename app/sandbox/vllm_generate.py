@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from app.sandbox.choices import Choice
+from app.sandbox.protocol.request_schema import CompletionBody, Control, PositiveInt, StreamOptions, StructuredOutputs
 from app.sandbox.request import SandboxRequest, read_completion_requests
-from app.sandbox.request_schema import CompletionBody, Control, PositiveInt, StreamOptions, StructuredOutputs
 from app.sandbox.response_head import ResponseHead
 
 

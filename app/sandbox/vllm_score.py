@@ -7,8 +7,8 @@ from uuid import uuid4
 from msgspec import Meta, Struct
 
 from app.sandbox.embeddings import DIMENSIONS, count_inputs, embed_item
-from app.sandbox.errors import InvalidRequest
-from app.sandbox.request_schema import Control
+from app.sandbox.protocol.errors import InvalidRequest
+from app.sandbox.protocol.request_schema import Control
 
 NonEmptyTexts = Annotated[list[str], Meta(min_length=1, max_length=2048)]
 

@@ -5,10 +5,10 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
-from app.sandbox.errors import ContextLengthExceeded, InvalidRequest
 from app.sandbox.prompt_tokens import read_message
-from app.sandbox.request_schema import Control, Message
-from app.sandbox.tokens import CONTEXT_LENGTH
+from app.sandbox.protocol.errors import ContextLengthExceeded, InvalidRequest
+from app.sandbox.protocol.request_schema import Control, Message
+from app.sandbox.text.tokens import CONTEXT_LENGTH
 
 T = TypeVar("T", bytes, list[int])
 

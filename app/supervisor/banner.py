@@ -3,9 +3,9 @@
 import shlex
 import sys
 
-from app.api.tls_certificate import load_certificate
+from app.api.server.tls_certificate import load_certificate
 from app.settings import Settings
-from app.supervisor.gateway_url import reachable_admin_url, reachable_url
+from app.supervisor.machine.gateway_url import reachable_admin_url, reachable_url
 
 _TEXT = """\
 

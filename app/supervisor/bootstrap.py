@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.domain import ProviderConfig
-from app.store import configuration
-from app.store.keys import KeyRow, create_key, show_key
+from app.domain.routing import ProviderConfig
+from app.store.accounts.keys import KeyRow, create_key, show_key
+from app.store.configuration import configuration
 from app.supervisor.database_query import query_database
-from app.supervisor.server_addresses import write_private_file
+from app.supervisor.machine.server_addresses import write_private_file
 
 _PROVIDER_TOML = """\
 [providers.sandbox]

@@ -6,9 +6,9 @@ import httpx
 from prometheus_client import multiprocess
 
 from app.settings import Settings
-from app.supervisor.child_process import ChildProcess
-from app.supervisor.gateway_url import reachable_url
-from app.supervisor.process import SupervisedProcess
+from app.supervisor.machine.gateway_url import reachable_url
+from app.supervisor.processes.child_process import ChildProcess
+from app.supervisor.processes.process import SupervisedProcess
 
 
 class GatewayProcess(SupervisedProcess):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from app.supervisor.narthex_command import narthex_command
+from app.supervisor.machine.narthex_command import narthex_command
 from providers import probing
 from providers.adapters.probe import ProbeResponse
 from providers.catalogue import ADAPTERS

@@ -6,12 +6,12 @@ import signal
 import subprocess
 from pathlib import Path
 
-from app.supervisor.child_process import ChildProcess
-from app.supervisor.embedded_server import EmbeddedServer, server_environment
-from app.supervisor.errors import OperatorError
-from app.supervisor.home import make_home
-from app.supervisor.os_user import OsUser, cluster_creator, hand_over, has_user_name
-from app.supervisor.paths import ServerPaths, prepare_paths
+from app.supervisor.machine.errors import OperatorError
+from app.supervisor.machine.home import make_home
+from app.supervisor.machine.os_user import OsUser, cluster_creator, hand_over, has_user_name
+from app.supervisor.machine.paths import ServerPaths, prepare_paths
+from app.supervisor.processes.child_process import ChildProcess
+from app.supervisor.processes.embedded_server import EmbeddedServer, server_environment
 
 SERVER_SETTINGS = {
     "listen_addresses": "",

@@ -6,10 +6,10 @@ The descriptors are those of listening sockets: the callers', then the admin API
 import socket
 import sys
 
-from app.api.tls_certificate import BadCertificate
+from app.api.server.tls_certificate import BadCertificate
 from app.main import run_worker
 from app.settings import Settings
-from app.supervisor import secret_key
+from app.supervisor.machine import secret_key
 
 
 def main(name: str, *descriptors: str) -> None:

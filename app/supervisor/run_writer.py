@@ -8,13 +8,13 @@ import signal
 
 import uvloop
 
-from app import logs
-from app.analytics.guard.background import acting_in_background
-from app.analytics.units.background import counting_in_background
 from app.datasets.builder import datasets_in_background
-from app.recording.writer import run_spool_writer
+from app.process import logs
+from app.recording.writer.writer import run_spool_writer
+from app.results.guard.background import acting_in_background
+from app.results.units.background import counting_in_background
 from app.settings import Settings
-from app.supervisor import secret_key
+from app.supervisor.machine import secret_key
 from app.webhooks.background import webhooks_in_background
 
 

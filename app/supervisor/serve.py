@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.settings import Settings
-from app.supervisor import certificate, orphans, ports, secret_key, server_addresses
-from app.supervisor.child_process import ChildProcess
-from app.supervisor.errors import OperatorError
-from app.supervisor.gateway_url import reachable_admin_url, reachable_url
-from app.supervisor.home import make_home
 from app.supervisor.http_processes import GatewayProcess
-from app.supervisor.paths import remove_socket_folder
+from app.supervisor.machine import certificate, orphans, ports, secret_key, server_addresses
+from app.supervisor.machine.errors import OperatorError
+from app.supervisor.machine.gateway_url import reachable_admin_url, reachable_url
+from app.supervisor.machine.home import make_home
+from app.supervisor.machine.paths import remove_socket_folder
+from app.supervisor.processes.child_process import ChildProcess
 from app.supervisor.supervisor import Supervisor
 
 _SUPERVISED_VARIABLE = "NARTHEX_SUPERVISED"

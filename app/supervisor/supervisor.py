@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from app.supervisor import service_manager
-from app.supervisor.errors import OperatorError
-from app.supervisor.log_file import LogFile
-from app.supervisor.process import SupervisedProcess
+from app.supervisor.machine import service_manager
+from app.supervisor.machine.errors import OperatorError
+from app.supervisor.machine.log_file import LogFile
+from app.supervisor.processes.process import SupervisedProcess
 
 _POLL_S = 0.1
 _STABLE_S = 2.0  # a process that ran this long is restarted at once

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app.settings import Settings
-from app.store.migrate import migrate
-from app.supervisor import banner, bootstrap, local_engines, ports, secret_key, server_addresses
+from app.store.schema.migrate import migrate
+from app.supervisor import banner, bootstrap, local_engines
 from app.supervisor.database_query import query_database
-from app.supervisor.errors import OperatorError
 from app.supervisor.http_processes import SandboxProcess
+from app.supervisor.machine import ports, secret_key, server_addresses
+from app.supervisor.machine.errors import OperatorError
 from app.supervisor.postgres import Postgres
-from app.supervisor.process import SupervisedProcess
+from app.supervisor.processes.process import SupervisedProcess
 from app.supervisor.serve import module_process, start_gateways, supervised
 from app.supervisor.supervisor import Supervisor
 from app.supervisor.valkey import Valkey

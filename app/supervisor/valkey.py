@@ -4,10 +4,10 @@ import platform
 import socket
 from pathlib import Path
 
-from app.supervisor.child_process import ChildProcess
-from app.supervisor.embedded_server import EmbeddedServer, server_environment
-from app.supervisor.home import make_home
-from app.supervisor.paths import prepare_paths
+from app.supervisor.machine.home import make_home
+from app.supervisor.machine.paths import prepare_paths
+from app.supervisor.processes.child_process import ChildProcess
+from app.supervisor.processes.embedded_server import EmbeddedServer, server_environment
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import minijinja
 
-from app.domain import VariantConfig
+from app.domain.functions import VariantConfig
 from app.templating.errors import RenderFault, TemplateFault
 from app.templating.input_schema import InputSchema
 from app.templating.source import Scanned, scan_source

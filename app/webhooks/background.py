@@ -5,12 +5,12 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator
 
-from app.background_tasks import BackgroundTask
+from app.process.background_tasks import BackgroundTask
 from app.settings import Settings
-from app.store.database import create_database_engine
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.outage_log import OutageLog
-from app.store.vault import Vault
+from app.store.postgres.database import create_database_engine
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.postgres.outage_log import OutageLog
+from app.store.postgres.vault import Vault
 from app.webhooks.budget_check import BudgetCheck
 from app.webhooks.delivery import keep_delivering
 from app.webhooks.sender import WebhookSender

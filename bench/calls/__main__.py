@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.supervisor.home import erase_home
+from app.supervisor.machine.home import erase_home
 from bench.calls.engine import LockStep
 from bench.errors import BenchmarkError
 from bench.system import free_port, start_process, wait_until_ready

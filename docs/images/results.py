@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.analytics.statistics.compare import compare
-from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.sample_ratio import log_e_value
-from app.analytics.statistics.sums import Stratum, UnitSums
+from app.results.statistics.compare import compare
+from app.results.statistics.plan import Plan
+from app.results.statistics.sample_ratio import log_e_value
+from app.results.statistics.sums import Stratum, UnitSums
 
 FOLDER = Path(__file__).parent
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 300, 70, 46

@@ -75,7 +75,7 @@ def _broad_group(row: Mapping[Any, Any], breadth: str) -> tuple[Any, ...]:
 
 
 def _group_id(group: Sequence[Any]) -> int:
-    """As group_id() in app/store/rollups.py."""
+    """As group_id() in app/store/usage/rollups.py."""
     return int.from_bytes(blake2b(msgspec.msgpack.encode(tuple(group)), digest_size=8).digest(), "big") >> 1
 
 

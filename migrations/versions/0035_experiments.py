@@ -1,8 +1,8 @@
 """Experiments, and the versions of their weights and enrolment.
 
 A version must be committed well before it takes effect. When a transaction began says nothing of that, nor does its last statement: only a
-deferred trigger runs as late as the commit. app/store/experiments.py has the numbers, and tests/integration/test_experiments.py
-compares them.
+deferred trigger runs as late as the commit. app/store/configuration/experiments/experiments.py has the numbers, and
+tests/integration/experiments/test_experiments.py compares them.
 """
 
 import sqlalchemy as sa

@@ -209,7 +209,7 @@ class UnsupportedMediaType(RequestError):
 class Unsupported(RequestError):
     """Raised by dialects, adapters, engine routes and DropPolicy for a field that the target cannot honour.
 
-    By app.gateway.attempts, if no target of the model can; by other code, for what the gateway itself does not offer.
+    By app.gateway.attempts.attempts, if no target of the model can; by other code, for what the gateway itself does not offer.
     """
 
     status = 422

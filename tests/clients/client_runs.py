@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.clients.clients import CHECKS_FOR_ONE_MODEL, Client
 from tests.clients.scripted_model import ScriptedModel
+from tests.support.processes.service import Service
 from tests.support.scripted_engine import ScriptedEngine
-from tests.support.service import Service
 
 LIMIT_S = 300.0
 STOP_WITHIN_S = 30.0

@@ -9,8 +9,8 @@ import pytest
 from tests.clients.client_runs import ClientRuns
 from tests.clients.install import FOLDERS, HERE, is_installed
 from tests.integration.conftest import client, engine, engines, service
+from tests.support.processes.service import Service
 from tests.support.scripted_engine import ScriptedEngine
-from tests.support.service import Service
 
 __all__ = ["client", "engine", "engines", "service"]
 

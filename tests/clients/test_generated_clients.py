@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.clients.install import HERE, NODE_MODULES, OPENAPI_GENERATOR, is_installed
-from tests.support.service import Service
+from tests.support.processes.service import Service
 
 _LIMIT_S = 300.0
 _SCRIPTS = HERE / "scripts"

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from tests.clients.install import HERE, SCHEMATHESIS, is_installed
-from tests.support import service as services
-from tests.support.service import Service
+from tests.support.processes import service as services
+from tests.support.processes.service import Service
 
 _LIMIT_S = 1200.0
 _CHECKS = (

@@ -9,8 +9,8 @@ from tests.clients.clients import CLIENTS
 from tests.clients.install import CODING_AGENTS, is_installed
 from tests.clients.strict_hosts import FINAL_TEXT, TURNS, StrictHost
 from tests.integration.conftest import WORKERS
+from tests.support.processes.service import Service
 from tests.support.scripted_engine import ScriptedEngine
-from tests.support.service import Service
 
 AGENTS = {str(client): client for client in CLIENTS if str(client) in ("claude_code", "codex")}
 # A name that the agent knows, to which it sends its newest fields, and one that it does not. For names that it knows, Codex sends its tools

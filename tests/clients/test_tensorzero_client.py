@@ -11,11 +11,11 @@ import pytest
 
 from tests.clients.install import HERE, PYTHON_CLIENTS, is_installed
 from tests.clients.scripted_model import GREETING, SCENARIO, WEATHER_TEXT, ScriptedModel
+from tests.support.processes.service import Service
+from tests.support.processes.service_inspection import database_url
+from tests.support.processes.wait_until import wait_until
+from tests.support.processes.writer_process import fetch
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
-from tests.support.service import Service
-from tests.support.service_inspection import database_url
-from tests.support.wait_until import wait_until
-from tests.support.writer_process import fetch
 
 _LIMIT_S = 300.0
 _ADA = {"name": "Ada", "age": 36}

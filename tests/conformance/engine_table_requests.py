@@ -35,25 +35,27 @@ ENGINES = (
         "vllm",
         (
             *(
-                "engines/test_vllm_through_narthex_structured_output.py",
-                "engines/test_vllm_through_narthex.py",
-                "engines/test_vllm_tokenize_routes.py",
+                "engines/vllm/test_vllm_through_narthex_structured_output.py",
+                "engines/vllm/test_vllm_through_narthex.py",
+                "engines/vllm/test_vllm_tokenize_routes.py",
             ),
-            *("integration/test_engine_vllm.py", "unit/engines/test_vllm_constraint_fields.py"),
+            *("integration/engines/test_engine_vllm.py", "unit/engines/test_vllm_constraint_fields.py"),
         ),
         (0, 32, 0),
     ),
-    Engine("vLLM < 0.12", "vllm", ("integration/test_engine_vllm.py", "unit/engines/test_vllm_constraint_fields.py"), (0, 11, 0)),
-    Engine("vLLM of unknown version", "vllm", ("integration/test_engine_routers.py", "unit/engines/test_vllm_constraint_fields.py")),
-    Engine("SGLang", "sglang", ("integration/test_engine_sglang.py", "unit/engines/test_sglang.py"), (0, 5, 23)),
-    Engine("LMDeploy", "lmdeploy", ("integration/test_engine_lmdeploy.py", "unit/engines/test_lmdeploy.py"), (0, 18, 0)),
-    Engine("TGI", "tgi", ("integration/test_engine_tgi.py", "unit/engines/test_tgi.py"), (3, 3, 6)),
+    Engine("vLLM < 0.12", "vllm", ("integration/engines/test_engine_vllm.py", "unit/engines/test_vllm_constraint_fields.py"), (0, 11, 0)),
+    Engine(
+        "vLLM of unknown version", "vllm", ("integration/engines/test_engine_routers.py", "unit/engines/test_vllm_constraint_fields.py")
+    ),
+    Engine("SGLang", "sglang", ("integration/engines/test_engine_sglang.py", "unit/engines/test_sglang.py"), (0, 5, 23)),
+    Engine("LMDeploy", "lmdeploy", ("integration/engines/test_engine_lmdeploy.py", "unit/engines/test_lmdeploy.py"), (0, 18, 0)),
+    Engine("TGI", "tgi", ("integration/engines/test_engine_tgi.py", "unit/engines/test_tgi.py"), (3, 3, 6)),
     Engine("llama.cpp", "llamacpp", (*_SMALL_ENGINE_TESTS, "unit/engines/test_llamacpp_adapters.py")),
     Engine("llama-cpp-python", "llamacpp_python", (*_SMALL_ENGINE_TESTS, "unit/engines/test_llamacpp_adapters.py")),
-    Engine("Ollama", "ollama", ("integration/test_engine_ollama.py", "unit/engines/test_ollama_adapter.py")),
-    Engine("mini-sglang", "mini_sglang", ("integration/test_engine_mini_sglang.py", "unit/engines/test_mini_sglang.py")),
+    Engine("Ollama", "ollama", ("integration/engines/test_engine_ollama.py", "unit/engines/test_ollama_adapter.py")),
+    Engine("mini-sglang", "mini_sglang", ("integration/engines/test_engine_mini_sglang.py", "unit/engines/test_mini_sglang.py")),
     Engine("transformers serve", "transformers", (*_SMALL_ENGINE_TESTS, "unit/engines/test_transformers.py"), (5, 23, 0)),
-    Engine("any OpenAI-compatible", "openai", ("integration/test_structured_output.py", "unit/adapters/test_provider.py")),
+    Engine("any OpenAI-compatible", "openai", ("integration/attempts/test_structured_output.py", "unit/adapters/test_provider.py")),
 )
 
 _HI = {"messages": [{"role": "user", "content": "hi"}]}

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator

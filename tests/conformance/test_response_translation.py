@@ -12,7 +12,7 @@ from tests.conformance.expected_responses import comparable, expected_history, e
 from tests.conformance.response_cells import CELLS, ENGINE_RESPONSES, Cell, caller_and_target, situation_name, translations
 from tests.conformance.translation import CALLERS, translate_response, translate_response_blocks
 from tests.support.case_tables import one_test_per_group
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 
 @one_test_per_group(CELLS, group=caller_and_target, name=situation_name)

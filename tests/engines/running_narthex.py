@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
-from app.supervisor.home import erase_home
-from tests.engines.running_vllm import Engine, free_port
+from app.supervisor.machine.home import erase_home
+from tests.engines.vllm.running_vllm import Engine, free_port
 
 MODEL = "tiny"
 NARTHEX = Path(sys.executable).with_name("narthex")

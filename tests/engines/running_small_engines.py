@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 
 from tests.engines.environments import LLAMACPP, LLAMACPP_PYTHON, TRANSFORMERS
-from tests.engines.running_vllm import Engine, free_port
 from tests.engines.tiny_gguf import write_tiny_gguf
 from tests.engines.tiny_model import write_tiny_model
 from tests.engines.tiny_weights import write_tiny_weights
+from tests.engines.vllm.running_vllm import Engine, free_port
 
 # Long enough that a disconnect stops a generation before its end: these engines write thousands of tokens a second.
 CONTEXT = 16_384

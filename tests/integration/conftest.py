@@ -8,11 +8,11 @@ import httpx
 import openai
 import pytest
 
-from tests.support import service as services
-from tests.support.postgres import blank_database, database, postgres
+from tests.support.processes import service as services
+from tests.support.processes.postgres import blank_database, database, postgres
+from tests.support.processes.service import Service
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.sdk_callers import Caller, ChatCaller, MessagesCaller, ResponsesCaller
-from tests.support.service import Service
 
 # One server for all modules: a fixture that a module imports is that module's own.
 __all__ = ["blank_database", "database", "postgres"]

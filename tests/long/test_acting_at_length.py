@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.analytics.guard.adaptive import Proposal, propose_weights
-from app.analytics.guard.guardrails import find_stops
-from app.analytics.statistics.compare import compare
-from app.analytics.statistics.plan import Plan
-from app.domain import AnalysisConfig
-from tests.support.simulated_experiment import SimulatedExperiment, adaptive, facts_of
+from app.domain.experiments import AnalysisConfig
+from app.results.guard.adaptive import Proposal, propose_weights
+from app.results.guard.guardrails import find_stops
+from app.results.statistics.compare import compare
+from app.results.statistics.plan import Plan
+from tests.support.simulated.simulated_experiment import SimulatedExperiment, adaptive, facts_of
 
 RUNS = 500
 MOST_OF_500 = 17

@@ -5,9 +5,9 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support import service as services
-from tests.support.service import Service
-from tests.support.wait_until import GENEROUS_S, wait_until
+from tests.support.processes import service as services
+from tests.support.processes.service import Service
+from tests.support.processes.wait_until import GENEROUS_S, wait_until
 
 LEAD_S = 13
 WINDOW_S = 60

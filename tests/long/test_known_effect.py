@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support import service as services
-from tests.support.service import Service
-from tests.support.wait_until import wait_until
+from tests.support.processes import service as services
+from tests.support.processes.service import Service
+from tests.support.processes.wait_until import wait_until
 
 REQUESTS = 100_000
 AT_ONCE = 32

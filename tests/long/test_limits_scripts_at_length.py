@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.gateway.limits.rules import WINDOW
-from tests.integration.test_limits_lua_scripts import bucket_lists, busy_steps, run_against_model, steps
-from tests.support.limit_scripts_model import Bucket
-from tests.support.valkey import Valkey, valkey, valkey_server
+from tests.integration.limits.test_limits_lua_scripts import bucket_lists, busy_steps, run_against_model, steps
+from tests.support.processes.valkey import Valkey, valkey, valkey_server
+from tests.support.simulated.limit_scripts_model import Bucket
 
 __all__ = ["valkey", "valkey_server"]
 

@@ -6,10 +6,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from app.store.database import connect
-from tests.support import service as services
-from tests.support.service import Service
-from tests.support.service_inspection import database_url
+from app.store.postgres.database import connect
+from tests.support.processes import service as services
+from tests.support.processes.service import Service
+from tests.support.processes.service_inspection import database_url
 
 ENTRIES = 10_000
 PAGE_WITHIN_S = 0.05

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
-from app.store import keys, teams
-from app.store.database import connect, create_database_engine
-from app.store.key_index import KeyIndex
-from app.store.key_log import log_path, read_log
-from app.store.key_validation import hash_key
-from app.store.snapshot_cache import SnapshotCache
-from tests.support.postgres import Postgres, postgres
-from tests.support.wait_until import wait_until
+from app.store.accounts import keys, teams
+from app.store.configuration.snapshot_cache import SnapshotCache
+from app.store.keys.index import KeyIndex
+from app.store.keys.log import log_path, read_log
+from app.store.keys.validation import hash_key
+from app.store.postgres.database import connect, create_database_engine
+from tests.support.processes.postgres import Postgres, postgres
+from tests.support.processes.wait_until import wait_until
 
 __all__ = ["postgres"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from app.supervisor.home import erase_home
-from tests.support.service import is_ready
-from tests.support.wait_until import block_until
+from app.supervisor.machine.home import erase_home
+from tests.support.processes.service import is_ready
+from tests.support.processes.wait_until import block_until
 
 ROOT = Path(__file__).parents[2]
 INSTALL_TIMEOUT_S = 900

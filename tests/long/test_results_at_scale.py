@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app import uuid7
-from app.analytics.results.read import read_results
-from app.analytics.results.results import ExperimentResults
-from app.analytics.units.counting import count_due_units, take_in_touched
-from app.domain import BUILT_IN_OUTCOMES
-from app.store.database import connect, create_database_engine
-from app.store.experiment_queries import find_experiment
-from app.store.migrate import migrate
-from app.store.partitions import create_partitions, day_of
-from app.store.touched_units import COUNTS_FOR_UNIT
-from tests.support.postgres import database, postgres, running_postgres
+from app.domain import uuid7
+from app.domain.experiments import BUILT_IN_OUTCOMES
+from app.results.results.read import read_results
+from app.results.results.results import ExperimentResults
+from app.results.units.counting import count_due_units, take_in_touched
+from app.store.experiments.queries import find_experiment
+from app.store.experiments.touched_units import COUNTS_FOR_UNIT
+from app.store.postgres.database import connect, create_database_engine
+from app.store.postgres.partitions import create_partitions, day_of
+from app.store.schema.migrate import migrate
+from tests.support.processes.postgres import database, postgres, running_postgres
 
 __all__ = ["database", "postgres"]
 

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from app.analytics.statistics import sample_ratio
-from app.analytics.statistics.best_arm import tracking_shares, winner
-from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.posterior import beliefs
-from app.analytics.statistics.power import fixed_units, needed_units
-from app.analytics.statistics.sample_ratio import ALPHA
-from app.analytics.statistics.sums import Stratum, UnitSums
-from tests.support.simulated_bandit import play
-from tests.support.simulated_looks import (
+from app.results.statistics import sample_ratio
+from app.results.statistics.best_arm import tracking_shares, winner
+from app.results.statistics.plan import Plan
+from app.results.statistics.posterior import beliefs
+from app.results.statistics.power import fixed_units, needed_units
+from app.results.statistics.sample_ratio import ALPHA
+from app.results.statistics.sums import Stratum, UnitSums
+from tests.support.simulated.simulated_bandit import play
+from tests.support.simulated.simulated_looks import (
     RAMP,
     Units,
     Values,

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.service import PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, free_port, is_ready
-from tests.support.wait_until import block_until
+from tests.support.processes.service import PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, free_port, is_ready
+from tests.support.processes.wait_until import block_until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deploy-wheel.md").read_text("utf-8")

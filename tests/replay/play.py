@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.response_translation.stream_assembler import StreamAssembler
 from app.gateway.response_translation.translate import make_stream_editor
 from providers.canonical.chat import Usage
@@ -86,7 +86,7 @@ def cases() -> dict[str, Case]:
 
 
 def play(case: Case) -> Played:
-    """Serve the case as app/gateway/attempts.py and serve.py do, without I/O."""
+    """Serve the case as app/gateway/attempts/attempts.py and serve.py do, without I/O."""
     played = Played()
     try:
         _play(case, played)

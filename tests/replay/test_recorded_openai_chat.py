@@ -13,7 +13,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.domain import Target
+from app.domain.routing import Target
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.canonical.chat import Choice, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.credential_masking import mask_credentials
@@ -22,8 +22,8 @@ from providers.canonical.events import assemble_response
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
 from tests.support.case_tables import one_test_per_group
-from tests.support.host_costs import expected_host_cost
 from tests.support.request_translation import translate_request
+from tests.support.strategies.host_costs import expected_host_cost
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():

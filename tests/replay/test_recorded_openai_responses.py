@@ -31,7 +31,7 @@ from providers.dialects.openai_responses import (
 from providers.drop_policy import DropPolicy
 from tests.conformance.strict_shapes import response_errors
 from tests.support.case_tables import one_test_per_group
-from tests.support.host_costs import expected_host_cost
+from tests.support.strategies.host_costs import expected_host_cost
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():

@@ -20,7 +20,7 @@ STREAMS = [(host, each) for host in HOSTS for each in host.recordings if each.st
 
 
 def read_stream(provider: Provider, dialect: str, blocks: Sequence[bytes]) -> ChatResponse:
-    """Read a stream as app/gateway/attempts.py does: first without the host's frames, where it wraps its stream in some."""
+    """Read a stream as app/gateway/attempts/attempts.py does: first without the host's frames, where it wraps its stream in some."""
     unwrapper, reader, assembler = provider.stream_unwrapper(dialect), ENGINE_DIALECTS[dialect].stream_reader(), ResponseAssembler()
     for block in [*blocks, b""] if unwrapper is not None else blocks:
         for event in reader.feed(block if unwrapper is None else unwrapper.feed(block)):

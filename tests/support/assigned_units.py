@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.domain import Assignment, Caller, Experiment, ExperimentVersion
+from app.domain.callers import Caller
+from app.domain.experiments import Assignment, Experiment, ExperimentVersion
 from app.gateway.episodes.episode_id import Episode
 from app.gateway.experiments.assignment import assign
 from app.gateway.experiments.unit import RequestFacts

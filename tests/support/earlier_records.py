@@ -6,12 +6,13 @@ from typing import Any
 from alembic import command
 from sqlalchemy import Connection
 
-from app.recording.rows import inference_row
-from app.recording.usage_sums import sum_usage
-from app.store import partitions
-from app.store.database import connect, create_database_engine
-from app.store.inference_writes import INFERENCE_COLUMNS, add_usage
-from app.store.migrate import alembic_config
+from app.recording.rows.rows import inference_row
+from app.recording.rows.usage_sums import sum_usage
+from app.recording.writes.inference_writes import add_usage
+from app.store.postgres import partitions
+from app.store.postgres.database import connect, create_database_engine
+from app.store.postgres.inference_columns import INFERENCE_COLUMNS
+from app.store.schema.migrate import alembic_config
 from tests.support.spooled_exchanges import make_exchange
 
 BEFORE_ROLLUPS = "0020"

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
-from app.store.database import connect
+from app.store.postgres.database import connect
 
 BUILT_IN = ("error", "schema_failure", "refusal", "latency", "time_to_first_token", "cost", "input_tokens", "output_tokens")
 EXCLUDING = ("pinned", "ineligible", "late", "future")

@@ -3,8 +3,8 @@
 import datetime
 from collections.abc import Mapping
 
-from app.store.database import connect
-from app.store.experiment_sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey, add_sums
+from app.store.experiments.sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey, add_sums
+from app.store.postgres.database import connect
 
 _MICRO = 1_000_000
 

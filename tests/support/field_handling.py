@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation import choose_dialect

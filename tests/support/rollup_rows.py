@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from app.store.database import connect
-from app.store.sketches import COUNT_BITS, bucket_of
-from app.store.tables import rollup_tables, subject_rollup_tables
+from app.store.postgres.database import connect
+from app.store.postgres.tables import rollup_tables, subject_rollup_tables
+from app.store.usage.sketches import COUNT_BITS, bucket_of
 
 GROUP = ("team_id", "key_id", "route", "model", "function", "variant", "provider", "served_model", "status", "outcome", "error", "rule")
 _SUMS = (

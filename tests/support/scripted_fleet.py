@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
+from tests.support.processes.service import Service
+from tests.support.processes.wait_until import wait_until
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
-from tests.support.service import Service
-from tests.support.wait_until import wait_until
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 CHAT = "/v1/chat/completions"

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from app.domain import Exchange
-from app.recording.batch import fold_record
-from app.recording.segment_format import list_segments
-from app.recording.segment_reader import ExchangeRecord, SegmentReader
-from app.recording.spool import Spool
-from app.store.content_packing import unpack
-from app.uuid7 import mint
+from app.domain.exchange import Exchange
+from app.domain.uuid7 import mint
+from app.recording.spool.segment_format import list_segments
+from app.recording.spool.segment_reader import ExchangeRecord, SegmentReader
+from app.recording.spool.spool import Spool
+from app.recording.writer.batch import fold_record
+from app.store.formats.content_packing import unpack
 
 TEAM = str(uuid.UUID(int=1))
 KEY = str(uuid.UUID(int=2))

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from app import uuid7
-from app.recording.feedback_records import Feedback, encode_feedback
-from app.recording.spool import Spool
+from app.domain import uuid7
+from app.recording.spool.feedback_records import Feedback, encode_feedback
+from app.recording.spool.spool import Spool
 
 TEAM, KEY = str(uuid.UUID(int=100)), str(uuid.UUID(int=200))
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app import uuid7
-from tests.support import service as services
+from app.domain import uuid7
 from tests.support.hostile_team.connection import chat, read_response
+from tests.support.processes import service as services
+from tests.support.processes.service import PROCESS_TIMEOUT_S, Service
+from tests.support.processes.service_inspection import database_url
+from tests.support.processes.wait_until import wait_until
+from tests.support.processes.writer_process import fetch
 from tests.support.scripted_engine import ScriptedEngine
-from tests.support.service import PROCESS_TIMEOUT_S, Service
-from tests.support.service_inspection import database_url
-from tests.support.wait_until import wait_until
-from tests.support.writer_process import fetch
 
 CHAT = "/v1/chat/completions"
 MB = 1_000_000

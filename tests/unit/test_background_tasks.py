@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from app import background_tasks
-from app.background_tasks import BackgroundTask, finish_despite_cancellation
+from app.process import background_tasks
+from app.process.background_tasks import BackgroundTask, finish_despite_cancellation
 
 
 async def test_failed_task_is_logged_shown_and_started_again(caplog: pytest.LogCaptureFixture):

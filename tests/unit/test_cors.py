@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.api.cors import EXPOSED_HEADERS, Cors
+from app.api.server.cors import EXPOSED_HEADERS, Cors
 from app.settings import BadSetting, Origins, Settings
 from providers.canonical.errors import NotAllowed
 
@@ -64,5 +64,5 @@ def test_preflight_repeats_names_of_headers_and_nothing_else() -> None:
 
 
 def test_every_header_that_responses_have_can_be_read_by_scripts() -> None:
-    written = set(re.findall(r'b"(x-narthex-[a-z-]+): %b|(x-narthex-replayed)', (SOURCES / "response_sink.py").read_text()))
+    written = set(re.findall(r'b"(x-narthex-[a-z-]+): %b|(x-narthex-replayed)', (SOURCES / "callers" / "response_sink.py").read_text()))
     assert {one or other for one, other in written} <= set(EXPOSED_HEADERS) and len(written) > 6

@@ -76,5 +76,5 @@ def test_every_page_is_in_the_contents_of_the_site() -> None:
 
 def test_readme_names_where_to_start_reading() -> None:
     text = prose(Path("README.md"))
-    assert 0 < text.find("docs/architecture.md") < text.find("`app/gateway/serve.py`")
+    assert 0 < text.find("docs/architecture.md") < text.find("`app/gateway/pipeline/serve.py`")
     assert {"docs/architecture.md", "CONTRIBUTING.md", "SECURITY.md"} <= set(relative_links(Path("README.md")))

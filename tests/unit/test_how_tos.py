@@ -24,15 +24,16 @@ from litestar import Litestar, Request, Router
 from litestar.testing import TestClient
 from msgspec import Struct, defstruct
 
-from app.api.exception_handlers import HANDLERS
+from app.api.callers.exception_handlers import HANDLERS
 from app.api.rest.dispatch import Dispatcher
-from app.domain import Exchange, ModelConfig, Target
+from app.domain.exchange import Exchange
+from app.domain.routing import ModelConfig, Target
 from app.store.access.roles import Grant, Principal
-from app.store.applied_changes import Applied
-from app.store.database import create_database_engine
-from app.store.snapshots import EMPTY
-from app.store.vault import Vault
-from app.store.worker_reports import ServedVersions
+from app.store.configuration.snapshots import EMPTY
+from app.store.postgres.database import create_database_engine
+from app.store.postgres.vault import Vault
+from app.store.workers.applied_changes import Applied
+from app.store.workers.reports import ServedVersions
 from providers.canonical.errors import CallerCredentialRequired
 from providers.hosted.host_specs import read_host_specs
 from tests import test_architecture as architecture
@@ -55,7 +56,7 @@ WALLS = [
         architecture.test_dialects_have_the_same_files,
         architecture.test_dialects_import_no_other_dialect,
         architecture.test_engines_and_the_service_import_no_host,
-        architecture.test_only_the_store_and_recording_import_sql,
+        architecture.test_sql_is_in_the_store_or_beside_the_process_that_alone_runs_it,
     )
 ]
 
@@ -218,4 +219,4 @@ def test_migration_of_the_page_adds_the_column_that_its_table_has(tree: Path) ->
     with Operations.context(MigrationContext.configure(dialect_name="postgresql", opts={"as_sql": True, "output_buffer": written})):
         migration.upgrade()
     assert written.getvalue().strip() == "ALTER TABLE inferences ADD COLUMN previous_response_id TEXT;"
-    assert 'Column("previous_response_id", Text),' in block("add-a-recorded-field.md", "app/store/tables.py")
+    assert 'Column("previous_response_id", Text),' in block("add-a-recorded-field.md", "app/store/postgres/tables/record_tables.py")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.meant_path import meant_path
+from app.api.server.meant_path import meant_path
 
 
 @pytest.mark.parametrize(

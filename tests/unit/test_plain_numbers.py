@@ -3,12 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Caller, Limit
+from app.domain.callers import Caller
+from app.domain.limits import Limit
 from app.gateway.limits import refusal
+from app.gateway.limits.counters.scripts import REFUSED, read_scripts
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.limits.rules import RuleTable
-from app.plain_numbers import plain_microusd, plain_number, plain_usd
-from app.store.counters.scripts import REFUSED, read_scripts
+from app.process.plain_numbers import plain_microusd, plain_number, plain_usd
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.settings import BadSetting, Settings, environment_name
 from tests.support.case_tables import assert_every
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 HINTS = get_type_hints(Settings)
 FIELDS = {each.name: each for each in dataclasses.fields(Settings)}

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from app import uuid7
-from app.domain import Attempt, Exchange
-from app.telemetry import Telemetry
+from app.domain import uuid7
+from app.domain.exchange import Attempt, Exchange
+from app.process.telemetry import Telemetry
 from providers.canonical.chat import Usage
 from providers.transport.transport import AddressConnections
 
@@ -69,7 +69,7 @@ def test_connections_and_waits_for_them_are_shown_by_address(monkeypatch: pytest
 
 def test_further_models_count_as_other(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
-    monkeypatch.setattr("app.telemetry._MAX_MODELS", 2)
+    monkeypatch.setattr("app.process.telemetry._MAX_MODELS", 2)
     telemetry = Telemetry(CollectorRegistry())
     for model in ("a", "b", "c", "d", "a"):
         telemetry.count_exchange(replace(failed_exchange(Usage()), model=model, cost_microusd=5))

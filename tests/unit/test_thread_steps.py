@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from app.thread_steps import in_steps, run_in_steps
+from app.process.thread_steps import in_steps, run_in_steps
 
 
 def compute_for(seconds: float) -> None:

@@ -6,8 +6,8 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.uuid7 import created_ms, is_uuid7, lowest_at, mint
-from tests.support.chat_strategies import bounded
+from app.domain.uuid7 import created_ms, is_uuid7, lowest_at, mint
+from tests.support.strategies.chat_strategies import bounded
 
 # Up to the year 10889: 48 bits of milliseconds.
 moments_us = st.integers(0, (2**48 - 1) * 1000 + 999)

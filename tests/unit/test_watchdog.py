@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.support import watchdog
+from tests.support.processes import watchdog
 
 
 async def _wait_for_ever() -> None:

@@ -6,55 +6,32 @@ from typing import Any
 from litestar import Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin import (
-    analytics,
-    audit,
-    budgets,
+from app.api.admin.access import credentials, keys, role_grants, service_accounts, session, teams, users
+from app.api.admin.configuration import (
     configuration,
-    costs,
-    credentials,
-    datasets,
-    dropped,
-    engines,
-    episodes,
-    erasures,
-    experiment_acts,
-    experiment_results,
-    experiments,
-    feedback,
-    fleet,
     functions,
-    inference_tail,
-    inferences,
-    keys,
-    limit_overrides,
-    limits,
     metrics,
     models,
     prices,
     providers,
-    refusals,
-    replays,
     retention,
-    role_grants,
-    service_accounts,
-    session,
     settings,
-    shadows,
     snapshots,
-    teams,
-    unmatched_limits,
-    users,
     webhooks,
 )
+from app.api.admin.experiments import datasets, experiment_acts, experiment_results, experiments, replays, shadows
+from app.api.admin.fleet import engines, fleet
+from app.api.admin.limits import budgets, limit_overrides, limits, unmatched_limits
+from app.api.admin.records import audit, dropped, episodes, erasures, feedback, inference_tail, inferences, refusals
+from app.api.admin.usage import analytics, costs
 from app.api.admin_authentication import AdminAuthentication
 from app.api.rest.dispatch import Dispatcher
 from app.api.rest.operation import Operation
-from app.gateway.serve import Gateway
+from app.gateway.pipeline.gateway import Gateway
 from app.store.access.accounts import configured_group_roles
 from app.store.access.token_lookups import TokenLookups
-from app.store.applied_changes import Applied
-from app.store.worker_reports import ServedVersions
+from app.store.workers.applied_changes import Applied
+from app.store.workers.reports import ServedVersions
 
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:

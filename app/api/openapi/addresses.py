@@ -5,8 +5,8 @@ from typing import Any
 
 from litestar import Request
 
-from app.api.client_ip import client_address
-from app.gateway.permissions import Network, is_in
+from app.api.server.client_ip import client_address
+from app.gateway.routing.permissions import Network, is_in
 
 # A name or an address of IPv4, or one of IPv6 in brackets, perhaps with a port. What else is in Host goes into no document.
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.api.nodes import NodeBody
+from app.api.callers.nodes import NodeBody
 from app.api.openapi.schemas import Schema
 from app.api.sign_in.routes import DeviceTokenBody
 from app.gateway.feedback.request import FeedbackBody

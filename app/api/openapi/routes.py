@@ -17,8 +17,8 @@ from app.api.openapi.addresses import server_address, with_port
 from app.api.openapi.document import build_document
 from app.api.openapi.page import render_contents, render_operations
 from app.api.openapi.schemas import Schema
-from app.api.response_headers import new_request_headers
 from app.api.rest.operation import Operation
+from app.api.server.response_headers import new_request_headers
 from app.settings import Settings
 
 _STYLE = """body{font:16px/1.55 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c;background:#fff}

@@ -16,23 +16,23 @@ from litestar.response import Stream
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.client_ip import client_address
-from app.api.path_segments import decode_slashes
-from app.api.query_parameters import check_parameter
-from app.api.request_id import request_id_of
-from app.api.response_headers import request_headers, to_litestar_headers
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
 from app.api.rest.request_parsing import parse_admin_body, parse_query
-from app.gateway.permissions import Network
+from app.api.server.client_ip import client_address
+from app.api.server.path_segments import decode_slashes
+from app.api.server.query_parameters import check_parameter
+from app.api.server.request_id import request_id_of
+from app.api.server.response_headers import request_headers, to_litestar_headers
+from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
-from app.store.admin_transactions import admin_transaction
-from app.store.applied_changes import Applied
-from app.store.audit_log import Author, Change, read_changes
-from app.store.errors import BadConfiguration, InvalidKeyField, StillUsed
-from app.store.repetitions import Repetitions, StoredAnswer
-from app.store.vault import Vault
-from app.store.worker_reports import ServedVersions, read_changed_versions
+from app.store.accounts.repetitions import Repetitions, StoredAnswer
+from app.store.postgres.admin_transactions import admin_transaction
+from app.store.postgres.audit_log import Author, Change, read_changes
+from app.store.postgres.errors import BadConfiguration, InvalidKeyField, StillUsed
+from app.store.postgres.vault import Vault
+from app.store.workers.applied_changes import Applied
+from app.store.workers.reports import ServedVersions, read_changed_versions
 from providers.canonical.errors import BodyTooLarge, Conflict, InvalidRequest, NotAllowed
 
 Authenticate = Callable[[Request[Any, Any, Any]], Awaitable[Principal]]

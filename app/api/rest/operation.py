@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.rest.etags import check_match
 from app.store.access.roles import Permission, Principal
-from app.store.audit_log import Author
+from app.store.postgres.audit_log import Author
 from providers.canonical.errors import NotAllowed
 
 Q = TypeVar("Q")

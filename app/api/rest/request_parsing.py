@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 from msgspec import Meta, inspect
 
-from app.api.query_parameters import read_parameters
-from app.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
+from app.api.server.query_parameters import read_parameters
+from app.process.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.parse_body import too_many_slow_numbers
 from providers.canonical.slow_numbers import has_slow_numbers

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from ipaddress import IPv6Address, ip_network
 
-from app.gateway.permissions import Address
+from app.gateway.routing.permissions import Address
 from providers.canonical.errors import LimitExceeded, Unavailable
 
 _PER_MINUTE = 120  # of one address: a command asks every five seconds, and an office has one address

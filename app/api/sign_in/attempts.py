@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app.api.admin_authentication import cookie_name
 from app.settings import PublicUrl
-from app.store.vault import Vault
+from app.store.postgres.vault import Vault
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.credentials import CredentialError

@@ -13,7 +13,7 @@ from joserfc.jwk import Key
 from app.api.sign_in.issuer import IssuedTokens, Issuer
 from app.settings import Settings
 from app.store.access.sign_ins import Person
-from app.store.key_validation import MAX_NAME_CHARACTERS
+from app.store.postgres.names import MAX_NAME_CHARACTERS
 from providers.canonical.errors import InvalidUpstreamResponse
 
 log = logging.getLogger(__name__)

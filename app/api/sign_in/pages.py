@@ -7,8 +7,8 @@ from typing import Any
 
 from litestar import Request, Response
 
-from app.api.exception_handlers import HANDLERS
-from app.api.response_headers import error_headers, new_request_headers, to_litestar_headers
+from app.api.callers.exception_handlers import HANDLERS
+from app.api.server.response_headers import error_headers, new_request_headers, to_litestar_headers
 from providers.canonical.errors import NarthexError
 
 _STYLE = "body{font:16px/1.55 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}:root{color-scheme:light dark}"

@@ -17,24 +17,24 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app import uuid7
 from app.api.admin_authentication import session_cookie_name
-from app.api.client_ip import client_address
-from app.api.request_id import request_id_of
-from app.api.response_headers import request_headers, to_litestar_headers
 from app.api.rest.request_parsing import parse_admin_body, parse_query
+from app.api.server.client_ip import client_address
+from app.api.server.request_id import request_id_of
+from app.api.server.response_headers import request_headers, to_litestar_headers
 from app.api.sign_in.attempt_limit import AttemptLimit
 from app.api.sign_in.attempts import BrowserSignIns, DeviceSignIn, begin, read_device_handle, write_device_handle
 from app.api.sign_in.id_token import identify
 from app.api.sign_in.issuer import DeviceCodes, Issuer
 from app.api.sign_in.pages import handle_error
 from app.api.sign_in.return_to import check_return_to
-from app.gateway.permissions import Address
-from app.gateway.serve import Gateway
+from app.domain import uuid7
+from app.gateway.pipeline.gateway import Gateway
+from app.gateway.routing.permissions import Address
 from app.store.access.sign_ins import MAX_USERS, AccountDisabled, Device, Person, SignedIn, TooManyUsers, sign_in
 from app.store.access.tokens import SessionKind
-from app.store.admin_transactions import admin_transaction
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.postgres.admin_transactions import admin_transaction
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import BodyTooLarge, InvalidRequest, NarthexError, NotAllowed, Unavailable, UnknownRoute
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import httpx
 import msgspec
 
-from app import uuid7
 from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.doctor.provider_check.explain import explain_connection_error, explain_upstream_error
 from app.doctor.provider_check.result import CheckResult, Explanation, RemainingRateLimit
-from app.domain import ModelConfig, Snapshot, Target
+from app.domain import uuid7
+from app.domain.routing import ModelConfig, Target
+from app.domain.snapshot import Snapshot
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
 from app.gateway.fleet.endpoint import Endpoint
@@ -20,9 +21,9 @@ from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
+from app.process.thread_steps import run_in_steps
 from app.settings import Settings
-from app.store.vault import Vault
-from app.thread_steps import run_in_steps
+from app.store.postgres.vault import Vault
 from providers.adapters.probe import MODELS_PATH
 from providers.adapters.urls import with_version_segment
 from providers.canonical.errors import OperationNotSupported, Unsupported, UpstreamError

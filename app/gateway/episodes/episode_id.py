@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app import uuid7
-from app.domain import EpisodeKind
-from app.episode_names import MAX_NAME_CHARACTERS, is_named_episode_id, name_problem, named_episode_id
+from app.domain import uuid7
+from app.domain.episode_names import MAX_NAME_CHARACTERS, is_named_episode_id, name_problem, named_episode_id
+from app.domain.experiments import EpisodeKind
 from providers.canonical.errors import InvalidRequest
 
 _CLOCK_SKEW_MS = 60_000

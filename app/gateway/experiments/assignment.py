@@ -13,18 +13,11 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from operator import attrgetter
 
-from app.domain import (
-    EXPERIMENT_CLOCK_TOLERANCE_MS,
-    EXPERIMENT_LEAD_MS,
-    Assignment,
-    Experiment,
-    ExperimentVersion,
-    NotEnrolled,
-)
-from app.experiment_unit import draw, draw_enrolment
+from app.domain.experiment_unit import draw, draw_enrolment
+from app.domain.experiments import EXPERIMENT_CLOCK_TOLERANCE_MS, EXPERIMENT_LEAD_MS, Assignment, Experiment, ExperimentVersion, NotEnrolled
 from app.gateway.experiments.unit import RequestFacts, Unit, unit_of
 from app.gateway.experiments.weighted_rendezvous import order_arms
-from app.store.experiment_validation import LAYER_SLOTS
+from app.store.configuration.validation.experiments import LAYER_SLOTS
 
 _TOLERATED_AGE_MS = EXPERIMENT_LEAD_MS - EXPERIMENT_CLOCK_TOLERANCE_MS
 _effective_ms = attrgetter("effective_ms")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from app.domain import Assignment, Experiment, ExperimentConfig
+from app.domain.experiments import Assignment, Experiment, ExperimentConfig
 from app.gateway.experiments.assignment import assign
 from app.gateway.experiments.unit import RequestFacts
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from app.domain import ModelConfig, Plan, Snapshot, Target
+from app.domain.routing import ModelConfig, Target
+from app.domain.snapshot import Plan, Snapshot
 from app.gateway.experiments.chosen_arm import ChosenArm, other_arms
 
 OrderTargets: TypeAlias = Callable[[tuple[Target, ...], str], Iterable[Target]]

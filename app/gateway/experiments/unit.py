@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app.domain import Caller
-from app.experiment_unit import episode_unit, team_unit, value_unit
+from app.domain.callers import Caller
+from app.domain.experiment_unit import episode_unit, team_unit, value_unit
 from app.gateway.episodes.episode_id import Episode
 
 

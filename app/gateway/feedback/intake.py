@@ -9,18 +9,18 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from app.domain import Caller, MaskConfig
+from app.domain.callers import Caller, MaskConfig
 from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.feedback.rate import MAX_AT_ONCE, FeedbackRate, counted
 from app.gateway.feedback.request import FeedbackBody, check_feedback, withdrawal
 from app.gateway.feedback.sent import FeedbackConflict, Sent, SentFeedback
 from app.gateway.large_body.large_requests import LargeRequests
-from app.recording.feedback_records import Feedback, encode_feedback
-from app.recording.masking import compile_rules, rewrite_content
-from app.recording.spool import Spool
+from app.process.telemetry import Telemetry
+from app.recording.content.masking import compile_rules, rewrite_content
+from app.recording.spool.feedback_records import Feedback, encode_feedback
+from app.recording.spool.spool import Spool
 from app.settings import Settings
-from app.store.snapshot_cache import SnapshotCache
-from app.telemetry import Telemetry
+from app.store.configuration.snapshot_cache import SnapshotCache
 from providers.canonical.errors import Unavailable
 
 __all__ = ["MAX_AT_ONCE", "FeedbackIntake"]

@@ -10,11 +10,12 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Struct
 
-from app import uuid7
-from app.decoding_errors import in_plain_words
-from app.domain import BUILT_IN_METRICS, Caller, MetricConfig, MetricKind, MetricLevel
+from app.domain import uuid7
+from app.domain.callers import Caller
+from app.domain.experiments import BUILT_IN_METRICS, MetricConfig, MetricKind, MetricLevel
 from app.gateway.episodes.episode_id import EpisodeIds
-from app.recording.feedback_records import Feedback, has_nul
+from app.process.decoding_errors import in_plain_words
+from app.recording.spool.feedback_records import Feedback, has_nul
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.slow_numbers import SLOW_NUMBERS_ADVICE, has_slow_numbers
 from providers.canonical.tags import check_tags

@@ -2,7 +2,7 @@
 
 Feedback is accepted without Postgres, so nothing is certain here: what another process has accepted and no writer has stored yet is not
 seen, nor what is stored while Postgres is away. The writer sees it all, and keeps what differs as a conflict: see
-app/store/feedback_writes.py.
+app/recording/writes/feedback_writes.py.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.gateway.responses_state.lookup_slots import LookupSlots
-from app.recording.feedback_records import Feedback
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.feedback_repeats import NewFeedback, SentBefore, find_sent_before
+from app.recording.spool.feedback_records import Feedback
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.records.feedback_repeats import NewFeedback, SentBefore, find_sent_before
 from providers.canonical.errors import Conflict, RequestError
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import httpx
 
-from app.domain import ProviderConfig
+from app.domain.routing import ProviderConfig
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.pool import CredentialPool
 from app.gateway.fleet.breaker import Breaker

@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from app.domain import Candidate, Target
+from app.domain.exchange import Candidate
+from app.domain.routing import Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_load import CROWDING_TOKENS, RUNNING_REQUEST_TOKENS, STALLED_TOKENS_PER_S
 from app.gateway.fleet.prefix_index import BLOCK_ENDS, PrefixIndex, block_keys, prompt_of

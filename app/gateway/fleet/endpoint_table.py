@@ -4,13 +4,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from app.domain import Plan, Snapshot, Target
+from app.domain.routing import Target
+from app.domain.snapshot import Plan, Snapshot
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_choice import EndpointChoice, EndpointPool, LoneEndpoint
 from app.gateway.fleet.operator_drops import read_operator_drops
 from app.gateway.fleet.prefix_index import PrefixIndex
-from app.store.snapshots import EMPTY
-from app.thread_steps import in_steps
+from app.process.thread_steps import in_steps
+from app.store.configuration.snapshots import EMPTY
 from providers.dialect import InboundRequest
 
 PoolKey: TypeAlias = tuple[str, str, tuple[str, ...], tuple[tuple[str, float], ...]]

@@ -9,17 +9,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 import httpx
 
-from app.background_tasks import BackgroundTask
-from app.domain import Node, ProviderConfig, Snapshot, Target
+from app.domain.routing import Node, ProviderConfig, Target
+from app.domain.snapshot import Snapshot
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_choice import EndpointPool
 from app.gateway.fleet.endpoint_table import EndpointTable, PoolKey, pool_key
 from app.gateway.fleet.name_discovery import is_name, resolve_names, resolve_now
 from app.gateway.fleet.probe import Prober, send_probe
 from app.gateway.learned_rules.store import LearnedRuleStore
+from app.process.background_tasks import BackgroundTask
+from app.process.thread_steps import in_steps, run_in_steps
 from app.settings import Settings
-from app.store.vault import Vault
-from app.thread_steps import in_steps, run_in_steps
+from app.store.postgres.vault import Vault
 from providers import catalogue, credentials
 from providers.canonical.errors import UpstreamError
 from providers.transport.resolver import Resolver

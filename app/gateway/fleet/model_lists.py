@@ -10,10 +10,10 @@ import random
 
 import httpx
 
-from app.background_tasks import BackgroundTask
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.probe import send_probe
+from app.process.background_tasks import BackgroundTask
 from app.settings import Settings
 from providers.adapters.urls import server_root
 from providers.credentials import CredentialError

@@ -5,11 +5,11 @@ import time
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.background_tasks import BackgroundTask
 from app.gateway.fleet.fleet import Fleet
+from app.process.background_tasks import BackgroundTask
 from app.settings import Settings
-from app.store import nodes
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS, QUERY_TIMEOUT_S
+from app.store.configuration import nodes
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS, QUERY_TIMEOUT_S
 
 _ROUNDS_IN_EXPIRY = 10
 

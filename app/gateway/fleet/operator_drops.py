@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from app.domain import DroppableFields, Snapshot
-from app.thread_steps import in_steps
+from app.domain.callers import DroppableFields
+from app.domain.snapshot import Snapshot
+from app.process.thread_steps import in_steps
 
 
 class OperatorDrops:

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 
 import httpx
 
-from app.background_tasks import BackgroundTask
 from app.gateway.fleet.endpoint import Endpoint, Health
+from app.process.background_tasks import BackgroundTask
 from app.settings import Settings
 from providers import probing
 from providers.adapters.engine_load import METRICS_PATH, EngineLoad, read_engine_load

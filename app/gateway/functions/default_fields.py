@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw, Struct
 
-from app.domain import FunctionConfig, FunctionTool, VariantConfig
+from app.domain.functions import FunctionConfig, FunctionTool, VariantConfig
 from providers.canonical.raw_json import Body, merge_object
 from providers.structured_output import CONSTRAINT_FIELDS
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app.domain import FunctionConfig, Plan, Snapshot, VariantConfig
+from app.domain.functions import FunctionConfig, VariantConfig
+from app.domain.snapshot import Plan, Snapshot
 from app.gateway.functions.default_fields import DefaultField, default_fields
+from app.process.thread_steps import in_steps
 from app.templating.errors import TemplateFault
 from app.templating.input_schema import InputSchema
 from app.templating.templates import Templates, templates_of
-from app.thread_steps import in_steps
 
 
 class CompiledVariant(Struct, frozen=True):

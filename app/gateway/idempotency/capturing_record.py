@@ -1,8 +1,8 @@
 """CapturingRecord: a spool record that also keeps the response, to be stored for retries."""
 
-from app.domain import Exchange
-from app.recording.spool_record import LargeWork, SpoolRecord
-from app.store.idempotent_responses import StoredResponse
+from app.domain.exchange import Exchange
+from app.recording.spool.spool_record import LargeWork, SpoolRecord
+from app.store.redis.idempotent_responses import StoredResponse
 
 
 class CapturingRecord:

@@ -7,8 +7,8 @@ import time
 
 from app.gateway.idempotency.capturing_record import CapturingRecord
 from app.gateway.idempotency.claims import Claims
-from app.recording.spool_record import SpoolRecord
-from app.store.idempotent_responses import ClaimRequest, ClaimResult, IdempotencyStoreUnavailable
+from app.recording.spool.spool_record import SpoolRecord
+from app.store.redis.idempotent_responses import ClaimRequest, ClaimResult, IdempotencyStoreUnavailable
 from providers.canonical.errors import Conflict, RequestError
 
 log = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
-from app.background_tasks import BackgroundTask
-from app.recording.writer_status import read_status
+from app.process.background_tasks import BackgroundTask
+from app.recording.spool.writer_status import read_status
 from app.settings import Settings
-from app.store.idempotent_responses import ClaimRequest, IdempotencyStore, IdempotencyStoreUnavailable
+from app.store.redis.idempotent_responses import ClaimRequest, IdempotencyStore, IdempotencyStoreUnavailable
 
 log = logging.getLogger(__name__)
 

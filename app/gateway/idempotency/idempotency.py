@@ -35,14 +35,15 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.background_tasks import BackgroundTask
-from app.domain import Caller
+from app.domain.callers import Caller
 from app.gateway.idempotency.claim import Claim, with_error_code
 from app.gateway.idempotency.claims import Claims
-from app.recording.spool_progress import wait_until_stored
+from app.gateway.idempotency.recorded_outcomes import find_recorded_outcome
+from app.process.background_tasks import BackgroundTask
+from app.recording.spool.spool_progress import wait_until_stored
 from app.settings import Settings
-from app.store.db_errors import RecordsUnavailable
-from app.store.idempotent_responses import (
+from app.store.postgres.db_errors import RecordsUnavailable
+from app.store.redis.idempotent_responses import (
     ClaimRequest,
     ClaimResult,
     IdempotencyStore,
@@ -50,7 +51,6 @@ from app.store.idempotent_responses import (
     StoredResponse,
     claim_key,
 )
-from app.store.recorded_outcomes import find_recorded_outcome
 from providers.canonical.errors import Conflict, IdempotencyKeyReused, InvalidRequest, RequestError, Unavailable, Unsupported
 
 KEY_HEADER = b"idempotency-key"

@@ -17,10 +17,10 @@ from app.gateway.large_body.request_size import RequestCaps
 from app.gateway.large_body.team_turns import TeamTurns, Turn
 from app.gateway.large_work.pool import LargeWorkPool
 from app.gateway.large_work.protocol import MaskStreamTask, MaskTask, Outcome, Task
-from app.recording.masking import MaskRules
-from app.recording.stream_masking import StreamMasker
+from app.process.switch_interval import short_switch_interval
+from app.recording.content.masking import MaskRules
+from app.recording.content.stream_masking import StreamMasker
 from app.settings import Settings
-from app.switch_interval import short_switch_interval
 from providers.dialect import CallerDialect, InboundRequest
 from providers.transport.loop_turns import LoopTurns
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES
-from app.recording.masking import MaskRules
-from app.recording.spool_record import LargeWork
-from app.recording.stream_masking import StreamMasker
+from app.recording.content.masking import MaskRules
+from app.recording.content.stream_masking import StreamMasker
+from app.recording.spool.spool_record import LargeWork
 from providers.canonical.errors import WorkTooLarge
 
 P = ParamSpec("P")
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class ResponseRecord(Protocol):
-    """The part of app.gateway.stages.ExchangeRecord that gets a response."""
+    """The part of app.gateway.state.stages.ExchangeRecord that gets a response."""
 
     def append_response(self, data: bytes) -> None: ...
 

@@ -15,7 +15,8 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw
 
-from app.domain import FunctionConfig, MaskConfig
+from app.domain.callers import MaskConfig
+from app.domain.functions import FunctionConfig
 from app.gateway.functions.function_request import edit_body, read_system_input
 from app.gateway.functions.function_table import CompiledFunction, compile_function
 from app.gateway.large_work.protocol import (
@@ -29,8 +30,8 @@ from app.gateway.large_work.protocol import (
     decode_lengths,
     encode_head,
 )
-from app.recording.masking import compile_rules
-from app.recording.stream_masking import StreamMasker, mask
+from app.recording.content.masking import compile_rules
+from app.recording.content.stream_masking import StreamMasker, mask
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 

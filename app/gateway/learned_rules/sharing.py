@@ -12,11 +12,11 @@ from typing import cast
 
 import msgspec
 
-from app.background_tasks import BackgroundTask
 from app.gateway.learned_rules.store import LearnedRuleStore, StoredRule
-from app.store.counters.connection import RedisReplyError, RedisUnavailable
-from app.store.counters.counters import RedisCounters
-from app.store.counters.resp import command
+from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
+from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.resp import command
+from app.process.background_tasks import BackgroundTask
 
 KEY = b"nx:learned"
 _INTERVAL_S = 1.0

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import LimitOverride
+from app.domain.limits import LimitOverride
 from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule, RuleOverride, RuleTable
-from app.store.limit_rows import StoredLimit, counted_as
-from app.store.spending import PartialHours, Subject, read_spending
+from app.store.configuration.limit_rows import StoredLimit, counted_as
+from app.store.usage.spending import PartialHours, Subject, read_spending
 
 # The raw values of keys in Redis; None: Redis is unavailable.
 ReadCounts = Callable[[Sequence[bytes]], Awaitable[Sequence[bytes | None] | None]]

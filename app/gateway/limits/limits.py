@@ -10,10 +10,16 @@ from typing import Any, Protocol
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.background_tasks import BackgroundTask
-from app.domain import Caller, Limit, Snapshot
+from app.domain.callers import Caller
+from app.domain.limits import Limit
+from app.domain.snapshot import Snapshot
 from app.gateway.limits import refusal
 from app.gateway.limits import rule_states as states
+from app.gateway.limits.counters.commands import ALLOW_UNSEEDED, PREVIEW, TAKE, Amounts, BucketSet
+from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
+from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.resp import command
+from app.gateway.limits.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
 from app.gateway.limits.local_limiter import LocalLimiter
 from app.gateway.limits.loss import LossState
 from app.gateway.limits.outbox import Outbox
@@ -28,16 +34,12 @@ from app.gateway.limits.rule_use import RuleUse
 from app.gateway.limits.rules import RuleTable
 from app.gateway.limits.seeding import Ledger, LedgerSeeder
 from app.gateway.limits.usage_amounts import NO_AMOUNTS, ONE_PLACE, ActualUsage, UsageEstimate
+from app.process.background_tasks import BackgroundTask
+from app.process.telemetry import Telemetry
 from app.settings import Settings
-from app.store.counters.commands import ALLOW_UNSEEDED, PREVIEW, TAKE, Amounts, BucketSet
-from app.store.counters.connection import RedisReplyError, RedisUnavailable
-from app.store.counters.counters import RedisCounters
-from app.store.counters.resp import command
-from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
-from app.store.shadows import shadow_limits
-from app.store.snapshots import EMPTY
-from app.store.team_restrictions import team_limits
-from app.telemetry import Telemetry
+from app.store.configuration.snapshots import EMPTY
+from app.store.configuration.validation.shadows import shadow_limits
+from app.store.keys.team_restrictions import team_limits
 from providers.canonical.errors import LimitExceeded, Unavailable
 
 log = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.gateway.limits.counters.commands import Amounts
+from app.gateway.limits.counters.scripts import REFUSED, TAKEN
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import Bucket, RuleMatch
 from app.gateway.limits.rules import CALENDAR, LEASES, WINDOW
-from app.store.counters.commands import Amounts
-from app.store.counters.scripts import REFUSED, TAKEN
 
 _SLOTS = 17
 _MAX_COUNTS = 50_000

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.gateway.limits.rules import CALENDAR, WINDOW, Rule
-from app.store.usage_by_slot import SlotUsage
+from app.store.usage.by_slot import SlotUsage
 
 _MAX_AMOUNT = 2**53
 

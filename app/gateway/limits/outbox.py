@@ -5,8 +5,8 @@ import contextlib
 import logging
 from typing import Any
 
-from app.store.counters.connection import RedisReplyError, RedisUnavailable
-from app.store.counters.counters import RedisCounters
+from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
+from app.gateway.limits.counters.counters import RedisCounters
 
 log = logging.getLogger(__name__)
 

@@ -14,18 +14,18 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from app.background_tasks import BackgroundTask
-from app.domain import Snapshot
+from app.domain.snapshot import Snapshot
+from app.gateway.limits.counters.commands import encode_rebuild
+from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
+from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.resp import command
+from app.gateway.limits.counters.scripts import REBUILT_PREFIX, STORED_PREFIX
 from app.gateway.limits.loss import LossState, describe_loss, find_full_rules, slot_amounts
 from app.gateway.limits.rules import CLOCK_MARGIN_MS, MAX_WINDOW_MS, WINDOW, Rule, RuleTable
-from app.store.counters.commands import encode_rebuild
-from app.store.counters.connection import RedisReplyError, RedisUnavailable
-from app.store.counters.counters import RedisCounters
-from app.store.counters.resp import command
-from app.store.counters.scripts import REBUILT_PREFIX, STORED_PREFIX
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.usage_by_slot import SlotUsage, Subject
-from app.telemetry import Telemetry
+from app.process.background_tasks import BackgroundTask
+from app.process.telemetry import Telemetry
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.usage.by_slot import SlotUsage, Subject
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, cast
 
-from app.background_tasks import BackgroundTask
+from app.gateway.limits.counters import commands
+from app.gateway.limits.counters.commands import FORCE, Amounts
+from app.gateway.limits.counters.connection import RedisReplyError, RedisUnavailable
+from app.gateway.limits.counters.counters import MAX_RETRY_PAUSE_S, RedisCounters
+from app.gateway.limits.counters.scripts import FORGOTTEN, TAKEN
 from app.gateway.limits.local_limiter import Charge, LocalLimiter
 from app.gateway.limits.outbox import Outbox
 from app.gateway.limits.redis_epoch import RedisEpoch
@@ -15,12 +19,8 @@ from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import Bucket, RuleMatch
 from app.gateway.limits.rules import LEASES
 from app.gateway.limits.usage_amounts import NO_AMOUNTS
-from app.store.counters import commands
-from app.store.counters.commands import FORCE, Amounts
-from app.store.counters.connection import RedisReplyError, RedisUnavailable
-from app.store.counters.counters import MAX_RETRY_PAUSE_S, RedisCounters
-from app.store.counters.scripts import FORGOTTEN, TAKEN
-from app.telemetry import Telemetry
+from app.process.background_tasks import BackgroundTask
+from app.process.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import secrets
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.store.counters import epochs
-from app.store.counters.counters import RedisCounters
-from app.store.counters.resp import command
-from app.store.counters.scripts import EPOCH
+from app.gateway.limits.counters import epochs
+from app.gateway.limits.counters.counters import RedisCounters
+from app.gateway.limits.counters.resp import command
+from app.gateway.limits.counters.scripts import EPOCH
 
 log = logging.getLogger(__name__)
 

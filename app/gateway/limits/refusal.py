@@ -19,12 +19,12 @@ did not use. It is then the earliest moment that can be expected. Otherwise it i
 import datetime
 from typing import Any
 
+from app.gateway.limits.counters.commands import Amounts
+from app.gateway.limits.counters.scripts import WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE
 from app.gateway.limits.rate_limit_headers import Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule
-from app.plain_numbers import plain_microusd
-from app.store.counters.commands import Amounts
-from app.store.counters.scripts import WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE
+from app.process.plain_numbers import plain_microusd
 from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavailable
 
 _CODES = {name: f"{name.removesuffix('_usd')}_limit_reached" for name in RESOURCES}

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from app.gateway.limits.counters.commands import Amounts
 from app.gateway.limits.rate_limit_headers import LOCAL_HEADER, Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import Bucket, RuleMatch
-from app.store.counters.commands import Amounts
 
 
 class Reservation:

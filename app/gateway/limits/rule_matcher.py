@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from app.domain import Caller
+from app.domain.callers import Caller
+from app.gateway.limits.counters.commands import DRY_RUN, STAYS_FULL, BucketSet
+from app.gateway.limits.counters.scripts import Scripts
 from app.gateway.limits.rate_limit_headers import header_rules
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, WINDOW, Rule, RuleOverride, RuleTable, request_dimensions
-from app.store.counters.commands import DRY_RUN, STAYS_FULL, BucketSet
-from app.store.counters.scripts import Scripts
 
 _MAX_MATCHES = 20_000
 _COST = RESOURCES.index("cost_usd") + 1

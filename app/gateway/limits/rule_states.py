@@ -5,11 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.gateway.limits.counters.commands import Amounts
+from app.gateway.limits.counters.scripts import WAIT_IS_ESTIMATE
 from app.gateway.limits.refusal import in_units
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.rules import LEASES
-from app.store.counters.commands import Amounts
-from app.store.counters.scripts import WAIT_IS_ESTIMATE
 
 
 class RuleState(Struct, frozen=True):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.background_tasks import BackgroundTask
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.limit_matches import store_matches
+from app.process.background_tasks import BackgroundTask
+from app.store.accounts.limit_matches import store_matches
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 
 _EVERY_S = 10.0
 

@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
-from app.domain import Caller, CountedAs, Limit, LimitOverride
-from app.store.calendar_periods import CalendarUnit, Period, calendar_period
-from app.thread_steps import in_steps
+from app.domain.callers import Caller
+from app.domain.limits import CountedAs, Limit, LimitOverride
+from app.process.thread_steps import in_steps
+from app.store.postgres.calendar_periods import CalendarUnit, Period, calendar_period
 
 RESOURCES = ("requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency")
 WINDOW, CALENDAR, LEASES = 1, 2, 3
@@ -109,7 +110,7 @@ class RuleTable:
     """All rules of a snapshot, also `by_name`. candidates() stay few however many rules there are.
 
     Each rule is filed under its rarest requirement (the name or tag in its scope that the fewest rules have). Rules of limits that are as
-    in `previous` are taken from there. Built in steps (see app/thread_steps.py).
+    in `previous` are taken from there. Built in steps (see app/process/thread_steps.py).
     """
 
     def __init__(

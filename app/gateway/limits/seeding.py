@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from app.domain import Snapshot
+from app.domain.snapshot import Snapshot
+from app.gateway.limits.counters import commands
+from app.gateway.limits.counters.counters import RedisCounters
 from app.gateway.limits.rule_matcher import Bucket
-from app.store.counters import commands
-from app.store.counters.counters import RedisCounters
 
 _LEDGER_TIMEOUT_S = 5.0
 

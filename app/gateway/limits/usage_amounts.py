@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from app.store.counters.commands import Amounts
+from app.gateway.limits.counters.commands import Amounts
 
 # More than the amount of any rule, and exact in a double.
 _MAX_AMOUNT = 2**54

@@ -12,7 +12,7 @@ Bodies of up to UNCOUNTED_BYTES are not counted: connections bound them.
 
 from collections import Counter
 
-from app.domain import Caller
+from app.domain.callers import Caller
 from app.settings import Settings
 from providers.canonical.errors import BodyMemoryExceeded, Unavailable
 

@@ -9,20 +9,14 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.domain import Caller, Exchange, Origin, OriginKind
-from app.gateway.permissions import may_come_from, may_use
+from app.domain.callers import Caller
+from app.domain.exchange import Exchange, Origin, OriginKind
+from app.domain.inference_paths import INFERENCE_PATHS
+from app.gateway.pipeline.gateway import Gateway
 from app.gateway.replay import judge
 from app.gateway.replay.judge import JudgedPair, NoJudgement, judge_pair
 from app.gateway.replay.own_request import MAX_RESPONSE_BYTES, OwnResponse, Withdrawn, make_request
-from app.gateway.replay.spending import CapReached, Spending
-from app.gateway.replay.stored_request import HEADERS, NotRunnable, ReplayTarget, SentAgain, prepare_request
-from app.gateway.replay.written import WrittenChoice, as_text, read_written, say_the_same
-from app.gateway.serve import Gateway
-from app.inference_paths import INFERENCE_PATHS
-from app.store.callers import find_key_holder
-from app.store.content_packing import unpack_within
-from app.store.outcome_conditions import has_schema_failure, is_refused
-from app.store.replay_runs import (
+from app.gateway.replay.replay_runs import (
     HeldReplay,
     Item,
     OriginalErased,
@@ -34,6 +28,13 @@ from app.store.replay_runs import (
     settle_item,
     take_item,
 )
+from app.gateway.replay.spending import CapReached, Spending
+from app.gateway.replay.stored_request import HEADERS, NotRunnable, ReplayTarget, SentAgain, prepare_request
+from app.gateway.replay.written import WrittenChoice, as_text, read_written, say_the_same
+from app.gateway.routing.permissions import may_come_from, may_use
+from app.store.formats.content_packing import unpack_within
+from app.store.keys.callers import find_key_holder
+from app.store.records.outcome_conditions import has_schema_failure, is_refused
 from providers.canonical.errors import (
     BodyMemoryExceeded,
     CallerCredentialRequired,
@@ -331,7 +332,7 @@ class ItemRuns:
 
 
 class _ItemAllowance:
-    """Implements app.gateway.context.Allowance. `microusd`: what is reserved; None: nothing. `fault`: why the request was withdrawn."""
+    """Implements context.Allowance. `microusd`: what is reserved; None: nothing. `fault`: why the request was withdrawn."""
 
     def __init__(self, database: AsyncEngine, held: HeldReplay, spending: Spending, item: Item, kind: OriginKind) -> None:
         self._database = database

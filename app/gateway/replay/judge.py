@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from app.analytics.statistics.paired import judge_score
-from app.domain import FunctionConfig
+from app.domain.functions import FunctionConfig
 from app.gateway.replay.own_request import OwnResponse
 from app.gateway.replay.written import read_written
-from app.store.replays import Judge
+from app.results.statistics.paired import judge_score
+from app.store.replays.replays import Judge
 from providers.canonical.raw_json import DECODE_ERRORS
 
 ROUTE, PATH = "openai_chat", "/v1/chat/completions"

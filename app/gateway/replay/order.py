@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.billing.price_index import find_price
-from app.domain import Caller, FunctionConfig, Snapshot
-from app.gateway.permissions import may_use
-from app.store.replays import Judge, ReplayDefinition
+from app.domain.callers import Caller
+from app.domain.functions import FunctionConfig
+from app.domain.snapshot import Snapshot
+from app.gateway.routing.permissions import may_use
+from app.store.replays.replays import Judge, ReplayDefinition
 from providers.canonical.errors import InvalidRequest
 
 # Why requests cannot be replayed, as messages have it.

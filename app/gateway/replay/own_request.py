@@ -7,12 +7,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app.domain import Caller, Exchange, Origin
-from app.gateway.context import Allowance, RequestContext
-from app.gateway.permissions import may_use_route
-from app.gateway.serve import Gateway, serve
-from app.gateway.stages import Authenticated
-from app.store.idempotent_responses import StoredResponse
+from app.domain.callers import Caller
+from app.domain.exchange import Exchange, Origin
+from app.gateway.pipeline.gateway import Gateway
+from app.gateway.pipeline.serve import serve
+from app.gateway.routing.permissions import may_use_route
+from app.gateway.state.context import Allowance, RequestContext
+from app.gateway.state.stages import Authenticated
+from app.store.redis.idempotent_responses import StoredResponse
 from providers.canonical.errors import NarthexError, NotAllowed, Unavailable
 from providers.dialect import CallerDialect, ResponseMeta
 
@@ -123,7 +125,7 @@ _NO_CONNECTION = _NoConnection()
 
 
 class _Collected:
-    """Implements app.gateway.serve.ResponseSink. `body`: None once it is longer than MAX_RESPONSE_BYTES."""
+    """Implements app.gateway.pipeline.relay.ResponseSink. `body`: None once it is longer than MAX_RESPONSE_BYTES."""
 
     def __init__(self) -> None:
         self.has_begun = False

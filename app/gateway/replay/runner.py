@@ -15,13 +15,9 @@ from datetime import UTC, datetime
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.background_tasks import BackgroundTask
+from app.gateway.pipeline.gateway import Gateway
 from app.gateway.replay.item_run import ItemRuns, LeftForLater, ReplayFailed
-from app.gateway.replay.spending import CapReached, Spending
-from app.gateway.serve import Gateway
-from app.store.database import create_database_engine
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.replay_runs import (
+from app.gateway.replay.replay_runs import (
     LEASE_S,
     HeldReplay,
     Item,
@@ -35,8 +31,12 @@ from app.store.replay_runs import (
     renew_lease,
     take_replay,
 )
-from app.store.replays import ReplayStatus
-from app.store.spools import stored_until
+from app.gateway.replay.spending import CapReached, Spending
+from app.process.background_tasks import BackgroundTask
+from app.store.postgres.database import create_database_engine
+from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.postgres.spools import stored_until
+from app.store.replays.replays import ReplayStatus
 
 log = logging.getLogger(__name__)
 

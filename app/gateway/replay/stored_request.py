@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from app.store.key_validation import MAX_PRIORITY
+from app.store.postgres.names import MAX_PRIORITY
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 
-# What a body holds in place of what might have been a credential: see app/gateway/reserved_fields.py.
+# What a body holds in place of what might have been a credential: see app/gateway/request/reserved_fields.py.
 _WITHHELD = Raw(b'"[withheld]"')
 # Who made the request, as part of what, and what else it wanted of the gateway: none of that is repeated.
 _NOT_REPEATED = (

@@ -4,7 +4,7 @@ import functools
 
 from msgspec.structs import replace
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.emulation.emulation import add_field
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.learned_adaptation import learned_dialect_rule

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from app.domain import Target
+from app.domain.routing import Target
 from providers.adapters.provider import Provider
 from providers.canonical.chat import ChatRequest, Tool
 from providers.canonical.raw_json import Body

@@ -1,6 +1,6 @@
 """A host's 400 that names a rule: the request is adapted and tried once more, and others are adapted from then on."""
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.learned_rules.store import LearnedRuleStore
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from app.domain import Capability, Target
+from app.domain.routing import Capability, Target
 from app.gateway.emulation.described_places import DescribedPlaces, own_places
 from app.gateway.emulation.emulated_tools import EmulatedTools, demand_call, describe_tools, is_call_demanded
 from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, add_tool_names, add_tools, make_emulation, rewrite_response

@@ -19,9 +19,9 @@ from typing import Literal
 from msgspec import Raw
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app import uuid7
-from app.domain import Caller
-from app.episode_names import RecordedEpisode
+from app.domain import uuid7
+from app.domain.callers import Caller
+from app.domain.episode_names import RecordedEpisode
 from app.gateway.large_body.large_requests import LargeRequests, TeamLargeRequests
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.responses_state.history import (
@@ -38,9 +38,9 @@ from app.gateway.responses_state.history import (
 from app.gateway.responses_state.item_references import RESPONSE_ID_PREFIX, resolve_references, unresolved_references
 from app.gateway.responses_state.lookup_slots import LookupSlots
 from app.settings import Settings
-from app.store.db_errors import RecordsUnavailable
-from app.store.recorded_responses import RecordedResponse, delete_response, find_recorded_response
-from app.store.response_cache import CachedResponse, ResponseCache, ResponseCacheUnavailable
+from app.store.postgres.db_errors import RecordsUnavailable
+from app.store.records.recorded_responses import RecordedResponse, delete_response, find_recorded_response
+from app.store.redis.response_cache import CachedResponse, ResponseCache, ResponseCacheUnavailable
 from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens

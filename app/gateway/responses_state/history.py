@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from app.episode_names import RecordedEpisode
+from app.domain.episode_names import RecordedEpisode
 from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.memory.body_memory import BodyClaim
 from providers.canonical.errors import InvalidRequest

@@ -3,8 +3,10 @@
 import hashlib
 from typing import Literal
 
-from app.domain import Caller, Plan, ShadowConfig, Snapshot
-from app.gateway.permissions import may_use
+from app.domain.callers import Caller
+from app.domain.routing import ShadowConfig
+from app.domain.snapshot import Plan, Snapshot
+from app.gateway.routing.permissions import may_use
 
 # Why a request that was drawn is not answered again.
 # content_policy: its team does not let what was written be kept. not_allowed: its key may not use the model. same_variant: the variant that

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app.domain import NO_KEY, Caller, ShadowConfig
+from app.domain.callers import NO_KEY, Caller
+from app.domain.routing import ShadowConfig
 from app.gateway.shadow.choice import DropReason
 from app.gateway.shadow.response_copy import ResponseCopy
-from app.gateway.stages import Planned
-from app.store.key_validation import MAX_PRIORITY
+from app.gateway.state.stages import Planned
+from app.store.postgres.names import MAX_PRIORITY
 from providers.dialect import CallerDialect
 
 # What shapes the response, or says what may become of it. Credentials of the caller's own stay with the caller, as it would pay.

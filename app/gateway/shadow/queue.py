@@ -9,13 +9,13 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-from app.gateway.context import RequestContext
 from app.gateway.media.fetcher import ClaimBytes
-from app.gateway.serve import Gateway
+from app.gateway.pipeline.gateway import Gateway
 from app.gateway.shadow.choice import DropReason, config_of, find_objection, is_drawn, shadow_name
 from app.gateway.shadow.draft import ShadowDraft, ShadowDropped, kept_headers
 from app.gateway.shadow.response_copy import MAX_COPY_BYTES, ResponseCopy
-from app.gateway.stages import Attempted, Planned
+from app.gateway.state.context import RequestContext
+from app.gateway.state.stages import Attempted, Planned
 from providers.canonical.errors import Unavailable
 from providers.dialect import CallerDialect
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS

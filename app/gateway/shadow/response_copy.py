@@ -1,8 +1,8 @@
 """ResponseCopy: a spool record that also keeps the response, to be compared with that of a shadow."""
 
-from app.domain import Exchange
-from app.gateway.stages import ExchangeRecord
-from app.recording.spool_record import LargeWork
+from app.domain.exchange import Exchange
+from app.gateway.state.stages import ExchangeRecord
+from app.recording.spool.spool_record import LargeWork
 
 MAX_COPY_BYTES = 64 * 1024
 

@@ -10,25 +10,28 @@ from typing import NamedTuple
 import httpx
 from msgspec.structs import replace
 
-from app.domain import Origin, Plan, ShadowRecord
-from app.gateway.charges import estimate_usage
-from app.gateway.context import RequestContext
-from app.gateway.function_variants import write_variant
+from app.domain.exchange import Origin, ShadowRecord
+from app.domain.snapshot import Plan
+from app.gateway.attempts.reasoning_state import ProviderTranslators, find_marked_state
 from app.gateway.large_body.large_requests import SMALL_BYTES, TeamLargeRequests, is_large
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.usage_amounts import UsageEstimate
 from app.gateway.media.fetcher import ClaimBytes
-from app.gateway.plan import order_targets
-from app.gateway.reasoning_state import ProviderTranslators, find_marked_state
-from app.gateway.request_headers import max_repairs, refuses_unvalidated
+from app.gateway.pipeline.gateway import Gateway
+from app.gateway.pipeline.relay import record_response
+from app.gateway.pipeline.reserve import drop_rules
+from app.gateway.request.request_headers import max_repairs, refuses_unvalidated
 from app.gateway.request_translation.translator import RequestTranslator
-from app.gateway.serve import Gateway, drop_rules, record_response
+from app.gateway.routing.function_variants import write_variant
+from app.gateway.routing.plan import order_targets
 from app.gateway.shadow.choice import DropReason, config_of
 from app.gateway.shadow.comparison import are_same
 from app.gateway.shadow.draft import ShadowDraft, ShadowDropped, paying_caller
-from app.gateway.stages import Admitted, Attempted, Authenticated, Planned
+from app.gateway.state.charges import estimate_usage
+from app.gateway.state.context import RequestContext
+from app.gateway.state.stages import Admitted, Attempted, Authenticated, Planned
 from app.gateway.upstream.client import OutboundStream
-from app.recording.spool import SpoolFull
+from app.recording.spool.spool import SpoolFull
 from providers.canonical.chat import ChatRequest, HostTool
 from providers.canonical.errors import InvalidRequest, LimitExceeded, NarthexError, Unavailable, UpstreamError, WorkTooLarge
 from providers.canonical.raw_json import Body

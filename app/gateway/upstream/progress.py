@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.domain import ChargeBasis
+from app.domain.exchange import ChargeBasis
 from providers.canonical.chat import Usage
 from providers.canonical.usage_sums import sum_usage
 from providers.dialect import StreamEditor

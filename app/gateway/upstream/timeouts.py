@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app.domain import ModelConfig, Target, TimeoutConfig, VariantConfig
+from app.domain.functions import VariantConfig
+from app.domain.routing import ModelConfig, Target, TimeoutConfig
 from app.settings import Settings
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.imports.draft import Draft
 from app.imports.litellm.attempts import AttemptSettings, read_attempt_settings, with_defaults
 from app.imports.litellm.model_info import ModelInfo, read_model_info

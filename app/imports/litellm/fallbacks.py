@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from app.domain import USUAL_REASONS, FallbackReason
+from app.domain.routing import USUAL_REASONS, FallbackReason
 from app.imports.draft import Draft
 from app.imports.source_table import SourceTable
 

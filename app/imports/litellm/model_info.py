@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from app.domain import Capability
+from app.domain.routing import Capability
 from app.imports.source_table import SourceTable
 
 _MODES: Mapping[str, Capability] = {

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from app.domain import Limit, ModelConfig, Resource, Target
+from app.domain.limits import Limit, Resource
+from app.domain.routing import ModelConfig, Target
 from app.imports.cost_limits import add_budget
 from app.imports.draft import Draft
 from app.imports.litellm.attempts import AttemptSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from app.domain import GpuPrice, Price, PriceStep
+from app.domain.prices import GpuPrice, Price, PriceStep
 from app.imports.draft import Draft
 from app.imports.source_table import SourceTable
 

@@ -1,8 +1,8 @@
 """Retries and timeouts of models, providers and variants."""
 
-from app.domain import TimeoutConfig
+from app.domain.routing import TimeoutConfig
 from app.imports.source_table import SourceTable
-from app.store.config_validation import MAX_RETRIES
+from app.store.configuration.validation.configuration import MAX_RETRIES
 
 _MS = 1000
 

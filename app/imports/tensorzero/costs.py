@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.domain import Price
+from app.domain.prices import Price
 from app.imports.draft import Draft
 from app.imports.source_table import SourceTable
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from app.domain import ExperimentConfig
+from app.domain.experiments import ExperimentConfig
 from app.imports.source_table import SourceTable
 
 _ADAPTIVE = ("adaptive", "track_and_stop")

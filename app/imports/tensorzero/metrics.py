@@ -1,6 +1,6 @@
 """`[metrics.NAME]`. Comments and demonstrations are there without a declaration, as in TensorZero."""
 
-from app.domain import MetricConfig
+from app.domain.experiments import MetricConfig
 from app.imports.draft import Draft
 from app.imports.source_table import SourceTable
 

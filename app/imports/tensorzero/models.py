@@ -1,6 +1,6 @@
 """`[models.NAME]` and `[embedding_models.NAME]`, and models that variants name by a provider's own name."""
 
-from app.domain import ModelConfig, Target, TimeoutConfig
+from app.domain.routing import ModelConfig, Target, TimeoutConfig
 from app.imports.draft import Draft
 from app.imports.source_table import SourceTable
 from app.imports.tensorzero.attempts import fit_timeouts, read_timeouts, read_total_timeout

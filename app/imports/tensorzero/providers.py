@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.domain import ProviderConfig
+from app.domain.routing import ProviderConfig
 from app.imports.base_urls import read_base_url
 from app.imports.draft import Draft
 from app.imports.report import Report

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from app.domain import Limit, Period, Resource
+from app.domain.limits import Limit, Period, Resource
 from app.imports.cost_limits import add_cost_limit
 from app.imports.draft import Draft
 from app.imports.source_table import SourceTable

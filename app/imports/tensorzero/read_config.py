@@ -17,7 +17,7 @@ from app.imports.tensorzero.rate_limits import add_limits
 from app.imports.tensorzero.referenced_files import ReferencedFiles
 from app.imports.tensorzero.settings_advice import GATEWAY, SECTIONS
 from app.imports.tensorzero.variants import VariantReader
-from app.store.errors import BadConfiguration
+from app.store.postgres.errors import BadConfiguration
 
 _HEADER = "# Imported from TensorZero by `narthex import`. Read it, then: narthex apply FILE\n\n"
 _KNOWN_SECTIONS = ("functions", "models", "embedding_models", "metrics", "tools", "gateway", "rate_limiting", "provider_types")

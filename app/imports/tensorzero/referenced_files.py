@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 from app.imports.source_files import MAX_CHARACTERS, MAX_FILES, read_source
 from app.imports.source_table import SourceTable
-from app.store.errors import BadConfiguration
+from app.store.postgres.errors import BadConfiguration
 from app.templating.errors import TemplateFault
 from app.templating.source import scan_source
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.domain import VariantConfig
+from app.domain.functions import VariantConfig
 from app.imports.source_table import SourceTable
 from app.imports.tensorzero.attempts import read_retries, read_timeouts
 from app.imports.tensorzero.models import ModelReader

@@ -8,16 +8,16 @@ from msgspec import Struct
 from sqlalchemy import ARRAY, ColumnElement, Row, Text, cast, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app import uuid7
+from app.domain import uuid7
 from app.settings import Settings
-from app.store import tables
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant, Role
-from app.store.audit_log import AuditEvent, Author, record
-from app.store.configuration_rows import one_of
-from app.store.errors import InvalidKeyField
-from app.store.key_validation import MAX_NAME_CHARACTERS
-from app.store.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.postgres import tables
+from app.store.postgres.audit_log import AuditEvent, Author, record
+from app.store.postgres.conditions import one_of
+from app.store.postgres.errors import InvalidKeyField
+from app.store.postgres.names import MAX_NAME_CHARACTERS
+from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 
 AccountKind = Literal["user", "service_account"]
 # The roles of groups as NARTHEX_OIDC_GROUP_ROLES gives them.

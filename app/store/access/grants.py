@@ -9,15 +9,15 @@ from sqlalchemy import ColumnElement, Row, Select, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app import uuid7
-from app.store import tables
+from app.domain import uuid7
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant, Role
-from app.store.audit_log import AuditEvent, Author, record, record_all
-from app.store.configuration_rows import one_of
-from app.store.errors import InvalidKeyField
-from app.store.key_validation import MAX_NAME_CHARACTERS
-from app.store.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.postgres import tables
+from app.store.postgres.audit_log import AuditEvent, Author, record, record_all
+from app.store.postgres.conditions import one_of
+from app.store.postgres.errors import InvalidKeyField
+from app.store.postgres.names import MAX_NAME_CHARACTERS
+from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 
 MAX_GRANTS = 200  # of one account or group: every request of its holder reads them
 

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from app.domain import Role
+from app.domain.callers import Role
 
 ROLES: tuple[Role, ...] = get_args(Role)
 

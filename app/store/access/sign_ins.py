@@ -8,13 +8,13 @@ from msgspec import Struct
 from sqlalchemy import Row, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app import uuid7
-from app.store import tables
+from app.domain import uuid7
 from app.store.access.locking import lock_access
 from app.store.access.tokens import SessionKind, create_session
-from app.store.audit_log import AuditEvent, Author, record
-from app.store.key_validation import MAX_NAME_CHARACTERS
-from app.store.name_forms import looks_like_ascii
+from app.store.postgres import tables
+from app.store.postgres.audit_log import AuditEvent, Author, record
+from app.store.postgres.name_forms import looks_like_ascii
+from app.store.postgres.names import MAX_NAME_CHARACTERS
 
 MAX_USERS = 100_000  # issuers that anybody can join exist, too
 

@@ -8,8 +8,8 @@ import msgspec
 
 from app.store.access.accounts import GroupRoles
 from app.store.access.roles import Grant, Principal
-from app.store.key_validation import hash_key
-from app.store.pg_connection import PgConnection
+from app.store.keys.validation import hash_key
+from app.store.postgres.pg_connection import PgConnection
 
 _LOOKUP_TIMEOUT_S = 3.0  # a caller waits for it
 _RETRY_AFTER_S = 1.0

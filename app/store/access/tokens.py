@@ -9,12 +9,12 @@ from msgspec import Struct
 from sqlalchemy import Row, delete, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app import uuid7
-from app.store import tables
+from app.domain import uuid7
 from app.store.access.accounts import Account
-from app.store.audit_log import AuditEvent, Author, record
-from app.store.errors import InvalidKeyField
-from app.store.key_validation import check_expiry, check_name, hash_key
+from app.store.keys.validation import check_expiry, check_name, hash_key
+from app.store.postgres import tables
+from app.store.postgres.audit_log import AuditEvent, Author, record
+from app.store.postgres.errors import InvalidKeyField
 
 TokenKind = Literal["service_account", "cli", "browser"]
 SessionKind = Literal["cli", "browser"]

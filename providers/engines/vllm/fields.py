@@ -1,6 +1,6 @@
 """Fields that vLLM lacks or ignores, and their neutral values. It answers 200 to all of them.
 
-Observed on 0.32 (tests/engines/test_vllm_direct_fields.py compares this with its /openapi.json), and read in the sources of 0.10.2 to
+Observed on 0.32 (tests/engines/vllm/test_vllm_direct_fields.py compares this with its /openapi.json), and read in the sources of 0.10.2 to
 0.29, in 2026-11. What vLLM itself rejects with a 400 is not listed: chat_template and mm_processor_kwargs without its --trust-request-*
 flags, more stop strings than VLLM_MAX_STOP_STRINGS, a cache_salt with a slash.
 """

@@ -10,7 +10,7 @@ import pytest
 from tests.engines.environments import LLAMACPP, LLAMACPP_PYTHON, TRANSFORMERS, Environment
 from tests.engines.running_narthex import Gateway, engine_configuration, running_narthex
 from tests.engines.running_small_engines import running_llamacpp, running_llamacpp_python, running_transformers
-from tests.engines.running_vllm import Engine
+from tests.engines.vllm.running_vllm import Engine
 
 _ENGINES: dict[str, tuple[Environment, Callable[[], AbstractContextManager[Engine]]]] = {
     "llamacpp": (LLAMACPP, running_llamacpp),

@@ -6,7 +6,7 @@ import time
 import httpx
 
 from tests.engines.running_small_engines import cpu_time_s
-from tests.engines.running_vllm import Engine
+from tests.engines.vllm.running_vllm import Engine
 
 
 def requests_processing(engine: Engine) -> int:

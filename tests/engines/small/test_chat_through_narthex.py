@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from tests.engines.running_small_engines import CONTEXT, becomes_idle, cpu_time_s
-from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import HI
 from tests.engines.small.llamacpp_metrics import reaches_processing, requests_processing
+from tests.engines.vllm.running_vllm import Engine
 
 pytestmark = pytest.mark.engines
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat, stream_chunks
 from tests.engines.running_small_engines import CONTEXT, becomes_idle
-from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import HI
 from tests.engines.small.llamacpp_metrics import reaches_processing
+from tests.engines.vllm.running_vllm import Engine
 
 pytestmark = pytest.mark.engines
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.engines.running_narthex import Gateway, running_narthex
 from tests.engines.running_small_engines import running_llamacpp
-from tests.engines.running_vllm import Engine
+from tests.engines.vllm.running_vllm import Engine
 
 pytestmark = pytest.mark.engines
 

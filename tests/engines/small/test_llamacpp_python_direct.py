@@ -8,8 +8,8 @@ import pytest
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat, stream_chunks
 from tests.engines.environments import LLAMACPP_PYTHON
 from tests.engines.running_small_engines import CONTEXT, becomes_idle, cpu_time_s, running_llamacpp_python
-from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import HI
+from tests.engines.vllm.running_vllm import Engine
 
 pytestmark = pytest.mark.engines
 

@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from tests.engines.constraint_samples import BOOKING, CHOICE, EBNF, LARK, REGEX, ROOM_REGEX
-from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import CALLERS, HI, Caller
+from tests.engines.vllm.running_vllm import Engine
 
 pytestmark = pytest.mark.engines
 

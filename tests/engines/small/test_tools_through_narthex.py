@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from tests.engines.constraint_samples import BOOKING
-from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import HI
 from tests.engines.tool_loops import TOOL_LOOPS
+from tests.engines.vllm.running_vllm import Engine
 
 pytestmark = pytest.mark.engines
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.engines.direct_requests import chat_choice, open_stream, post_chat
 from tests.engines.running_small_engines import CONTEXT, becomes_idle, cpu_time_s
-from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import HI
+from tests.engines.vllm.running_vllm import Engine
 
 pytestmark = pytest.mark.engines
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.eventstream import EventStreamBuffer  # pyright: ignore[reportMissingTypeStubs]
 
-from tests.support import aws_event_frames as frames
+from tests.support.strategies import aws_event_frames as frames
 
 
 def decode_events(raw: bytes) -> Iterator[tuple[str, Any]]:

@@ -22,7 +22,7 @@ UNIT_EVIDENCE: Mapping[str, Mapping[str, str]] = {
     },
     "aws_bedrock": {
         "reasoning sent back": (
-            "tests/unit/dialects/test_bedrock_converse_read_response.py::test_opaque_blocks_round_trip_through_every_caller_dialect"
+            "tests/unit/dialects/aws/test_bedrock_converse_read_response.py::test_opaque_blocks_round_trip_through_every_caller_dialect"
         ),
         "token counting": "tests/unit/hosted/test_bedrock_adapter.py::test_token_count_wraps_the_body_that_claude_would_be_sent",
     },
@@ -31,11 +31,15 @@ UNIT_EVIDENCE: Mapping[str, Mapping[str, str]] = {
         "token counting": "tests/unit/hosted/test_vertex.py::test_claude_token_count_uses_the_shared_count_tokens_url",
     },
     "gcp_vertex_gemini": {
-        "reasoning sent back": "tests/unit/dialects/test_gemini_round_trip.py::test_parts_return_to_gemini_unchanged_through_every_caller",
+        "reasoning sent back": (
+            "tests/unit/dialects/hosts/test_gemini_round_trip.py::test_parts_return_to_gemini_unchanged_through_every_caller"
+        ),
         "token counting": "tests/unit/hosted/test_vertex.py::test_gemini_token_count_is_translated_to_count_tokens",
     },
     "google_ai_studio": {
-        "reasoning sent back": "tests/unit/dialects/test_gemini_round_trip.py::test_parts_return_to_gemini_unchanged_through_every_caller",
+        "reasoning sent back": (
+            "tests/unit/dialects/hosts/test_gemini_round_trip.py::test_parts_return_to_gemini_unchanged_through_every_caller"
+        ),
         "token counting": "tests/unit/hosted/test_google_ai_studio.py::test_count_tokens_counts_the_translated_generate_request",
     },
     "openrouter": {

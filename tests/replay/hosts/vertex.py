@@ -48,7 +48,7 @@ CLAUDE = Host(
 
 
 def _chat(recording: Recording) -> ChatRequest | None:
-    """The request without signatures, which callers get only in the gateway's carriers (tests/unit/dialects/test_gemini_round_trip.py).
+    """The request without signatures, which callers get only in the gateway's carriers (test_gemini_round_trip.py).
 
     Only callers of Anthropic's API can say that a tool failed, and they always send max_tokens.
     """

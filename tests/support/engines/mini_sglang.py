@@ -7,8 +7,8 @@ import asyncio
 import json
 from typing import Any
 
+from tests.support.processes.wait_until import GENEROUS_S
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
-from tests.support.wait_until import GENEROUS_S
 
 _TYPES: dict[str, Any] = {
     "model": (str,),

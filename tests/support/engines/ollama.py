@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 from tests.support.engines.openai_output import ModelOutput
+from tests.support.processes.wait_until import GENEROUS_S
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, completion
-from tests.support.wait_until import GENEROUS_S
 
 KNOWN_FIELDS = frozenset({"model", "messages", "stream", "format", "options", "keep_alive", "tools", "think", "truncate", "shift"}) | {
     *("logprobs", "top_logprobs"),

@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 from tests.support.engines.openai_output import ModelOutput, completion_body, stream_chunks
+from tests.support.processes.wait_until import GENEROUS_S
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
-from tests.support.wait_until import GENEROUS_S
 
 # It also accepts `n` and `logit_bias`, and does not use them.
 USED_FIELDS = frozenset(

@@ -13,7 +13,7 @@ from providers.adapters.probe import MODELS_PATH, ListedModel, ProbeResponse, Pr
 from providers.catalogue import ADAPTERS, ENGINE_PROBES
 from providers.engines.versions import parse_version
 from providers.probing import has_changed, identify_engine, is_ready, lacks_api, next_paths, shows_no_api
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 
 def model_list(owner: str, *more: Mapping[str, Any], **fields: Any) -> dict[str, Any]:

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
+from app.domain.routing import ModelConfig, ProviderConfig, Target
+from app.domain.snapshot import Snapshot
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
-from app.store.config_validation import validate
-from app.store.errors import BadConfiguration
+from app.store.configuration.validation.configuration import validate
+from app.store.postgres.errors import BadConfiguration
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption, Provider
@@ -31,9 +32,9 @@ from providers.dialects.openai_chat import OpenAIChat
 from providers.engines.auto.adapter import Auto
 from providers.engines.vllm.adapter import VLLM
 from providers.structured_output import Constraint, read_constraint
-from tests.support.chat_strategies import bounded
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
 from tests.support.request_translation import translate_request as sent_for
+from tests.support.strategies.chat_strategies import bounded
 
 GATEWAY_FIELDS = {"episode_id": "01990000-0000-7000-8000-00000000000b", "tensorzero::episode_id": None, "tensorzero::tags": {"a": "b"}}
 HINTS = {"guided_decoding_backend": "xgrammar", "user": "u", "store": True, "metadata": {"a": "b"}, "service_tier": "auto"}

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.analytics.guard.adaptive import NoProposal, Proposal, propose_weights
-from app.analytics.guard.facts import ExperimentFacts
-from app.analytics.statistics.compare import compare
-from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.sums import Stratum, UnitSums
-from app.domain import AnalysisConfig
-from tests.support.simulated_experiment import SimulatedExperiment, adaptive, facts_of
+from app.domain.experiments import AnalysisConfig
+from app.results.guard.adaptive import NoProposal, Proposal, propose_weights
+from app.results.guard.facts import ExperimentFacts
+from app.results.statistics.compare import compare
+from app.results.statistics.plan import Plan
+from app.results.statistics.sums import Stratum, UnitSums
+from tests.support.simulated.simulated_experiment import SimulatedExperiment, adaptive, facts_of
 
 STARS, WASTE, HELPFUL = (AnalysisConfig(metrics=(name,)) for name in ("stars", "waste", "helpful"))
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.analytics.guard import evidence
-from app.analytics.guard.guardrails import ArmBaseline, Stop, find_stops, results_since, stop_alpha
-from app.analytics.statistics.sums import Stratum, UnitSums
-from app.domain import AnalysisConfig
-from tests.support.simulated_experiment import SimulatedExperiment, errors, facts_of
+from app.domain.experiments import AnalysisConfig
+from app.results.guard import evidence
+from app.results.guard.guardrails import ArmBaseline, Stop, find_stops, results_since, stop_alpha
+from app.results.statistics.sums import Stratum, UnitSums
+from tests.support.simulated.simulated_experiment import SimulatedExperiment, errors, facts_of
 
 
 def booleans(n: int, ones: int) -> UnitSums:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.analytics.results.metric_facts import metric_facts
-from app.analytics.results.power import PowerQuestion, answer_power
-from app.analytics.results.read import Reading
-from app.analytics.results.results import ExperimentResults
-from app.domain import AnalysisConfig, MetricConfig
-from app.store.experiment_queries import ExperimentRow
-from app.store.experiment_sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey
+from app.domain.experiments import AnalysisConfig, MetricConfig
+from app.results.results.metric_facts import metric_facts
+from app.results.results.power import PowerQuestion, answer_power
+from app.results.results.read import Reading
+from app.results.results.results import ExperimentResults
+from app.store.experiments.queries import ExperimentRow
+from app.store.experiments.sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey
 
 NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 HELPFUL = {"helpful": MetricConfig(kind="boolean", level="inference", optimize="max")}

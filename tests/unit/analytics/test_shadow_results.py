@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from app.analytics.shadow_results import ALPHA, compare
-from app.store.shadow_pairs import METRICS, PairSums
+from app.results.shadow_results import ALPHA, compare
+from app.store.replays.shadow_pairs import METRICS, PairSums
 
 
 def sums_of(values: list[float]) -> tuple[int, float, float, int]:

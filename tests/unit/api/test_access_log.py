@@ -6,7 +6,7 @@ import os
 
 from msgspec.structs import replace
 
-from app.api.access_log import AccessLine, AccessLog
+from app.api.server.access_log import AccessLine, AccessLog
 
 LINE = AccessLine("2026-11-28T00:00:00.000Z", "POST", "/v1/chat/completions", 200, 1.5, "t", "nx-0", "m", "i", "r", None)
 

@@ -5,7 +5,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from app.api.admin.settings import describe
+from app.api.admin.configuration.settings import describe
 from app.settings import ProxyUrl, Secrets, Settings
 
 SECRET = "hunter2hunter2hunter2hunter2hunter2hunter2hu"

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.api.anonymous_requests import AnonymousRequests
+from app.api.server.anonymous_requests import AnonymousRequests
 
 KEY = (b"authorization", b"Bearer nx-1")
 

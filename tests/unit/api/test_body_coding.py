@@ -7,7 +7,7 @@ import zlib
 import pytest
 from backports import zstd
 
-from app.api.body_coding import decode_body, read_coding
+from app.api.server.body_coding import decode_body, read_coding
 from providers.canonical.errors import BodyMemoryExceeded, BodyTooLarge, InvalidRequest, NarthexError, UnsupportedMediaType
 
 CONTENT = bytes(range(256)) * 3000 + b"the end"

@@ -10,7 +10,7 @@ from app.api.rest import export
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Call
 from app.store.access.roles import Grant, Permission, Principal
-from app.store.audit_log import Author
+from app.store.postgres.audit_log import Author
 from providers.canonical.errors import CallerCredentialRequired, NarthexError, NotAllowed, Unavailable
 
 

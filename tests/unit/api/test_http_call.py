@@ -7,7 +7,7 @@ import httptools
 import pytest
 from uvicorn.protocols.http.flow_control import FlowControl
 
-from app.api.http_call import HttpCall
+from app.api.server.http_call import HttpCall
 from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
 
 

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.api.metrics import MetricsPage
-from app.telemetry import Telemetry
-from tests.support.wait_until import GENEROUS_S
+from app.process.telemetry import Telemetry
+from tests.support.processes.wait_until import GENEROUS_S
 
 
 class _HeldTelemetry(Telemetry):

@@ -13,7 +13,7 @@ from app.api.admin.routes import operations
 from app.api.openapi.document import build_document
 from app.api.openapi.page import render_contents, render_operations
 from app.api.openapi.schemas import schemas_of
-from app.inference_paths import INFERENCE_PATHS
+from app.domain.inference_paths import INFERENCE_PATHS
 from app.main import Applications, create_applications
 from app.settings import Settings
 from providers.transport.loop_turns import LoopTurns

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.path_segments import decode_slashes, routed_path
+from app.api.server.path_segments import decode_slashes, routed_path
 
 
 @pytest.mark.parametrize(

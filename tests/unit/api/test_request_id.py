@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.request_id import own_request_id
+from app.api.server.request_id import own_request_id
 
 
 @pytest.mark.parametrize(

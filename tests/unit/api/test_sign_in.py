@@ -18,7 +18,7 @@ from app.api.sign_in.issuer import IssuedTokens, Issuer
 from app.settings import IssuerUrl, Settings
 from providers.canonical.errors import InvalidUpstreamResponse, LimitExceeded, Unavailable
 from providers.transport.transport import Transport
-from tests.support.oidc_issuer import CLIENT_ID, CLIENT_SECRET, OidcIssuer
+from tests.support.processes.oidc_issuer import CLIENT_ID, CLIENT_SECRET, OidcIssuer
 
 
 @pytest.fixture(scope="module")

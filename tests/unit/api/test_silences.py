@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.api.http_call import HttpCall
-from app.api.response_sink import HttpResponseSink
-from app.gateway.context import RequestContext
-from app.gateway.keep_alives import KeepAlives
+from app.api.callers.response_sink import HttpResponseSink
+from app.api.server.http_call import HttpCall
+from app.gateway.pipeline.keep_alives import KeepAlives
+from app.gateway.state.context import RequestContext
 from app.settings import Settings
 from providers.dialect import CallerDialect, ResponseMeta
 from providers.dialects.catalogue import CALLER_DIALECTS

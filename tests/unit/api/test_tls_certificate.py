@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from app.api.tls_certificate import BadCertificate, fingerprint, load_certificate
+from app.api.server.tls_certificate import BadCertificate, fingerprint, load_certificate
 from app.cli import main
 from app.doctor import certificate as doctor
 from app.settings import Settings
-from app.supervisor import certificate as supervisor
-from app.supervisor.errors import OperatorError
-from tests.support.certificates import write_pair
+from app.supervisor.machine import certificate as supervisor
+from app.supervisor.machine.errors import OperatorError
+from tests.support.processes.certificates import write_pair
 
 
 def settings_of(folder: Path) -> Settings:

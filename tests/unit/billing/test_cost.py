@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from app.billing.cost import cost_microusd
 from app.billing.price_index import PriceIndex, find_price
-from app.domain import Price
-from app.store import snapshots
+from app.domain.prices import Price
+from app.store.configuration import snapshots
 from providers.canonical.chat import Usage
 
 TOKENS = some.integers(0, 10_000_000)

@@ -9,9 +9,10 @@ import pytest
 from app.billing.cost import cost_microusd, round_together
 from app.billing.price_index import PriceIndex
 from app.billing.recompute import decode_charges, price_charges
-from app.domain import Plan, Price, PriceHours, Snapshot
-from app.gateway.charges import costs_of_iterations
-from app.price_hours import hours_factor
+from app.domain.price_hours import hours_factor
+from app.domain.prices import Price, PriceHours
+from app.domain.snapshot import Plan, Snapshot
+from app.gateway.state.charges import costs_of_iterations
 from providers.canonical.chat import Usage
 from providers.dialects.anthropic_messages.usage import merge_counts, read_counts, to_usage
 from providers.dialects.bedrock_converse.usage import read_usage as read_converse_usage

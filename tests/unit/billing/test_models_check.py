@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from app.billing.models_check import Difference, check_configuration, compare_list
 from app.billing.public_lists import ListedModel, UnreadableList, read_list
-from app.cli.models import models
-from app.domain import ModelConfig, Price, ProviderConfig, Target
-from app.store.snapshots import build_snapshot
+from app.cli.nouns.models import models
+from app.domain.prices import Price
+from app.domain.routing import ModelConfig, ProviderConfig, Target
+from app.store.configuration.snapshots import build_snapshot
 
 YES, NO = {"supported": True}, {"supported": False}
 ANTHROPIC = {

@@ -10,10 +10,13 @@ import pytest
 from app.billing.cost import cost_microusd
 from app.billing.price_index import find_price
 from app.billing.price_list import bundled_prices, candidate_names, suggest_prices_for_targets
-from app.domain import ModelConfig, Price, ProviderConfig, Snapshot, Target
-from app.store.config_file import parse_config_file, write_file
-from app.store.price_validation import validate
-from app.store.snapshots import build_snapshot, price_key
+from app.domain.prices import Price
+from app.domain.routing import ModelConfig, ProviderConfig, Target
+from app.domain.snapshot import Snapshot
+from app.store.configuration.config_file import parse_config_file, write_file
+from app.store.configuration.snapshots import build_snapshot
+from app.store.configuration.validation.paths import price_key
+from app.store.configuration.validation.prices import validate
 from providers.canonical.chat import Usage
 from providers.catalogue import ADAPTERS
 

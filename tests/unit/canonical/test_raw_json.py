@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import Body, find_lone_surrogate, merge_object, repair_unicode
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 units = st.sampled_from(["\\ud83d", "\\ude00", "\\uD83D\\uDE00", "\\\\", "\\\\ud83d", "\\n", "a", "é", "\\u0041", "\\udbff", "\\uDC00"])
 

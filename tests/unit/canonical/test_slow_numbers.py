@@ -17,7 +17,7 @@ from providers.canonical.ndjson import NdjsonDecoder
 from providers.canonical.slow_numbers import MOST_SLOW_NUMBERS, count_slow_numbers, has_slow_numbers
 from providers.canonical.sse import SSEDecoder
 from providers.catalogue import DIALECTS
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 SLOW = {
     "large exponent": "1e300",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.sse import SSEDecoder, sse_frame, to_single_line
-from tests.support.chat_strategies import bounded, byte_splits
+from tests.support.strategies.chat_strategies import bounded, byte_splits
 
 datas = st.binary(min_size=1, max_size=20).map(lambda data: data.replace(b"\n", b"n").replace(b"\r", b"r").strip(b" ") or b"x")
 

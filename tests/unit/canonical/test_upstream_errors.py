@@ -22,7 +22,7 @@ from providers.canonical.errors import (
 )
 from providers.canonical.raw_json import Body
 from providers.canonical.upstream_errors import find_error, read_error, read_retry_after
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 # Error bodies by engine, with the message and the field to read from them. Source: engines.md part 3.8, and vLLM 0.32 as seen.
 ERROR_SHAPES: list[tuple[str, Any, str, str | None]] = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from app.cli import main
-from tests.support.wait_until import block_until
+from tests.support.processes.wait_until import block_until
 
 NOWHERE = "postgresql://nobody@127.0.0.1:9/none"
 

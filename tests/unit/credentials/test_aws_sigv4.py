@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from providers.credentials import CredentialError, UnsignedRequest
 from providers.credentials.aws import AwsSigner
 from providers.credentials.sigv4 import AwsKeys, SigV4Signer
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLEEXAMPLE12", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
 STATIC_KEYS = {"access_key_id": KEY, "secret_access_key": SECRET}

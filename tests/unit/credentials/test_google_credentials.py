@@ -16,8 +16,15 @@ from providers.credentials import CredentialError, UnsignedRequest
 from providers.credentials.google import RenewedToken, StaticToken, read_project, signer
 from providers.credentials.google_grants import SCOPE, read_token
 from providers.credentials.google_token import Token
-from tests.support.chat_strategies import bounded
-from tests.support.google_tokens import SERVICE_ACCOUNT_EMAIL, TOKEN_URL, TokenServer, authorized_user, rsa_key_pair, service_account_json
+from tests.support.strategies.chat_strategies import bounded
+from tests.support.strategies.google_tokens import (
+    SERVICE_ACCOUNT_EMAIL,
+    TOKEN_URL,
+    TokenServer,
+    authorized_user,
+    rsa_key_pair,
+    service_account_json,
+)
 
 REQUEST = UnsignedRequest("POST", httpx.URL("https://aiplatform.googleapis.com/v1/x"), [], b"{}")
 

@@ -14,18 +14,18 @@ from msgspec import Struct
 
 import providers.credentials
 from app.settings import BadSetting, Secrets, Settings
-from app.store.config_file import parse_config_file
-from app.store.config_validation import find_warnings, validate
-from app.store.errors import BadConfiguration
-from app.store.limit_validation import KnownNames
-from app.store.snapshots import build_snapshot
-from app.store.vault import NoEncryptionKey, Vault, WeakEncryptionKey, encryption_key_id
-from app.supervisor import secret_key
+from app.store.configuration.config_file import parse_config_file
+from app.store.configuration.snapshots import build_snapshot
+from app.store.configuration.validation.configuration import find_warnings, validate
+from app.store.configuration.validation.known_names import KnownNames
+from app.store.postgres.errors import BadConfiguration
+from app.store.postgres.vault import NoEncryptionKey, Vault, WeakEncryptionKey, encryption_key_id
+from app.supervisor.machine import secret_key
 from providers.credentials import CredentialError, UnsignedRequest
 from providers.credentials.masking import MASK, SecretMask
 from providers.credentials.references import CredentialReader, check, check_usable
 from providers.credentials.secret_record import SecretRecord
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 OLD, NEW = "an old key of the vault, drawn at random", "the new key of the vault, drawn at random"
 secrets = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=8, max_size=60)

@@ -6,7 +6,7 @@ import pytest
 
 from app.datasets.example import Example
 from app.datasets.formats import Inexpressible, find_faults, write_line
-from tests.support.training_lines import check_chat_line, check_completion_line, check_preference_line
+from tests.support.strategies.training_lines import check_chat_line, check_completion_line, check_preference_line
 
 HI: Any = {"role": "user", "content": "Hi"}
 HELLO: Any = {"role": "assistant", "content": "Hello."}

@@ -9,7 +9,7 @@ import pytest
 from app.datasets.example import Example
 from app.datasets.read_recorded import Recorded, parse_recorded, read_example, render_request
 from app.datasets.reasons import Skipped
-from app.domain import FunctionConfig, VariantConfig
+from app.domain.functions import FunctionConfig, VariantConfig
 from app.gateway.functions.function_table import compile_function
 from app.gateway.large_body.large_requests import LargeRequests
 from app.settings import Settings

@@ -25,7 +25,7 @@ from providers.dialects.tensorzero_inference.usage import WireUsage
 from providers.dialects.tensorzero_inference.usage import read_usage as read_usage_of_tensorzero
 from providers.dialects.tgi_generate.response_schema import Details
 from providers.dialects.tgi_generate.usage import read_usage as read_usage_of_generate
-from tests.support.chat_strategies import META, parse_sse_chunks
+from tests.support.strategies.chat_strategies import META, parse_sse_chunks
 
 
 def raw(value: Any) -> Raw:

@@ -9,8 +9,8 @@ import pytest
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_completions import OpenAICompletions
-from tests.support.anthropic_strategies import parse_sse_events
-from tests.support.chat_strategies import META, parse_sse_chunks
+from tests.support.strategies.anthropic_strategies import parse_sse_events
+from tests.support.strategies.chat_strategies import META, parse_sse_chunks
 
 CREATED: list[tuple[Any, int]] = [
     ("1700000000", 1_700_000_000),

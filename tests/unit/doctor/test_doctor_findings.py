@@ -17,11 +17,13 @@ from app.doctor.mask_password import mask_password
 from app.doctor.processes import ProcessStatus
 from app.doctor.records import RecordFacts
 from app.doctor.redis import RedisFacts
-from app.domain import Limit, ModelConfig, ProviderConfig, Snapshot, Target
-from app.recording.writer_status import WriterStatus
+from app.domain.limits import Limit
+from app.domain.routing import ModelConfig, ProviderConfig, Target
+from app.domain.snapshot import Snapshot
+from app.recording.spool.writer_status import WriterStatus
 from app.settings import Settings
-from app.store.limit_validation import KnownNames
-from app.store.postgres_status import PostgresStatus, WorkerRow
+from app.store.accounts.postgres_status import PostgresStatus, WorkerRow
+from app.store.configuration.validation.known_names import KnownNames
 
 SETTINGS = Settings()
 HOME = Path("/somewhere/home")

@@ -2,7 +2,7 @@
 
 from app.doctor import sign_in
 from app.settings import IssuerUrl, PublicUrl, Settings
-from tests.support.oidc_issuer import CLIENT_ID, OidcIssuer
+from tests.support.processes.oidc_issuer import CLIENT_ID, OidcIssuer
 
 
 async def test_doctor_reports_an_issuer_that_answers_and_what_is_missing() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation.translate import translate_response
 from providers.adapters.openai_compatible import OpenAICompatible
@@ -31,8 +31,8 @@ from providers.catalogue import ADAPTERS, DIALECTS, ROUTES
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.engine_routes.catalogue import ROUTE_BY_PATH
 from providers.engine_routes.missing_route import explain_missing_route
-from tests.support.chat_strategies import META, bounded
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.strategies.chat_strategies import META, bounded
 
 ENGINES = ("vllm", "sglang", "lmdeploy", "tgi", "llamacpp", "llamacpp_python", "sandbox", "openai")
 

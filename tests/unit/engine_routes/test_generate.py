@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation.dialect_pair import TargetDialect
 from app.gateway.response_translation.translate import make_stream_editor, translate_response
@@ -23,8 +23,8 @@ from providers.canonical.errors import (
 )
 from providers.catalogue import ADAPTERS, ROUTES
 from providers.dialect import StreamEditor
-from tests.support.chat_strategies import META, byte_splits
 from tests.support.request_translation import MEDIA, drop_nothing
+from tests.support.strategies.chat_strategies import META, byte_splits
 
 GENERATE = ROUTES["generate"]
 PROMPT: dict[str, Any] = {"prompt": "Hi you", "max_tokens": 9, "temperature": 0.5, "session_id": 7}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.canonical.errors import Unsupported
 from providers.catalogue import ADAPTERS, DIALECTS, ENGINE_PROBES

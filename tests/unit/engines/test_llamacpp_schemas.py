@@ -12,7 +12,7 @@ from msgspec import Raw
 from providers.canonical.errors import Unsupported
 from providers.engines.llamacpp.schema_patterns import write_length_pattern, write_schema_pattern
 from providers.engines.llamacpp.schemas import LLAMACPP_CONVERTER, LLAMACPP_PYTHON_CONVERTER, convert_schema
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 PATTERNS = [
     "ab",

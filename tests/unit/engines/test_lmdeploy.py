@@ -16,9 +16,9 @@ from providers.engines.lmdeploy.adapter import LMDeploy
 from providers.fields import ENGINE_FIELDS
 from tests.support.adapted_body import adapt_body
 from tests.support.case_tables import assert_every
-from tests.support.chat_strategies import META, bounded
 from tests.support.field_handling import translate_body
 from tests.support.request_translation import drop_everything
+from tests.support.strategies.chat_strategies import META, bounded
 
 UNKNOWN_VERSION = LMDeploy("gpu", {})
 CURRENT_VERSION = LMDeploy("gpu", {"version": "0.18.0"})

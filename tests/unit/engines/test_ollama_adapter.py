@@ -17,7 +17,6 @@ from providers.catalogue import build_provider
 from providers.dialects.ollama_chat.schema_pattern import to_schema_pattern
 from providers.fields import ENGINE_FIELDS
 from tests.support.case_tables import assert_every
-from tests.support.chat_strategies import bounded
 from tests.support.field_handling import (
     FIELD_VALUES,
     HI,
@@ -28,6 +27,7 @@ from tests.support.field_handling import (
     translate_body,
     translate_chat_fields,
 )
+from tests.support.strategies.chat_strategies import bounded
 
 OLLAMA = build_provider("ollama", "ollama", {}, "http://127.0.0.1:11434")
 SCHEMA = {"type": "object"}

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Target
+from app.domain.routing import Target
 from providers.canonical.errors import Overloaded, TimedOut, Unsupported, UpstreamFailed, UpstreamNotFound, UpstreamRejected
 from providers.dialects.openai_chat import OpenAIChat
 from providers.engines.sglang.adapter import SGLang
 from providers.fields import ENGINE_FIELDS
 from tests.support.adapted_body import adapt_body
 from tests.support.case_tables import assert_every
-from tests.support.chat_strategies import bounded
 from tests.support.request_translation import drop_everything
 from tests.support.request_translation import translate_request as sent_for
+from tests.support.strategies.chat_strategies import bounded
 
 ENGINE = SGLang("gpu", {})
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}

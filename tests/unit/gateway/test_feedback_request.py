@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app import uuid7
-from app.domain import Caller, MetricConfig
+from app.domain import uuid7
+from app.domain.callers import Caller
+from app.domain.experiments import MetricConfig
 from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.feedback.request import (
     MAX_COMMENT_CHARS,
@@ -18,8 +19,8 @@ from app.gateway.feedback.request import (
     check_feedback,
     check_feedback_id,
 )
-from app.recording.feedback_records import Feedback, decode_feedback, encode_feedback, feedback_row
-from app.store.feedback_writes import FEEDBACK_COLUMNS
+from app.recording.spool.feedback_records import Feedback, decode_feedback, encode_feedback, feedback_row
+from app.recording.writes.feedback_writes import FEEDBACK_COLUMNS
 
 TEAM, KEY = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 CALLER = Caller(KEY, TEAM, "team", "full")

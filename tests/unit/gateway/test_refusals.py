@@ -9,17 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain import Caller, ModelConfig, Snapshot
-from app.gateway import refusals
-from app.gateway.context import RequestContext
+from app.domain.callers import Caller
+from app.domain.routing import ModelConfig
+from app.domain.snapshot import Snapshot
 from app.gateway.episodes.episode_id import Episode
-from app.gateway.refusals import MAX_COUNTS, MAX_SAMPLES, MAX_SAMPLES_OF_REASON, MAX_SAMPLES_OF_TEAM, RefusalRecorder
-from app.gateway.stages import Admitted, Authenticated
-from app.recording.disk_space import REFRESH_EVERY_S
-from app.recording.refusal_records import Refusals, decode_refusals
-from app.recording.segment_format import list_segments
-from app.recording.segment_reader import RefusalsRecord, SegmentReader
-from app.recording.spool import Spool
+from app.gateway.pipeline import refusals
+from app.gateway.pipeline.refusals import MAX_COUNTS, MAX_SAMPLES, MAX_SAMPLES_OF_REASON, MAX_SAMPLES_OF_TEAM, RefusalRecorder
+from app.gateway.state.context import RequestContext
+from app.gateway.state.stages import Admitted, Authenticated
+from app.recording.spool.disk_space import REFRESH_EVERY_S
+from app.recording.spool.refusal_records import Refusals, decode_refusals
+from app.recording.spool.segment_format import list_segments
+from app.recording.spool.segment_reader import RefusalsRecord, SegmentReader
+from app.recording.spool.spool import Spool
 from app.settings import Settings
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, LimitExceeded, NarthexError, NotAllowed, UnknownModel
 from providers.catalogue import DIALECTS

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.api.responses import paginate
-from app.domain import Caller
+from app.api.callers.responses import paginate
+from app.domain.callers import Caller
+from app.domain.uuid7 import mint
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.responses_state.history import MAX_TURNS, BoundedFind, ConversationTurn, InputItem, conversation_input_items, load_history
 from app.gateway.responses_state.item_references import resolve_references, unresolved_references
 from app.settings import Settings
-from app.uuid7 import mint
 from providers.canonical.errors import BodyMemoryExceeded, InvalidRequest, Unavailable, UnknownResponse
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialects.openai_responses.item_ids import item_id
 from providers.transport.loop_turns import LoopTurns
-from tests.support.chat_strategies import META, bounded, texts
-from tests.support.wait_until import wait_until
+from tests.support.processes.wait_until import wait_until
+from tests.support.strategies.chat_strategies import META, bounded, texts
 
 LARGE_REQUESTS = LargeRequests(Settings(), LoopTurns()).of_team("team")
 # Of each turn: how many turns back the one lies that it continues (0: none), the user's text, and the assistant's text.

@@ -3,10 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from app.domain import Caller, ModelConfig, Plan, ShadowConfig, Target
+from app.domain.callers import Caller
+from app.domain.routing import ModelConfig, ShadowConfig, Target
+from app.domain.snapshot import Plan
+from app.domain.uuid7 import mint
 from app.gateway.shadow.choice import config_of, find_objection, is_drawn
-from app.store.snapshots import build_snapshot
-from app.uuid7 import mint
+from app.store.configuration.snapshots import build_snapshot
 
 TARGETS = (Target("sandbox", "sandbox"),)
 SHADOW = ShadowConfig("large", "lab", 0.1)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.gateway.experiments.weighted_rendezvous import order_arms
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 UNITS = 20_000
 # The 99.9 % quantile of chi-square by degrees of freedom. The units are fixed, so a test passes always or never.

@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from app.domain import ModelConfig, ProviderConfig, Target
+from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.model_lists import ModelLists
 from app.settings import Settings
-from app.store.snapshots import build_snapshot
-from app.store.vault import Vault
+from app.store.configuration.snapshots import build_snapshot
+from app.store.postgres.vault import Vault
 from providers.canonical.chat import ChatRequest, Message, Text, Thinking
 from providers.drop_policy import DropPolicy
 from providers.hosted.anthropic.adapter import Anthropic

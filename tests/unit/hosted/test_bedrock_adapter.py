@@ -26,7 +26,7 @@ from providers.credentials import CredentialError, UnsignedRequest
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.hosted.bedrock.adapter import Bedrock
-from tests.support.chat_strategies import META
+from tests.support.strategies.chat_strategies import META
 
 HOME = "https://bedrock-runtime.{region}.amazonaws.com"
 CLAUDE, NOVA, LLAMA, GPT = "us.anthropic.claude-opus-4-6-v1", "amazon.nova-lite-v1:0", "meta.llama3-70b-instruct-v1:0", "openai.gpt-oss-20b"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.structured_output.checker.schema_checks import build_validator
 from providers.canonical.output_format import JsonSchema

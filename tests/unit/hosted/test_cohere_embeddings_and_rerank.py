@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation.translate import translate_response
 from providers.adapters.provider import InvalidOption
@@ -17,8 +17,8 @@ from providers.catalogue import DIALECTS, ROUTES
 from providers.dialect import ResponseMeta
 from providers.hosted.cohere.adapter import Cohere
 from providers.hosted.cohere.embeddings import COHERE_EMBEDDINGS
-from tests.support.chat_strategies import META
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.strategies.chat_strategies import META
 
 COHERE = Cohere("it", {})
 BASE = "http://127.0.0.1:9/some/prefix"

@@ -14,8 +14,8 @@ from providers.dialects.openai_chat import OpenAIChat
 from providers.drop_policy import DropPolicy
 from providers.hosted.deepseek.adapter import DeepSeek
 from tests.support.adapted_body import adapt_body
-from tests.support.chat_strategies import META
 from tests.support.request_translation import drop_everything
+from tests.support.strategies.chat_strategies import META
 
 DEEPSEEK = DeepSeek("ds", {})
 USER = [{"role": "user", "content": "Hi"}]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain import Target
+from app.domain.routing import Target
 from providers.adapters.provider import InvalidOption, Provider
 from providers.canonical.errors import Unsupported, UpstreamNotFound
 from providers.catalogue import build_provider, provider_url

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import InvalidOption
 from providers.canonical.errors import (
@@ -23,8 +23,8 @@ from providers.canonical.errors import (
 from providers.catalogue import build_provider
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
-from tests.support.chat_strategies import META
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.strategies.chat_strategies import META
 
 STUDIO = build_provider("gemini", "google", {})
 MODEL = "gemini-embedding-2"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Target
+from app.domain.routing import Target
 from providers.canonical.chat import Reasoning, Text, Usage
 from providers.canonical.errors import CredentialRefused, Overloaded, Unsupported, UpstreamError, UpstreamNotFound, UpstreamRejected
 from providers.canonical.events import Event, assemble_response
@@ -18,8 +18,8 @@ from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.hosted.mistral.adapter import Mistral
 from providers.profiles.mistral import ToolCallIds
 from tests.support.adapted_body import adapt_body
-from tests.support.chat_strategies import META, bounded, byte_splits, chunk, chunk_choice, parse_sse_chunks
 from tests.support.request_translation import drop_everything, drop_nothing, translate_request
+from tests.support.strategies.chat_strategies import META, bounded, byte_splits, chunk, chunk_choice, parse_sse_chunks
 
 MISTRAL = Mistral("it", {})
 HI = {"role": "user", "content": "Hi"}

@@ -24,8 +24,8 @@ from providers.hosted.azure.adapter import Azure
 from providers.hosted.openai.adapter import OpenAI
 from providers.profiles.gpt.token_limit import is_reasoning_model
 from tests.support.adapted_body import adapt_body
-from tests.support.chat_strategies import META, parse_sse_chunks
 from tests.support.field_handling import translate_body
+from tests.support.strategies.chat_strategies import META, parse_sse_chunks
 
 ENCRYPTED = "reasoning.encrypted_content"
 MESSAGES = [{"role": "user", "content": "Hi"}]

@@ -15,8 +15,8 @@ from providers.dialects.openai_chat import OpenAIChat
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 from tests.conformance.translation import CALLERS, translate_response
 from tests.support.adapted_body import adapt_body
-from tests.support.chat_strategies import META, bounded
 from tests.support.field_handling import translate_body
+from tests.support.strategies.chat_strategies import META, bounded
 from tests.unit.hosted.test_host_specs import build_adapter
 
 CALL = {"index": 0, "id": "call_a", "type": "function", "function": {"name": "now", "arguments": "{}"}}

@@ -10,7 +10,7 @@ from providers.canonical.events import assemble_response
 from providers.dialects.openai_chat import OpenAIChat
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 from tests.conformance.translation import CALLERS, translate_response
-from tests.support.chat_strategies import META
+from tests.support.strategies.chat_strategies import META
 
 SEARCH_RESULTS = [
     {"url": "https://a.test/1", "title": "One", "snippet": "first"},

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
+from app.domain.routing import ModelConfig, ProviderConfig, Target
+from app.domain.snapshot import Snapshot
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
-from app.store.config_validation import validate
-from app.store.errors import BadConfiguration
+from app.store.configuration.validation.configuration import validate
+from app.store.postgres.errors import BadConfiguration
 from providers.adapters.provider import InvalidOption
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import OperationNotSupported, StreamTruncated, Unsupported, UpstreamFailed, UpstreamNotFound
@@ -23,10 +24,10 @@ from providers.dialects.catalogue import ENGINE_DIALECTS
 from providers.hosted.sagemaker.adapter import SageMaker
 from providers.structured_output import read_constraint
 from tests.replay.hosts.recordings import Recording, recordings
-from tests.support import aws_event_frames as frames
 from tests.support.adapted_body import adapt_body
-from tests.support.chat_strategies import bounded
 from tests.support.request_translation import MEDIA, drop_nothing
+from tests.support.strategies import aws_event_frames as frames
+from tests.support.strategies.chat_strategies import bounded
 
 HOME = "https://runtime.sagemaker.{region}.amazonaws.com"
 AWS_KEYS = '{"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret", "region": "us-east-2"}'

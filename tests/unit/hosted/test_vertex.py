@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
 from app.gateway.request_translation.translated_request import TranslatedRequest
@@ -32,9 +32,9 @@ from providers.dialects.catalogue import CALLER_DIALECTS, ENGINE_DIALECTS
 from providers.hosted.vertex.adapter import Vertex
 from providers.profiles.claude import request_body
 from providers.structured_output import read_constraint
-from tests.support.chat_strategies import bounded
-from tests.support.google_tokens import TokenServer, service_account_json
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, translate_request
+from tests.support.strategies.chat_strategies import bounded
+from tests.support.strategies.google_tokens import TokenServer, service_account_json
 
 HOST = "https://aiplatform.googleapis.com"
 CLAUDE = "claude-sonnet-4-5@20250929"

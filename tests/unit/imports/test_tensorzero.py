@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from app.imports.draft import Imported, check_applicable
 from app.imports.report import NoteKind
 from app.imports.tensorzero.read_config import import_tensorzero
-from app.store.errors import BadConfiguration
+from app.store.postgres.errors import BadConfiguration
 
 FOLDER = Path(__file__).with_name("tensorzero")
 MODELS = """

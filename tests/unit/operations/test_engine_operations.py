@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
+from app.domain.routing import ModelConfig, ProviderConfig, Target
+from app.domain.snapshot import Snapshot
 from app.gateway.fleet.fleet import Fleet
-from app.gateway.operations import OperationResult, Operations
+from app.gateway.fleet.operations import OperationResult, Operations
 from app.settings import Settings
 from providers.adapters.probe import ProbeResult
 from providers.canonical.errors import InvalidRequest, OperationNotSupported
@@ -21,7 +22,7 @@ from providers.catalogue import ENGINE_OPERATIONS, ENGINE_PROBES, OPERATION_NAME
 from providers.operations.manual import operations_manual
 from providers.operations.operation import ArgumentType, Operation, build_call
 from tests.support.case_tables import assert_every
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 ALL_OPERATIONS = [(engine, name) for engine, offer in ENGINE_OPERATIONS.items() for name in offer.operations]
 VALUES_BY_KIND: dict[ArgumentType, st.SearchStrategy[Any]] = {

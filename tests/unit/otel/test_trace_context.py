@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import uuid7
+from app.domain import uuid7
 from app.otel.trace_context import TraceContext, attempt_span_id, inference_span_id, read_trace_context, server_span_id
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

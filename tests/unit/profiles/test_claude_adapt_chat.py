@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Target
+from app.domain.routing import Target
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
@@ -24,8 +24,8 @@ from providers.hosted.anthropic.adapter import Anthropic
 from providers.profiles.claude.adapt_chat import adapt_claude_chat
 from providers.profiles.claude.models import find_profile
 from providers.structured_output import read_constraint
-from tests.support.chat_strategies import bounded
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.strategies.chat_strategies import bounded
 
 HOST = Anthropic("claude", {})
 OLD, MIDDLE, NEW, NEWEST, UNKNOWN_MODEL = "claude-haiku-4-5", "claude-sonnet-4-6", "claude-opus-5", "claude-fable-5-1", "some-model"

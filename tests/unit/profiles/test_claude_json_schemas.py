@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from providers.profiles.claude.json_schemas import fit_schema
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 KEYWORDS: list[tuple[Any, tuple[str, ...]]] = [
     ({"type": "integer", "minimum": 1, "multipleOf": 2}, ("minimum", "multipleOf")),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.domain import Detector, MaskConfig
-from app.recording.detectors import FINDERS
-from app.recording.masking import Found, compile_rules, join_overlapping, mask_json
-from tests.support import detectors_by_definition
+from app.domain.callers import Detector, MaskConfig
+from app.recording.content.detectors import FINDERS
+from app.recording.content.masking import Found, compile_rules, join_overlapping, mask_json
+from tests.support.simulated import detectors_by_definition
 
 Span = tuple[int, int]
 NUMBER = [

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from app.domain import Exchange
-from app.recording.exchange_encoding import decode_exchange, encode_exchange
-from app.recording.rows import inference_row
-from app.store.inference_writes import INFERENCE_COLUMNS
+from app.domain.exchange import Exchange
+from app.recording.rows.rows import inference_row
+from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
+from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from tests.support.spooled_exchanges import make_exchange
 
 COLUMN = INFERENCE_COLUMNS.index("episode_name")

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain import Attempt, Exchange
-from app.recording.exchange_encoding import decode_exchange, encode_exchange
-from app.recording.rows import inference_row
+from app.domain.exchange import Attempt, Exchange
+from app.recording.rows.rows import inference_row
+from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
 from providers.canonical.chat import Usage
 from tests.support.spooled_exchanges import make_exchange
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain import ALL_DETECTORS, Detector, MaskConfig
-from app.recording import stream_masking
-from app.recording.masking import Found, MaskRules, compile_rules
-from app.recording.stream_masking import StreamMasker, mask
-from app.store.errors import InvalidKeyField
-from app.store.mask_rules import check_mask
+from app.domain.callers import ALL_DETECTORS, Detector, MaskConfig
+from app.recording.content import stream_masking
+from app.recording.content.masking import Found, MaskRules, compile_rules
+from app.recording.content.stream_masking import StreamMasker, mask
+from app.store.keys.mask_rules import check_mask
+from app.store.postgres.errors import InvalidKeyField
 
 RULES = compile_rules(MaskConfig(patterns={"employee_number": r"\bE[0-9]{6}\b"}))
 
@@ -289,7 +289,7 @@ values: Any = st.recursive(
 def test_large_document_is_masked_as_a_small_one(document: Any, before: bytes) -> None:
     raw = before + json.dumps(document).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.recording.masking._LARGE_BYTES", 0)
+        patch.setattr("app.recording.content.masking._LARGE_BYTES", 0)
         in_steps = mask(raw, RULES)
     assert json.loads(in_steps) == json.loads(mask(raw, RULES))
     assert b"jane.doe" not in in_steps and b"1234567" not in in_steps

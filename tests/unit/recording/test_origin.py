@@ -2,11 +2,11 @@
 
 import msgspec
 
-from app.domain import Exchange
-from app.recording.exchange_encoding import decode_exchange, encode_exchange
-from app.recording.rows import inference_row
-from app.store.inference_writes import INFERENCE_COLUMNS
-from app.uuid7 import mint
+from app.domain.exchange import Exchange
+from app.domain.uuid7 import mint
+from app.recording.rows.rows import inference_row
+from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
+from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from tests.support.spooled_exchanges import make_exchange
 
 COLUMNS = [INFERENCE_COLUMNS.index(name) for name in ("origin", "original_id", "replay_id")]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.recording.event_frames import complete_frames_bytes
-from app.recording.redaction import STRUCTURE_KEYS, VERBATIM_KEYS, redact
+from app.recording.content.event_frames import complete_frames_bytes
+from app.recording.content.redaction import STRUCTURE_KEYS, VERBATIM_KEYS, redact
 
 SECRET = "kingfisher"
 
@@ -41,7 +41,7 @@ def test_no_secret_survives_in_a_document(document: dict[str, Any]) -> None:
 def test_large_document_is_redacted_as_a_small_one(document: Any, before: bytes) -> None:
     raw = before + json.dumps(document).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.recording.redaction._LARGE_BYTES", 0)
+        patch.setattr("app.recording.content.redaction._LARGE_BYTES", 0)
         in_steps = redact(raw)
     assert in_steps == redact(raw)
 

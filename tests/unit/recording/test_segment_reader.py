@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.recording.open_segment import OpenSegment
-from app.recording.segment_format import ANY_HEADER, EXCHANGE, HEADER, PART_OF_REQUEST, PART_OF_RESPONSE, pack_exchange, pack_part
-from app.recording.segment_reader import DamagedBytes, ExchangeRecord, Record, SegmentReader
+from app.recording.spool.open_segment import OpenSegment
+from app.recording.spool.segment_format import ANY_HEADER, EXCHANGE, HEADER, PART_OF_REQUEST, PART_OF_RESPONSE, pack_exchange, pack_part
+from app.recording.spool.segment_reader import DamagedBytes, ExchangeRecord, Record, SegmentReader
 from tests.support.spooled_exchanges import read_records
 
 KEY = bytes(range(16))

@@ -14,16 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain import ContentPolicy, Exchange
-from app.recording.durability import Durability
-from app.recording.masking import MaskRules
-from app.recording.open_segment import OpenSegment
-from app.recording.redaction import redact
-from app.recording.segment_format import list_segments
-from app.recording.segment_reader import SegmentReader
-from app.recording.spool import Spool
-from app.recording.stream_masking import StreamMasker, mask
-from app.recording.writer_status import WriterStatus, write_status
+from app.domain.callers import ContentPolicy
+from app.domain.exchange import Exchange
+from app.recording.content.masking import MaskRules
+from app.recording.content.redaction import redact
+from app.recording.content.stream_masking import StreamMasker, mask
+from app.recording.spool.durability import Durability
+from app.recording.spool.open_segment import OpenSegment
+from app.recording.spool.segment_format import list_segments
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.spool import Spool
+from app.recording.spool.writer_status import WriterStatus, write_status
 from app.settings import Settings
 from providers.canonical.errors import WorkTooLarge
 from providers.transport.write_batcher import WriteBatcher

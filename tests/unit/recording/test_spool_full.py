@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.recording.disk_space import REFRESH_EVERY_S
-from app.recording.segment_format import list_segments
-from app.recording.segment_reader import SegmentReader
-from app.recording.spool import Spool, SpoolFull
+from app.recording.spool.disk_space import REFRESH_EVERY_S
+from app.recording.spool.segment_format import list_segments
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.spool import Spool, SpoolFull
 from app.settings import Settings
 from tests.support.spooled_exchanges import make_exchange, read_folder, read_records, spool_exchange
 

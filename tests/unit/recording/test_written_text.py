@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.recording.written_text import read_text
+from app.recording.rows.written_text import read_text
 
 MAX = 10_000
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from app.sandbox.choices import Choice, generate_choices
 from app.sandbox.embeddings import create_embeddings
-from app.sandbox.errors import ContextLengthExceeded
-from app.sandbox.grammar_walk import Budget
+from app.sandbox.protocol.errors import ContextLengthExceeded
+from app.sandbox.protocol.request_schema import ChatBody, EmbeddingBody, read_body
 from app.sandbox.request import SandboxRequest, read_chat_request
-from app.sandbox.request_schema import ChatBody, EmbeddingBody, read_body
-from app.sandbox.tokens import CONTEXT_LENGTH, MESSAGE_TOKENS, count_tokens, split_tokens
+from app.sandbox.text.grammar_walk import Budget
+from app.sandbox.text.tokens import CONTEXT_LENGTH, MESSAGE_TOKENS, count_tokens, split_tokens
 
 bounded = settings(max_examples=60, deadline=None)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.sandbox.constraint import ConstraintSource
-from app.sandbox.draft import GeneratedText
-from app.sandbox.errors import InvalidConstraint
-from app.sandbox.grammar_walk import Budget, Walker
-from app.sandbox.schema_rewrite import rewrite_schema
-from app.sandbox.tokens import count_tokens
+from app.sandbox.protocol.errors import InvalidConstraint
+from app.sandbox.text.constraint import ConstraintSource
+from app.sandbox.text.draft import GeneratedText
+from app.sandbox.text.grammar_walk import Budget, Walker
+from app.sandbox.text.schema_rewrite import rewrite_schema
+from app.sandbox.text.tokens import count_tokens
 
 # The same examples in every run: no walk finds the end of every regex, and a rare miss must not fail a build.
 bounded = settings(max_examples=60, deadline=None, derandomize=True)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.sandbox.request_schema import read_body
+from app.sandbox.protocol.request_schema import read_body
 from app.sandbox.routes import ROUTES
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "How is the weather?"}]}

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.analytics.statistics import boolean_counts
-from app.analytics.statistics.boolean_difference import Evidence
-from app.analytics.statistics.compare import Comparison, compare
-from app.analytics.statistics.estimate import arm_estimate
-from app.analytics.statistics.harm import harm
-from app.analytics.statistics.pairs import pairs, planned_overlap
-from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.sums import Stratum, UnitSums
+from app.results.statistics import boolean_counts
+from app.results.statistics.boolean_difference import Evidence
+from app.results.statistics.compare import Comparison, compare
+from app.results.statistics.estimate import arm_estimate
+from app.results.statistics.harm import harm
+from app.results.statistics.pairs import pairs, planned_overlap
+from app.results.statistics.plan import Plan
+from app.results.statistics.sums import Stratum, UnitSums
 
 bounded = settings(max_examples=60, deadline=None)  # a busy machine is no reason to fail
 EVEN = {"control": 0.5, "arm": 0.5}

@@ -7,9 +7,9 @@ from math import log, sqrt
 
 import pytest
 
-from app.analytics.statistics import boolean_counts, multiplicity, sample_ratio
-from app.analytics.statistics.boolean_counts import Successes
-from app.analytics.statistics.confidence_sequence import (
+from app.results.statistics import boolean_counts, multiplicity, sample_ratio
+from app.results.statistics.boolean_counts import Successes
+from app.results.statistics.confidence_sequence import (
     Interval,
     always_valid_p,
     boundary,
@@ -18,12 +18,12 @@ from app.analytics.statistics.confidence_sequence import (
     log_e_value,
     one_sided_critical_z,
 )
-from app.analytics.statistics.cuped import adjusted_difference, adjusted_variance, slope
-from app.analytics.statistics.moments import mean, variance
-from app.analytics.statistics.rate import rate_interval
-from app.analytics.statistics.ratio import ratio, ratio_variance
-from app.analytics.statistics.sums import UnitSums
-from app.analytics.statistics.tuning import optimal_kappa
+from app.results.statistics.cuped import adjusted_difference, adjusted_variance, slope
+from app.results.statistics.moments import mean, variance
+from app.results.statistics.rate import rate_interval
+from app.results.statistics.ratio import ratio, ratio_variance
+from app.results.statistics.sums import UnitSums
+from app.results.statistics.tuning import optimal_kappa
 
 ALPHA = 0.05
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.analytics.statistics.best_arm import tracking_shares, winner
-from app.analytics.statistics.compare import compare
-from app.analytics.statistics.multiplicity import average_log_e_value, discoveries, split_alpha
-from app.analytics.statistics.paired import compare_outcomes, compare_pairs, judge_score, unshrunk_difference
-from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.posterior import Belief, beliefs
-from app.analytics.statistics.power import chance_to_conclude, detectable_effect, duration, fixed_units, needed_units
-from app.analytics.statistics.sample_ratio import sample_ratio, sample_ratio_of
-from app.analytics.statistics.sums import Stratum, UnitSums
-from app.analytics.statistics.thompson import probabilities_of_best, shares
+from app.results.statistics.best_arm import tracking_shares, winner
+from app.results.statistics.compare import compare
+from app.results.statistics.multiplicity import average_log_e_value, discoveries, split_alpha
+from app.results.statistics.paired import compare_outcomes, compare_pairs, judge_score, unshrunk_difference
+from app.results.statistics.plan import Plan
+from app.results.statistics.posterior import Belief, beliefs
+from app.results.statistics.power import chance_to_conclude, detectable_effect, duration, fixed_units, needed_units
+from app.results.statistics.sample_ratio import sample_ratio, sample_ratio_of
+from app.results.statistics.sums import Stratum, UnitSums
+from app.results.statistics.thompson import probabilities_of_best, shares
 
 bounded = settings(max_examples=60, deadline=None)  # a busy machine is no reason to fail
 FLOAT = Plan("float", "max")

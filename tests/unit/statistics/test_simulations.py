@@ -5,11 +5,11 @@ from math import exp
 import numpy as np
 import pytest
 
-from app.analytics.statistics.compare import compare
-from app.analytics.statistics.plan import Plan
-from app.analytics.statistics.sums import Stratum, UnitSums
-from tests.support.simulated_bandit import play
-from tests.support.simulated_looks import (
+from app.results.statistics.compare import compare
+from app.results.statistics.plan import Plan
+from app.results.statistics.sums import Stratum, UnitSums
+from tests.support.simulated.simulated_bandit import play
+from tests.support.simulated.simulated_looks import (
     RAMP,
     Units,
     Values,

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.analytics.statistics.aipw import Aipw
-from app.analytics.statistics.bounded import betting, empirical_bernstein
-from app.analytics.statistics.confidence_sequence import interval
-from app.analytics.statistics.moments import mean, variance
-from app.analytics.statistics.quantiles import bucket_of, quantile, quantile_difference, rank_margin, upper_edge
-from app.analytics.statistics.sums import UnitSums
-from app.analytics.statistics.tuning import kappa
+from app.results.statistics.aipw import Aipw
+from app.results.statistics.bounded import betting, empirical_bernstein
+from app.results.statistics.confidence_sequence import interval
+from app.results.statistics.moments import mean, variance
+from app.results.statistics.quantiles import bucket_of, quantile, quantile_difference, rank_margin, upper_edge
+from app.results.statistics.sums import UnitSums
+from app.results.statistics.tuning import kappa
 
 bounded = settings(max_examples=60, deadline=None)  # a busy machine is no reason to fail
 VALUES = [(37 * number % 101) / 100 for number in range(1, 501)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.calendar_periods import CALENDAR_UNITS, CalendarUnit, calendar_period
+from app.store.postgres.calendar_periods import CALENDAR_UNITS, CalendarUnit, calendar_period
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo", "Asia/Beirut", "America/Havana", "Pacific/Apia")
 HOUR_MS = 3_600_000

@@ -5,8 +5,8 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Caller
-from app.store.caller_cache import CallerCache
+from app.domain.callers import Caller
+from app.store.keys.caller_cache import CallerCache
 
 Step = tuple[Literal["get", "put", "pop", "peek"], bytes]
 HASHES = st.integers(0, 15).map(lambda number: bytes([number]))

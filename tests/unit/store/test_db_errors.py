@@ -5,7 +5,7 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from app.store.db_errors import connection_advice, describe_without_values, is_outage
+from app.store.postgres.db_errors import connection_advice, describe_without_values, is_outage
 
 
 def test_description_leaves_out_the_detail_which_names_values():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.domain import DroppableFields
-from app.store.droppable_fields import drop_column, from_drop_column, unite_drops
-from app.store.errors import InvalidKeyField
+from app.domain.callers import DroppableFields
+from app.store.keys.droppable_fields import drop_column, from_drop_column, unite_drops
+from app.store.postgres.errors import InvalidKeyField
 
 
 @pytest.mark.parametrize(("drop", "stored"), [((), None), ("all", ["all"]), (("seed", "logit_bias"), ["seed", "logit_bias"])])

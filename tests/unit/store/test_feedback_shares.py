@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.feedback_pending import share_of_each
+from app.recording.writes.feedback_pending import share_of_each
 
 
 def test_a_team_that_waits_for_little_keeps_all_of_it():

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain import Caller
-from app.store.key_log import KeyLog, LoggedKeys, read_log, remove_stale_logs
+from app.domain.callers import Caller
+from app.store.keys.log import KeyLog, LoggedKeys, read_log, remove_stale_logs
 
 HASHES = [hashlib.sha256(bytes([number])).digest() for number in range(6)]
 CALLERS = st.builds(
@@ -53,8 +53,8 @@ class FakeKeyIndex:
 
 @pytest.fixture(autouse=True)
 def write_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.store.key_log._SAVE_AFTER_S", 0)
-    monkeypatch.setattr("app.store.key_log._MIN_REWRITE_LINES", 3)
+    monkeypatch.setattr("app.store.keys.log._SAVE_AFTER_S", 0)
+    monkeypatch.setattr("app.store.keys.log._MIN_REWRITE_LINES", 3)
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,7 +129,7 @@ def test_key_log_stays_small_under_frequent_changes(tmp_path: Path):
 
 
 def test_key_log_is_written_once_the_disk_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
-    monkeypatch.setattr("app.store.key_log._AFTER_FAILURE_S", 0.01)
+    monkeypatch.setattr("app.store.keys.log._AFTER_FAILURE_S", 0.01)
     folder = tmp_path / "not yet"
 
     async def write_log() -> LoggedKeys:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.errors import InvalidKeyField
-from app.store.key_validation import (
+from app.store.keys.validation import (
     MAX_LIST_ENTRIES,
     ROUTES,
     check_expiry,
@@ -19,10 +18,11 @@ from app.store.key_validation import (
     check_networks,
     check_overlap,
     check_routes,
-    check_team,
     key_prefix,
     parse_prefix,
 )
+from app.store.postgres.errors import InvalidKeyField
+from app.store.postgres.names import check_team
 
 PREFIXES = st.text("0123456789abcdef", min_size=12, max_size=12)
 

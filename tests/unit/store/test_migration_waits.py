@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.store.migration_waits import first_words
+from app.store.schema.migration_waits import first_words
 
 STATEMENTS = {
     "select": ("SELECT id, received_at FROM inferences WHERE tag = 'acme'", "SELECT id"),

@@ -5,7 +5,7 @@ import logging
 import asyncpg
 import pytest
 
-from app.store.outage_log import OutageLog
+from app.store.postgres.outage_log import OutageLog
 
 
 def test_an_outage_is_two_sentences_however_its_errors_differ(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gateway.permissions import is_in, matches
-from app.store.restrictions import find_wider_network, find_wider_pattern, narrow_networks, narrow_patterns, permits
+from app.gateway.routing.permissions import is_in, matches
+from app.store.keys.restrictions import find_wider_network, find_wider_pattern, narrow_networks, narrow_patterns, permits
 
 names = st.text("ab", max_size=4)
 patterns = st.lists(st.builds(str.__add__, names, st.sampled_from(["", "*"])).filter(bool), min_size=1, max_size=3).map(tuple)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.errors import InvalidKeyField
-from app.store.search_words import MAX_SEARCH_CHARACTERS, read_search, split_words
+from app.store.postgres.errors import InvalidKeyField
+from app.store.records.search_words import MAX_SEARCH_CHARACTERS, read_search, split_words
 
 
 @pytest.mark.parametrize(

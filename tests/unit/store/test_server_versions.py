@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store.server_versions import MIN_POSTGRES, REDIS_NEEDED, is_old_redis
+from app.store.schema.server_versions import MIN_POSTGRES, REDIS_NEEDED, is_old_redis
 
 ROOT = Path(__file__).parents[3]
 

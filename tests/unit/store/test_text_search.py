@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store import text_search
+from app.store.records import text_search
 
 HOUR_MS = 3_600_000
 

@@ -19,7 +19,7 @@ from providers.structured_output.gbnf_to_lark import gbnf_to_lark
 from providers.structured_output.grammar_language import detect_grammar_language
 from providers.structured_output.regexes import anchor_regex, choice_to_regex, unrolled_size
 from providers.structured_output.schema_regex import schema_to_regex
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 BYTE_TOKENIZER = LLTokenizer("byte")
 letters = st.sampled_from('abc-1 _\n."é')

@@ -15,7 +15,7 @@ from providers.canonical.output_format import Choice, Grammar, JsonObject, JsonS
 from providers.canonical.raw_json import Body
 from providers.structured_output import read_output_format
 from tests.support.case_tables import assert_every
-from tests.support.chat_strategies import bounded, nonempty_texts
+from tests.support.strategies.chat_strategies import bounded, nonempty_texts
 
 schemas = st.dictionaries(
     st.sampled_from(["type", "properties", "enum", "maximum", "ünknown"]),

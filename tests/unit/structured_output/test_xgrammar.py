@@ -20,8 +20,8 @@ from providers.engines.xgrammar import exclude_newline_from_dot
 from providers.structured_output import Constraint
 from providers.structured_output.grammar_coverage import is_schema_covered
 from tests.engines.constraint_samples import BOOKING, REFUSED_BY_XGRAMMAR
-from tests.support.chat_strategies import bounded
 from tests.support.request_translation import drop_everything, drop_nothing
+from tests.support.strategies.chat_strategies import bounded
 
 
 @bounded

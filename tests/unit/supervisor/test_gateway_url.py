@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.settings import Settings
-from app.supervisor.gateway_url import reachable_admin_url, reachable_url, tls_verification
+from app.supervisor.machine.gateway_url import reachable_admin_url, reachable_url, tls_verification
 
 PLAIN = Settings(host="0.0.0.0", port=8787, admin_port=8786, admin_host="::")
 TLS = replace(PLAIN, tls_cert="tls.crt", tls_key="tls.key")

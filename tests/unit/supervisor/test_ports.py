@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.settings import Networks, Settings
-from app.supervisor.ports import exposure_warning, listener_settings, open_listener
+from app.supervisor.machine.ports import exposure_warning, listener_settings, open_listener
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.domain import EXPERIMENT_CLOCK_TOLERANCE_MS, EXPERIMENT_LEAD_MS, Caller
+from app.domain.callers import Caller
+from app.domain.experiments import EXPERIMENT_CLOCK_TOLERANCE_MS, EXPERIMENT_LEAD_MS
 from app.gateway.episodes.episode_id import Episode
 from app.gateway.experiments.assignment import choose_arm
 from tests.support.assigned_units import CALLER, assigned, chi_square, episode_born, experiment, version
-from tests.support.chat_strategies import bounded
+from tests.support.strategies.chat_strategies import bounded
 
 UNITS = 20_000
 HOUR_MS = 3_600_000

@@ -10,8 +10,8 @@ from app.gateway.replay.written import WrittenCall, WrittenChoice, as_text, read
 from providers.canonical.chat import ChatResponse, Choice, Part, Text, ToolCall, Usage
 from providers.canonical.events import response_events
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
-from tests.support.chat_strategies import META
 from tests.support.scripted_engine import completion
+from tests.support.strategies.chat_strategies import META
 
 bounded = settings(max_examples=40, deadline=None)
 ROUTES = ("openai_chat", "openai_responses", "anthropic_messages", "tensorzero_inference")

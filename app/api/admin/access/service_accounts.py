@@ -1,0 +1,310 @@
+"""Service accounts, for programs, and their tokens: /admin/v1/service-accounts."""
+
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from app.api.admin.access.users import AccountQuery
+from app.api.rest.access_rules import manages, require_may_give, require_other_owner, shown_roles
+from app.api.rest.etags import etag_of
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.request_parsing import TimeText, parse_time
+from app.api.server.path_segments import encode_segment
+from app.store.access import accounts, grants, tokens
+from app.store.access.accounts import Account, GroupRoles, RoleInForce
+from app.store.access.locking import lock_access
+from app.store.access.roles import Grant, Role, only_team
+from app.store.access.tokens import Token
+from app.store.postgres.names import MAX_NAME_CHARACTERS
+from app.store.postgres.paging import Page
+from providers.canonical.errors import Conflict, NotAllowed, UnknownRecord
+
+_MAX_FIRST_ROLES = 50
+
+AccountName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+
+
+class RoleToGive(Struct, frozen=True, forbid_unknown_fields=True):
+    """A role to give. `team` left out or null: for the whole company."""
+
+    role: Role
+    team: str | None = None
+
+
+class NewServiceAccount(Struct, frozen=True, forbid_unknown_fields=True):
+    """A service account to create. Without roles it may do nothing yet."""
+
+    name: AccountName
+    roles: Annotated[list[RoleToGive], Meta(max_length=_MAX_FIRST_ROLES)] = []
+
+
+class ServiceAccountChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """A merge patch: what is left out stays. The tokens of a disabled account are refused until it is enabled again."""
+
+    disabled: bool | UnsetType = UNSET
+
+
+class ServiceAccount(Struct, frozen=True):
+    """A service account, with its roles in force."""
+
+    id: str
+    name: str
+    created_at: str
+    disabled: bool
+    roles: list[RoleInForce]
+
+
+class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
+    """A token to create. `expires_at` left out or null: it does not expire."""
+
+    name: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)] = ""
+    expires_at: TimeText | None = None
+
+
+class CreatedToken(Struct, frozen=True):
+    """`token` is shown this once."""
+
+    token: str
+    id: str
+    name: str
+    created_at: str
+    expires_at: str | None
+
+
+class TokenList(Struct, frozen=True):
+    data: list[Token]
+
+
+class DeletedAccount(Struct, frozen=True):
+    """What was deleted."""
+
+    name: str
+    deleted: Literal[True] = True
+
+
+async def _list(group_roles: GroupRoles, call: Call[AccountQuery, NoBody]) -> Answer:
+    only, search = call.visible_teams(), call.query.search
+    page = await accounts.page_accounts(call.connection, call.query, "service_account", group_roles, only=only, search=search)
+    return Answer(Page([_to_service_account(call, account) for account in page.data], page.next))
+
+
+async def _show(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
+    account = await _find(group_roles, call)
+    return Answer(_to_service_account(call, account), etag=_etag(account))
+
+
+async def _create(group_roles: GroupRoles, call: Call[NoQuery, NewServiceAccount]) -> Answer:
+    name, roles = call.body.name, [Grant(each.role, each.team) for each in call.body.roles]
+    if call.visible_teams() is not None and not roles:
+        raise NotAllowed("Give it at least one role in a team of yours: service accounts without roles are for roles of the whole company.")
+    require_may_give(call, roles)
+    _check_prefix(call, name)
+    id = await accounts.create_service_account(call.connection, call.author, name, team=only_team(roles))
+    if id is None:
+        raise Conflict(f"There is a service account {name!r} already. GET /admin/v1/service-accounts/{encode_segment(name)} shows it.")
+    for role in roles:
+        await grants.give_role(call.connection, call.author, role, account_id=id)
+    account = await accounts.find_account(call.connection, "service_account", group_roles, id=id)
+    assert account is not None, "it was stored in this transaction"
+    return Answer(_to_service_account(call, account), etag=_etag(account))
+
+
+async def _patch(group_roles: GroupRoles, call: Call[NoQuery, ServiceAccountChanges]) -> Answer:
+    account = await _find_managed(group_roles, call)
+    call.check_match(_etag(account))
+    disabled = call.body.disabled
+    if disabled is not UNSET and disabled != account.disabled:
+        team = only_team(account.grants)
+        await accounts.set_disabled(call.connection, call.author, account, disabled=disabled, team=team)
+        await require_other_owner(call, group_roles)
+    account = await _find(group_roles, call)
+    return Answer(_to_service_account(call, account), etag=_etag(account))
+
+
+async def _delete(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
+    account = await _find_managed(group_roles, call)
+    call.check_match(_etag(account))
+    await accounts.delete_account(call.connection, call.author, account, team=only_team(account.grants))
+    await require_other_owner(call, group_roles)
+    return Answer(DeletedAccount(account.name))
+
+
+async def _list_tokens(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
+    account = await _find(group_roles, call)
+    return Answer(TokenList(await tokens.list_tokens(call.connection, account.id)))
+
+
+async def _create_token(group_roles: GroupRoles, call: Call[NoQuery, NewToken]) -> Answer:
+    account = await _find_managed(group_roles, call)
+    expires_at = None if call.body.expires_at is None else parse_time(call.body.expires_at, "expires_at")
+    team, name = only_team(account.grants), call.body.name
+    token, stored = await tokens.create_token(call.connection, call.author, account, name=name, expires_at=expires_at, team=team)
+    return Answer(CreatedToken(token, stored.id, stored.name, stored.created_at, stored.expires_at))
+
+
+async def _revoke_token(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
+    account = await _find_managed(group_roles, call)
+    token = await tokens.find_token(call.connection, account.id, call.path["id"])
+    if token is None:
+        raise UnknownRecord(f"This service account has no token {call.path['id']!r:.100}.")
+    await tokens.revoke_token(call.connection, call.author, account, token, team=only_team(account.grants))
+    return Answer(await tokens.find_token(call.connection, account.id, token.id))
+
+
+async def _find(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
+    """A service account without a role in a team that the caller may see does not exist for them."""
+    name = call.path["name"]
+    account = await accounts.find_account(call.connection, "service_account", group_roles, name=name)
+    if account is None or (call.visible_teams() is not None and not any(call.is_visible(role.team) for role in account.roles)):
+        raise UnknownRecord(f"There is no service account {name!r:.200}. GET /admin/v1/service-accounts lists them.")
+    return account
+
+
+async def _find_managed(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
+    """An account that the caller may change, locked: whoever has its tokens has its roles."""
+    await lock_access(call.connection)
+    account = await _find(group_roles, call)
+    if not manages(call, account):
+        raise NotAllowed("This service account has roles outside of your teams, or none: only admins and owners of the company change it.")
+    require_may_give(call, account.grants)
+    return account
+
+
+def _check_prefix(call: Call[Any, Any], name: str) -> None:
+    """Names are of the whole company: a free choice would tell which ones other teams have, and could take them away."""
+    teams = call.visible_teams()
+    if teams is not None and name.rpartition("/")[0] not in teams:
+        example = f"{min(teams)}/{name.rpartition('/')[2]}"
+        raise NotAllowed(f"Begin the name with a team of yours, such as {example!r:.200}: other names are the company's.")
+
+
+def _to_service_account(call: Call[Any, Any], account: Account) -> ServiceAccount:
+    return ServiceAccount(account.id, account.name, account.created_at, account.disabled, list(shown_roles(call, account).roles))
+
+
+def _etag(account: Account) -> str:
+    return etag_of([account.disabled])
+
+
+def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
+    tag = "Service accounts"
+    missing = {404: "There is no such service account, or none with a role in a team of yours."}
+    without_owner = {409: "The company would have no owner."}
+    path = "/service-accounts/{name}"
+    return [
+        Operation(
+            method="GET",
+            path="/service-accounts",
+            id="list_service_accounts",
+            tag=tag,
+            summary="List service accounts",
+            permission="access:read",
+            scope="team",
+            query=AccountQuery,
+            response=Page[ServiceAccount],
+            handler=partial(_list, group_roles),
+        ),
+        Operation(
+            method="POST",
+            path="/service-accounts",
+            id="create_service_account",
+            tag=tag,
+            summary="Create a service account",
+            description="With roles in a team alone: name it TEAM/NAME, and give it roles in that team.",
+            permission="access:write",
+            scope="team",
+            access="write",
+            body=NewServiceAccount,
+            response=ServiceAccount,
+            status=201,
+            errors={409: "There is a service account of that name already."},
+            example={"name": "terraform", "roles": [{"role": "editor"}]},
+            handler=partial(_create, group_roles),
+        ),
+        Operation(
+            method="GET",
+            path=path,
+            id="get_service_account",
+            tag=tag,
+            summary="Show a service account",
+            permission="access:read",
+            scope="team",
+            response=ServiceAccount,
+            errors=missing,
+            handler=partial(_show, group_roles),
+        ),
+        Operation(
+            method="PATCH",
+            path=path,
+            id="patch_service_account",
+            tag=tag,
+            summary="Disable or enable a service account",
+            permission="access:write",
+            scope="team",
+            access="write",
+            body=ServiceAccountChanges,
+            response=ServiceAccount,
+            conditional=True,
+            errors={**missing, **without_owner},
+            example={"disabled": True},
+            handler=partial(_patch, group_roles),
+        ),
+        Operation(
+            method="DELETE",
+            path=path,
+            id="delete_service_account",
+            tag=tag,
+            summary="Delete a service account with its tokens and roles",
+            permission="access:write",
+            scope="team",
+            access="write",
+            response=DeletedAccount,
+            conditional=True,
+            errors={**missing, **without_owner},
+            handler=partial(_delete, group_roles),
+        ),
+        Operation(
+            method="GET",
+            path=f"{path}/tokens",
+            id="list_tokens",
+            tag=tag,
+            summary="List tokens of a service account, newest first",
+            permission="access:read",
+            scope="team",
+            response=TokenList,
+            errors=missing,
+            handler=partial(_list_tokens, group_roles),
+        ),
+        Operation(
+            method="POST",
+            path=f"{path}/tokens",
+            id="create_token",
+            tag=tag,
+            summary="Create a token, which is shown once",
+            permission="access:write",
+            scope="team",
+            access="write",
+            body=NewToken,
+            body_is_optional=True,
+            response=CreatedToken,
+            status=201,
+            secret_response=True,
+            errors=missing,
+            example={"name": "ci", "expires_at": "2030-01-31T00:00:00Z"},
+            handler=partial(_create_token, group_roles),
+        ),
+        Operation(
+            method="DELETE",
+            path=f"{path}/tokens/{{id}}",
+            id="revoke_token",
+            tag=tag,
+            summary="Revoke a token",
+            permission="access:write",
+            scope="team",
+            access="write",
+            response=Token,
+            errors={404: "There is no such service account or token."},
+            handler=partial(_revoke_token, group_roles),
+        ),
+    ]

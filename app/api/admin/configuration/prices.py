@@ -1,0 +1,99 @@
+"""Prices: /admin/v1/prices and /admin/v1/prices/{provider}/{model}/{since}, as [[prices]] of a configuration file."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from app.api.rest.entry_resource import EntryResource
+from app.api.rest.fields import Name, Search
+from app.api.rest.operation import Operation
+from app.domain.prices import GpuPrice, PriceFields, PriceHours, PriceStep
+from app.gateway.pipeline.gateway import Gateway
+from app.store.configuration.entries import PRICES, prices_with
+from app.store.postgres.paging import After, Limit
+
+# In a path, where a price that always applies has no day.
+ALWAYS = "always"
+
+
+class StepSettings(PriceStep, frozen=True, forbid_unknown_fields=True, omit_defaults=False, kw_only=True):
+    """The prices of a whole request with more than `above` input tokens."""
+
+
+class HourSettings(PriceHours, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+    """Hours at which the prices of tokens are multiplied by `factor`, by when the request came."""
+
+
+class GpuSettings(GpuPrice, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
+    """What an engine's time costs: the duration of a request, at its share of the GPUs."""
+
+
+class PriceSettings(PriceFields, frozen=True, forbid_unknown_fields=True, omit_defaults=False, kw_only=True):
+    """Everything that can be set of a price, in US dollars for a million tokens. `input` and `output`, or `gpu`, are required.
+
+    As the record of the configuration; what is not set is shown as null.
+    """
+
+    steps: Annotated[tuple[StepSettings, ...], Meta(description="Prices of long requests, by growing `above`.")] = ()
+    hours: Annotated[
+        tuple[HourSettings, ...], Meta(description="Factors by the time of the request; the first that matches. No match: 1.")
+    ] = ()
+    gpu: GpuSettings | None = None
+
+
+class NewPrice(PriceSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A price to create."""
+
+    provider: Name
+    model: Name
+    since: Annotated[str | None, Meta(description="The first day on which it applies (UTC), such as 2026-11-01; null: always.")] = None
+
+
+class PriceEntry(PriceSettings, frozen=True, kw_only=True):
+    """What a provider's model costs. `since`: the first day on which it applies (UTC); null: always."""
+
+    provider: str
+    model: str
+    since: str | None
+    created_at: str
+    updated_at: str
+
+
+class PriceQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 100
+    after: After | None = None
+    sort: Literal["provider", "-provider", "model", "-model", "created_at", "-created_at", "updated_at", "-updated_at"] = "provider"
+    search: Search | None = None
+    provider: Annotated[str, Meta(description="Only of this provider.")] | None = None
+    model: Annotated[str, Meta(description="Only of the provider's model of this name.")] | None = None
+
+
+def _read_key(path: Mapping[str, str]) -> dict[str, str]:
+    return {**path, "since": "" if path["since"] == ALWAYS else path["since"]}
+
+
+def _write_key(key: Mapping[str, str]) -> list[str]:
+    return [key["provider"], key["model"], key["since"] or ALWAYS]
+
+
+def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    return EntryResource(
+        section=PRICES,
+        noun="price",
+        path="/prices",
+        key_path="/{provider}/{model}/{since}",
+        tag="Prices",
+        settings=PriceSettings,
+        new=NewPrice,
+        shown=PriceEntry,
+        query=PriceQuery,
+        conditions=lambda query: prices_with(query.provider, query.model),
+        example={"input": 0.15, "output": 0.6, "tiers": {"batch": 0.5}},
+        patch_example={"output": 0.5, "tiers": {"batch": None}},
+        identified={"provider": "gpu", "model": "Qwen/Qwen3-4B", "since": "2026-11-01"},
+        key_fields=("provider", "model", "since"),
+        read_key=_read_key,
+        write_key=_write_key,
+        gateway=gateway,
+    ).operations()

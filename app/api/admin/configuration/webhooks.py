@@ -1,0 +1,281 @@
+"""Webhooks: /admin/v1/webhooks, their deliveries, and a test event. Secrets are write-only, but for one that is made here: shown once."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from app.api.rest.etags import etag_of
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.settings import Settings
+from app.store.accounts import webhook_events as events
+from app.store.accounts import webhooks as store
+from app.store.accounts.webhook_events import Delivery, Status
+from app.store.accounts.webhooks import DEFAULT_THRESHOLDS, Webhook, WebhookChanges, WebhookExists
+from app.store.postgres.paging import After, Limit, Page
+from app.store.postgres.vault import NoEncryptionKey, Vault
+from providers.canonical.errors import Conflict, UnknownRecord, Unsupported
+
+_Url = Annotated[str, Meta(description="https, with a public address, unless NARTHEX_WEBHOOK_NETWORKS allows others.")]
+_Secret = Annotated[
+    str, Meta(description="whsec_ and 24 to 64 random bytes in Base64. It is encrypted before it is stored, and never shown again.")
+]
+_Thresholds = Annotated[Sequence[int], Meta(description="Percent of a budget's amount.")]
+_Budgets = Annotated[Sequence[str] | None, Meta(description="Only of these budgets, by name; null: of all.")]
+
+
+class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A webhook to create. Without a `secret`, one is made and shown once."""
+
+    name: str
+    url: _Url
+    secret: _Secret | None = None
+    thresholds: _Thresholds = DEFAULT_THRESHOLDS
+    budgets: _Budgets = None
+
+    def __repr__(self) -> str:
+        return f"NewWebhook({self.name!r})"
+
+
+class WebhookEdit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Changes of a webhook; what is left out stays."""
+
+    url: _Url | UnsetType = UNSET
+    secret: _Secret | UnsetType = UNSET
+    thresholds: _Thresholds | UnsetType = UNSET
+    budgets: Annotated[Sequence[str] | UnsetType | None, Meta(description="Null: of all.")] = UNSET
+    enabled: bool | UnsetType = UNSET
+
+    def __repr__(self) -> str:
+        return "WebhookEdit(...)"
+
+
+class CreatedWebhook(Webhook, frozen=True):
+    """`secret`: the one that was made here, shown once; null: it was given."""
+
+    secret: str | None
+
+    def __repr__(self) -> str:
+        return f"CreatedWebhook({self.name!r})"
+
+
+class DeletedWebhook(Struct, frozen=True):
+    """A webhook that was deleted, with its deliveries."""
+
+    name: str
+    deleted: Literal[True] = True
+
+
+class WebhookQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 100
+    after: After | None = None
+    sort: Literal["name", "-name", "created_at", "-created_at"] = "name"
+
+
+class DeliveryQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: Limit = 100
+    after: After | None = None
+    sort: Literal["created_at", "-created_at"] = "-created_at"
+    status: Status | None = None
+
+
+class WebhookOperations:
+    def __init__(self, vault: Vault, settings: Settings) -> None:
+        self._vault = vault
+        self._settings = settings
+
+    async def page(self, call: Call[WebhookQuery, NoBody]) -> Answer:
+        return Answer(await store.page_webhooks(call.connection, call.query))
+
+    async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
+        return _answer(await _find(call))
+
+    async def create(self, call: Call[NoQuery, NewWebhook]) -> Answer:
+        body = call.body
+        made = store.new_secret() if body.secret is None else None
+        try:
+            created = await store.create_webhook(
+                call.connection,
+                self._vault,
+                call.author,
+                body.name,
+                body.url,
+                made or body.secret or "",
+                thresholds=body.thresholds,
+                budgets=body.budgets,
+                settings=self._settings,
+            )
+        except WebhookExists as fault:
+            raise Conflict(f"{fault} PATCH changes it.") from None
+        except NoEncryptionKey as fault:
+            raise Unsupported(str(fault)) from None
+        fields = {name: getattr(created, name) for name in Webhook.__struct_fields__}
+        return Answer(CreatedWebhook(**fields, secret=made), etag=_etag(created), status=201)
+
+    async def patch(self, call: Call[NoQuery, WebhookEdit]) -> Answer:
+        before = await _find(call, lock=True)
+        call.check_match(_etag(before))
+        body = call.body
+        changes = WebhookChanges(body.url, body.secret, body.thresholds, body.budgets, body.enabled)
+        try:
+            changed = await store.change_webhook(call.connection, self._vault, call.author, before, changes, settings=self._settings)
+        except NoEncryptionKey as fault:
+            raise Unsupported(str(fault)) from None
+        return _answer(changed)
+
+    async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
+        before = await _find(call, lock=True)
+        call.check_match(_etag(before))
+        await store.delete_webhook(call.connection, call.author, before)
+        return Answer(DeletedWebhook(before.name))
+
+    async def test(self, call: Call[NoQuery, NoBody]) -> Answer:
+        webhook = await _find(call)
+        if not webhook.enabled:
+            raise Conflict("This webhook is not enabled, so nothing is sent to it.")
+        id = await events.add_event(call.connection, "webhook.test", {"webhook": webhook.name}, [webhook.id], None)
+        assert id is not None, "only what must not be repeated can be known already"
+        return Answer(await events.find_delivery_of(call.connection, webhook.id, id), status=202)
+
+    async def page_deliveries(self, call: Call[DeliveryQuery, NoBody]) -> Answer:
+        webhook = await _find(call)
+        page: Page[Delivery] = await events.page_deliveries(call.connection, call.query, webhook.id, call.query.status)
+        return Answer(page)
+
+    async def redeliver(self, call: Call[NoQuery, NoBody]) -> Answer:
+        webhook = await _find(call)
+        id = call.path["id"]
+        if await events.find_delivery(call.connection, webhook.id, id) is None:
+            raise UnknownRecord("There is no such delivery of this webhook; it may have expired.")
+        await events.redeliver(call.connection, webhook.id, id)
+        return Answer(await events.find_delivery(call.connection, webhook.id, id), status=202)
+
+
+async def _find(call: Call[Any, Any], *, lock: bool = False) -> Webhook:
+    webhook = await store.find_webhook(call.connection, call.path["name"], lock=lock)
+    if webhook is None:
+        raise UnknownRecord("There is no such webhook. GET /admin/v1/webhooks lists them.")
+    return webhook
+
+
+def _answer(webhook: Webhook) -> Answer:
+    return Answer(webhook, etag=_etag(webhook))
+
+
+def _etag(webhook: Webhook) -> str:
+    return etag_of([webhook.url, webhook.thresholds, webhook.budgets, webhook.enabled, webhook.updated_at])
+
+
+def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
+    tag, handlers = "Webhooks", WebhookOperations(vault, settings)
+    missing, no_key = {404: "There is no such webhook."}, {422: "The gateway has no NARTHEX_SECRET_KEY to encrypt the secret with."}
+    return [
+        Operation(
+            method="GET",
+            path="/webhooks",
+            id="list_webhooks",
+            tag=tag,
+            summary="List webhooks, without their secrets",
+            permission="config:read",
+            query=WebhookQuery,
+            response=Page[Webhook],
+            handler=handlers.page,
+        ),
+        Operation(
+            method="POST",
+            path="/webhooks",
+            id="create_webhook",
+            tag=tag,
+            summary="Have an address notified of budgets that reach a threshold",
+            description="Thresholds that were reached before, in a present period, are notified, too, unless another webhook was.",
+            permission="credentials:write",
+            access="write",
+            body=NewWebhook,
+            response=CreatedWebhook,
+            status=201,
+            secret_response=True,
+            errors={409: "There is such a webhook already.", **no_key},
+            example={"name": "finance", "url": "https://finance.example.com/hooks/narthex", "thresholds": [80, 100]},
+            handler=handlers.create,
+        ),
+        Operation(
+            method="GET",
+            path="/webhooks/{name}",
+            id="get_webhook",
+            tag=tag,
+            summary="Show a webhook, without its secret",
+            permission="config:read",
+            response=Webhook,
+            errors=missing,
+            handler=handlers.show,
+        ),
+        Operation(
+            method="PATCH",
+            path="/webhooks/{name}",
+            id="patch_webhook",
+            tag=tag,
+            summary="Change a webhook",
+            description="A new secret signs what is sent from then on, also what is sent again.",
+            permission="credentials:write",
+            access="write",
+            body=WebhookEdit,
+            response=Webhook,
+            conditional=True,
+            errors={**missing, **no_key},
+            example={"enabled": False},
+            handler=handlers.patch,
+        ),
+        Operation(
+            method="DELETE",
+            path="/webhooks/{name}",
+            id="delete_webhook",
+            tag=tag,
+            summary="Delete a webhook, with its deliveries",
+            permission="credentials:write",
+            access="write",
+            response=DeletedWebhook,
+            conditional=True,
+            errors=missing,
+            handler=handlers.delete,
+        ),
+        Operation(
+            method="POST",
+            path="/webhooks/{name}/test",
+            id="test_webhook",
+            tag=tag,
+            summary="Send a test event",
+            description="A writer sends it within moments; the delivery that is returned shows later what came of it.",
+            permission="credentials:write",
+            access="write",
+            response=Delivery,
+            status=202,
+            errors={**missing, 409: "The webhook is not enabled."},
+            handler=handlers.test,
+        ),
+        Operation(
+            method="GET",
+            path="/webhooks/{name}/deliveries",
+            id="list_webhook_deliveries",
+            tag=tag,
+            summary="List what was sent to a webhook",
+            permission="config:read",
+            query=DeliveryQuery,
+            response=Page[Delivery],
+            errors=missing,
+            handler=handlers.page_deliveries,
+        ),
+        Operation(
+            method="POST",
+            path="/webhooks/{name}/deliveries/{id}/redeliver",
+            id="redeliver_webhook",
+            tag=tag,
+            summary="Send a delivery again",
+            description="With the same `webhook-id`, and all its attempts anew.",
+            permission="credentials:write",
+            access="write",
+            response=Delivery,
+            status=202,
+            errors={404: "There is no such webhook or delivery."},
+            handler=handlers.redeliver,
+        ),
+    ]

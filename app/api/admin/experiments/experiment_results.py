@@ -1,0 +1,99 @@
+"""/admin/v1/experiments/{name}/results and /admin/v1/experiment-power: what experiments say, and how long they take."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from app.api.rest.operation import Answer, Call, NoBody, Operation
+from app.process.thread_steps import run_in_steps
+from app.results.results.metric_facts import metric_names
+from app.results.results.power import PowerAnswer, PowerQuestion, answer_power
+from app.results.results.read import read_results
+from app.results.results.results import ExperimentResults
+from app.store.experiments.queries import find_experiment
+from providers.canonical.errors import InvalidRequest, UnknownRecord
+
+Text = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class ResultsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    metric: Annotated[Text, Meta(description="Only this one of its metrics; left out: all of them.")] | None = None
+    arm: Annotated[Text, Meta(description="Only comparisons of this arm; left out: of all.")] | None = None
+    slice: (
+        Annotated[
+            Text, Meta(description="One of its `slices`: results of `metric`, else of the primary one, by the values of this tag, too.")
+        ]
+        | None
+    ) = None
+
+
+class PowerQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    effect: Annotated[float, Meta(description="The smallest difference worth finding, in the metric's own unit.")]
+    rate: Annotated[float, Meta(gt=0, lt=1, description="Of a metric that is 0 or 1: its share now, such as 0.02.")] | None = None
+    deviation: Annotated[float, Meta(gt=0, le=1e12, description="Of any other metric: the standard deviation of units.")] | None = None
+    share: Annotated[float, Meta(ge=0.001, le=0.999, description="Of the arm, among units of it and the control.")] = 0.5
+    alpha: Annotated[float, Meta(ge=0.0001, le=0.2, description="As in `analysis`.")] = 0.05
+    power: Annotated[float, Meta(ge=0.5, le=0.99, description="The probability to find the difference.")] = 0.8
+    arms: Annotated[int, Meta(ge=1, le=100, description="Beside the control.")] = 1
+    metrics: Annotated[int, Meta(ge=1, le=20, description="How many the experiment has.")] = 1
+    units_per_day: Annotated[float, Meta(gt=0, description="New units of arm and control that take part.")] | None = None
+
+
+async def _show_results(call: Call[ResultsQuery, NoBody]) -> Answer:
+    name, query = call.path["name"], call.query
+    found = await find_experiment(call.connection, name)
+    if found is None:
+        raise UnknownRecord(f"There is no experiment {name!r:.200}. GET /admin/v1/experiments lists them.")
+    if found.started_at is None:
+        raise InvalidRequest(f"The experiment {found.name!r:.200} is a draft: it has no results before it starts.", param="name")
+    metrics = metric_names(found)
+    if query.metric is not None and query.metric not in metrics:
+        raise InvalidRequest(f"{query.metric!r:.100} is none of its metrics: {', '.join(metrics)}.", param="metric")
+    others = [arm for arm in found.arms if arm != found.control]
+    if query.arm is not None and query.arm not in others:
+        raise InvalidRequest(f"{query.arm!r:.100} is none of its arms beside the control: {', '.join(others)}.", param="arm")
+    slices = found.analysis.slices
+    if query.slice is not None and query.slice not in slices:
+        known = f"It has: {', '.join(slices)}." if slices else "Its start declared none (`analysis.slices`)."
+        raise InvalidRequest(f"{query.slice!r:.100} is none of its slices. {known}", param="slice")
+    only = None if query.metric is None else [query.metric]
+    return Answer(await read_results(call.connection, found, only, query.slice, arm=query.arm))
+
+
+async def _show_power(call: Call[PowerQuery, NoBody]) -> Answer:
+    question = PowerQuestion(**asdict(call.query))
+    try:
+        return Answer(await run_in_steps(lambda: answer_power(question)))
+    except ValueError as error:
+        raise InvalidRequest(str(error), param="effect") from None
+
+
+def operations() -> list[Operation[Any, Any]]:
+    return [
+        Operation(
+            method="GET",
+            path="/experiments/{name}/results",
+            id="get_experiment_results",
+            tag="Experiments",
+            summary="Read the results of an experiment, at any time",
+            description="Of the newest experiment of a name, or by the id of any. From sums that are kept as units become complete.",
+            permission="records:read",
+            query=ResultsQuery,
+            response=ExperimentResults,
+            errors={404: "There is no such experiment."},
+            handler=_show_results,
+        ),
+        Operation(
+            method="GET",
+            path="/experiment-power",
+            id="get_experiment_power",
+            tag="Experiments",
+            summary="How many units an experiment needs, and how long it takes",
+            permission="records:read",
+            access="memory",
+            query=PowerQuery,
+            response=PowerAnswer,
+            handler=_show_power,
+        ),
+    ]

@@ -1,0 +1,170 @@
+"""Budgets: /admin/v1/budgets and /admin/v1/budgets/{name}: the limits whose resource is cost_usd, with what is spent of them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from app.api.admin.limits.limits import LimitSettings, LimitSort, ScopeFilter
+from app.api.rest.entry_resource import EntryResource
+from app.api.rest.fields import Name, Search
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.domain.limits import Limit, Period
+from app.gateway.limits.budgets import BudgetUsage, read_budget_usage, rules_of
+from app.gateway.pipeline.gateway import Gateway
+from app.store.accounts.limit_overrides import read_overrides
+from app.store.configuration.config_file import normalize_limit
+from app.store.configuration.entries import LIMITS, limits_of_teams, limits_with
+from app.store.configuration.limit_rows import read_limits
+from app.store.postgres.paging import After, Page
+from app.store.postgres.paging import Limit as PageLimit
+
+_TIMEOUT_S = 20.0
+
+
+class BudgetSettings(LimitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that can be set of a budget; what is left out gets its default."""
+
+    resource: Literal["cost_usd"] = "cost_usd"
+    amount: Annotated[float, Meta(description="US dollars that may be spent in any period.")]
+    per: Annotated[Period, Meta(description="Days, weeks (from Monday) and months are by the calendar.")] = "month"
+
+
+class NewBudget(BudgetSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A budget to create."""
+
+    name: Name
+
+
+class BudgetEntry(BudgetSettings, frozen=True, kw_only=True):
+    """A budget: a limit on what is spent."""
+
+    name: str
+    created_at: str
+    updated_at: str
+
+
+class BudgetQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: PageLimit = 100
+    after: After | None = None
+    sort: LimitSort = "position"
+    search: Search | None = None
+    per: Period | None = None
+    team: ScopeFilter | None = None
+    key: ScopeFilter | None = None
+    model: ScopeFilter | None = None
+
+
+class BudgetInUse(BudgetEntry, frozen=True, kw_only=True):
+    """A budget with what is spent of it, by the subject that has spent most."""
+
+    usage: Annotated[
+        BudgetUsage | None,
+        Meta(description="Null: nobody has spent anything yet, or the budget is for no calendar period."),
+    ]
+
+
+class SubjectQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    limit: PageLimit = 100
+
+
+class BudgetSubjects(Struct, frozen=True):
+    """Who has spent of a budget in its present period, those who spent most first. `has_more`: there are more than `limit`."""
+
+    data: Sequence[BudgetUsage]
+    has_more: bool
+
+
+class BudgetOperations:
+    """Reads of budgets, with what is spent of them. `resource`: budgets as they are configured."""
+
+    def __init__(self, resource: EntryResource[Limit], gateway: Gateway) -> None:
+        self._resource = resource
+        self._gateway = gateway
+
+    async def page(self, call: Call[BudgetQuery, NoBody]) -> Answer:
+        page: Page[BudgetEntry] = (await self._resource.page(call)).body
+        usage = await self._read_usage(call, [entry.name for entry in page.data], most=1)
+        return Answer(Page([_in_use(entry, usage) for entry in page.data], page.next))
+
+    async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
+        answer = await self._resource.show(call)
+        usage = await self._read_usage(call, [answer.body.name], most=1)
+        return msgspec.structs.replace(answer, body=_in_use(answer.body, usage))
+
+    async def list_subjects(self, call: Call[SubjectQuery, NoBody]) -> Answer:
+        name: str = (await self._resource.show(call)).body.name
+        found = (await self._read_usage(call, [name], most=call.query.limit + 1)).get(name, ())
+        return Answer(BudgetSubjects(found[: call.query.limit], len(found) > call.query.limit))
+
+    async def _read_usage(self, call: Call[Any, Any], names: Sequence[str], most: int) -> Mapping[str, Sequence[BudgetUsage]]:
+        limits = self._gateway.limits
+        stored, overrides = await read_limits(call.connection, names), await read_overrides(call.connection, names)
+        rules = rules_of(stored, overrides, limits.matcher.table.by_name)
+        now_ms = int(time.time() * 1000)
+        return await read_budget_usage(call.connection, rules, limits.read_counts, now_ms, teams=call.visible_teams(), most=most)
+
+
+def _in_use(entry: BudgetEntry, usage: Mapping[str, Sequence[BudgetUsage]]) -> BudgetInUse:
+    used = usage.get(entry.name)
+    return BudgetInUse(**msgspec.structs.asdict(entry), usage=used[0] if used else None)
+
+
+def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    resource = EntryResource(
+        section=LIMITS,
+        noun="budget",
+        path="/budgets",
+        key_path="/{name}",
+        tag="Limits",
+        settings=BudgetSettings,
+        new=NewBudget,
+        shown=BudgetEntry,
+        counted=BudgetInUse,
+        query=BudgetQuery,
+        conditions=lambda query: limits_with(None, query.per, {"team": query.team, "key": query.key, "model": query.model}),
+        only=limits_with("cost_usd", None, {}),
+        example={"scope": {"team": "search"}, "amount": 500},
+        patch_example={"amount": 800},
+        identified={"name": "budget of search"},
+        key_fields=("name",),
+        normalize=normalize_limit,
+        # As of limits.
+        read_permission="teams:read",
+        visible=limits_of_teams,
+        gateway=gateway,
+    )
+    handlers = BudgetOperations(resource, gateway)
+    of_usage = (
+        "With what is spent of it in the present period, by the subject that has spent most. What is spent, reserved and left is of one"
+    )
+    of_usage += " moment, as limits count it at once after a response; the records have it moments later."
+    with_usage: dict[str, dict[str, Any]] = {
+        "list_budgets": {"response": Page[BudgetInUse], "handler": handlers.page},
+        "get_budget": {"response": BudgetInUse, "handler": handlers.show},
+    }
+    return [
+        *(
+            replace(each, description=of_usage, timeout_s=_TIMEOUT_S, **with_usage[each.id]) if each.id in with_usage else each
+            for each in resource.operations()
+        ),
+        Operation(
+            method="GET",
+            path="/budgets/{name}/subjects",
+            id="list_budget_subjects",
+            tag="Limits",
+            summary="List who has spent of a budget",
+            description="The keys, teams, models or values of a tag that have spent of it in the present period, those who spent most"
+            " first. Roles within a team see those of their teams.",
+            permission="teams:read",
+            scope="team",
+            query=SubjectQuery,
+            response=BudgetSubjects,
+            errors={404: "There is no such budget."},
+            timeout_s=_TIMEOUT_S,
+            handler=handlers.list_subjects,
+        ),
+    ]

@@ -1,0 +1,79 @@
+"""GET /v1/models and /v1/models/{id}: the models and functions that a key may use, in OpenAI's shape, or in Anthropic's for its clients."""
+
+import asyncio
+import datetime
+import time
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, Router, get
+
+from app.api.callers.authentication import authenticate_scope
+from app.api.callers.exception_handlers import is_anthropic_client
+from app.api.server.path_segments import decode_slashes
+from app.api.server.response_headers import new_request_headers
+from app.domain.callers import Caller
+from app.gateway.fleet.fleet import Fleet
+from app.gateway.routing.model_facts import ModelFacts, function_facts, model_facts
+from app.gateway.routing.permissions import may_use, usable_functions, usable_models
+from app.store.configuration.snapshot_cache import SnapshotCache
+from providers.canonical.errors import UnknownModel
+
+_AT_ONCE = 200  # models, in one turn of the event loop
+
+
+def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
+    async def describe(names: list[str], request: Request[Any, Any, Any]) -> list[dict[str, Any]]:
+        snapshot, table, now_s = snapshot_cache.snapshot, fleet.table, time.time()
+        write = anthropic_model if is_anthropic_client(request) else openai_model
+        described: list[dict[str, Any]] = []
+        for start in range(0, len(names), _AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            for name in names[start : start + _AT_ONCE]:
+                facts = model_facts if name in snapshot.models else function_facts
+                described.append(write(name, facts(snapshot, table, name, now_s)))
+        return described
+
+    @get("/")
+    async def list_models(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+        names = _usable_models(snapshot_cache, await authenticate_scope(snapshot_cache, request.scope))
+        data = await describe(names, request)
+        if is_anthropic_client(request):
+            page_ids = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
+            return _respond({"data": data, "has_more": False, **page_ids})
+        return _respond({"object": "list", "data": data})
+
+    @get("/{name:path}")
+    async def show_model(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
+        caller = await authenticate_scope(snapshot_cache, request.scope)
+        wanted = decode_slashes(name.removeprefix("/"))
+        snapshot = snapshot_cache.snapshot
+        if (wanted not in snapshot.models and wanted not in snapshot.functions) or not may_use(caller, wanted):
+            known = ", ".join(_usable_models(snapshot_cache, caller)) or "none yet"
+            raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")
+        [described] = await describe([wanted], request)
+        return _respond(described)
+
+    return Router("/v1/models", route_handlers=[list_models, show_model])
+
+
+def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
+    snapshot = snapshot_cache.snapshot
+    return sorted([*usable_models(snapshot, caller), *usable_functions(snapshot, caller)])
+
+
+def openai_model(name: str, facts: ModelFacts) -> dict[str, Any]:
+    """OpenAI's fields, which its SDKs require, then what is known beyond them."""
+    known = {field: value for field, value in msgspec.to_builtins(facts).items() if value is not None}
+    return {"id": name, "object": "model", "owned_by": "narthex", **known}
+
+
+def anthropic_model(name: str, facts: ModelFacts) -> dict[str, Any]:
+    """See https://docs.anthropic.com/en/api/models-list, read 2026-11."""
+    created_at = datetime.datetime.fromtimestamp(facts.created, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"type": "model", "id": name, "display_name": name, "created_at": created_at, "lifecycle": "active"}
+
+
+def _respond(body: dict[str, Any]) -> Response[dict[str, Any]]:
+    return Response(body, headers=new_request_headers())

@@ -1,0 +1,114 @@
+"""Callers: teams, their keys as the request path knows them, and what of their content is kept."""
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from app.domain.limits import Period, Resource
+
+# What is recorded of requests and responses: everything; everything but what the rules of MaskConfig find; only structure and numbers; or
+# nothing.
+ContentPolicy = Literal["full", "masked", "redacted", "none"]
+
+
+# Of users and service accounts in the admin API, the strongest first; app/store/access/roles.py has what each permits.
+Role = Literal["owner", "admin", "editor", "viewer", "auditor"]
+
+
+# Fields that may be dropped where a target cannot honour them: all, or these, by the names that callers give them.
+DroppableFields = Literal["all"] | tuple[str, ...]
+
+
+Detector = Literal["email", "phone", "card", "iban", "ip_address", "secret"]
+
+
+ALL_DETECTORS: tuple[Detector, ...] = get_args(Detector)
+
+
+class MaskConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """`mask` of a team: what its content policy `masked` keeps out of the records.
+
+    `detectors`: what is found by built-in rules. `patterns`: regular expressions of RE2, by the name that takes the place of a match.
+    """
+
+    detectors: tuple[Detector, ...] = ALL_DETECTORS
+    patterns: Mapping[str, str] = {}
+
+
+class Caller(Struct, frozen=True):
+    """Whom a key stands for, and what it may do.
+
+    None means no restriction. `prefix`: the key's public part, as `nx-` and twelve hex digits. Entries of `models` and `routes` may
+    end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires. `drop`: what may be left out of its
+    requests, by the choice of its team or of the key. `priority`: from -100 to 100; where requests wait, the highest go first. `mask`: its
+    team's rules for content that is `masked`. `shadow`: whose shadow it is, a caller that no key stands for: it has the id NO_KEY, and no
+    prefix. `counts_as`: the prefix of the first of the keys that it replaces, as which limits count it; empty: its own.
+    `models`, `routes` and `networks`: what the key and its team permit; `fallbacks`: its team's.
+    """
+
+    key_id: str
+    team_id: str
+    team: str
+    content: ContentPolicy
+    admin: bool = False
+    prefix: str = ""
+    models: tuple[str, ...] | None = None
+    routes: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    expires_s: float | None = None
+    drop: DroppableFields = ()
+    priority: int = 0
+    mask: MaskConfig = MaskConfig()
+    shadow: str | None = None
+    counts_as: str = ""
+    fallbacks: "Fallbacks" = "any"
+
+    @property
+    def counted_prefix(self) -> str:
+        """The prefix under which what it spends is counted: the same for all keys that replace each other."""
+        return self.counts_as or self.prefix
+
+
+# The id of the key of requests that were sent with none.
+NO_KEY = "00000000-0000-0000-0000-000000000000"
+
+
+Fallbacks = Literal["any", "allowed"]
+
+
+class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """At most `amount` of a resource for each key of a team. `model`: only of requests for this model."""
+
+    resource: "Resource"
+    amount: float
+    per: "Period | None" = None
+    model: str | None = None
+    time_zone: str = "UTC"
+
+
+class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
+    """What a team's keys are held to, which they narrow and cannot widen. None: no restriction, as in Caller.
+
+    `limits`: of each key for itself. `fallbacks`: whether models may fall back to any, or to those alone that the key may use.
+    """
+
+    models: tuple[str, ...] | None = None
+    routes: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    limits: tuple[TeamLimit, ...] = ()
+    fallbacks: Fallbacks = "any"
+
+
+class TeamConfig(TeamRestrictions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them.
+
+    `priority`: of keys without one of their own; see Caller. `mask`: the rules of the policy `masked`. `search`: whether the text of what
+    is recorded can be searched. See TeamRestrictions, too.
+    """
+
+    content: ContentPolicy = "full"
+    drop: DroppableFields = ()
+    priority: int = 0
+    mask: MaskConfig = MaskConfig()
+    search: bool = False

@@ -1,0 +1,154 @@
+"""Counters: this worker's connection to Redis, which is reopened whenever it is lost, and calls of scripts over it."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app.gateway.limits.counters.address import Address, parse_address
+from app.gateway.limits.counters.connection import Connection, RedisReplyError, RedisUnavailable, ReplyWaiter
+from app.gateway.limits.counters.resp import command
+from app.gateway.limits.counters.scripts import Scripts, read_scripts
+from app.process.background_tasks import BackgroundTask
+from providers.transport.write_batcher import WriteBatcher
+
+log = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S = 5.0
+_MIN_RETRY_PAUSE_S = 0.05
+MAX_RETRY_PAUSE_S = 1.0  # until the next try
+_STABLE_S = 1.0  # after a connection that lasted for less, the pauses keep growing
+
+
+async def _do_nothing() -> None:
+    pass
+
+
+class RedisCounters:
+    """`is_ready`: the server replied, and on_ready() is done. While it is False, commands need not be tried.
+
+    on_ready() is called on each new connection, before `is_ready`: it may call(); if it raises RedisUnavailable or RedisReplyError, that
+    connection ends.
+    """
+
+    def __init__(self, url: str, timeout_s: float, write_batcher: WriteBatcher, scripts: Scripts | None = None) -> None:
+        """Raises ValueError for an invalid address. Without an address the server is always unavailable."""
+        self.scripts = scripts or read_scripts()
+        self.is_ready = False
+        self.on_ready: Callable[[], Awaitable[None]] = _do_nothing
+        self.on_lost: Callable[[], None] = lambda: None
+        self._address: Address | None = parse_address(url) if url else None
+        self._timeout_s = timeout_s
+        self._write_batcher = write_batcher
+        self._connection: Connection | None = None
+        self._lost = asyncio.Event()
+        self._attempted = asyncio.Event()
+        self.background_task = BackgroundTask("redis", self._keep_connected)
+        self._loop = asyncio.get_running_loop()
+
+    async def start(self, timeout_s: float = 1.0) -> None:
+        """Connect, waiting at most `timeout_s`; after that the connection is tried in the background."""
+        if self._address is None:
+            return
+        self.background_task.start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._attempted.wait()
+
+    async def stop(self) -> None:
+        await self.background_task.stop()
+        if self._connection is not None:
+            self._connection.abort()
+
+    def reconnect(self) -> None:
+        """End the connection, as if the server had gone: a new one is opened, and on_ready() is called."""
+        if self._connection is not None:
+            self._connection.abort()
+
+    def send(self, payload: bytes, waiter: ReplyWaiter) -> None:
+        """Send a command. Raises RedisUnavailable, unsent, if there is no connection."""
+        if self._connection is None:
+            raise RedisUnavailable("There is no connection.", unsent=True)
+        self._connection.send(payload, waiter)
+
+    async def call(self, payload: bytes) -> Any:
+        """Send a command and return its reply; scripts that the server has lost are loaded again.
+
+        Raises RedisUnavailable or RedisReplyError.
+        """
+        try:
+            return await self.send_command(payload)
+        except RedisReplyError as error:
+            if not str(error).startswith("NOSCRIPT"):
+                raise
+        await self.load_scripts()
+        return await self.send_command(payload)
+
+    async def load_scripts(self) -> None:
+        """Load the scripts into the server. Raises RedisUnavailable or RedisReplyError."""
+        for script in (self.scripts.take, self.scripts.settle, self.scripts.renew, self.scripts.seed, self.scripts.rebuild):
+            await self.send_command(command((b"SCRIPT", b"LOAD", script.text)))
+
+    def send_command(self, payload: bytes) -> asyncio.Future[Any]:
+        """Send a command, in order; returns its reply as a future, which may raise RedisUnavailable or RedisReplyError.
+
+        Raises RedisUnavailable, unsent.
+        """
+        waiter: asyncio.Future[Any] = self._loop.create_future()
+        self.send(payload, waiter)
+        return waiter
+
+    async def _keep_connected(self) -> None:
+        assert self._address is not None
+        pause_s = _MIN_RETRY_PAUSE_S
+        while True:
+            try:
+                await self._connect(self._address)
+                self.is_ready = True
+                self._attempted.set()
+                since_s = self._loop.time()
+                await self._lost.wait()
+                if self._loop.time() - since_s > _STABLE_S:
+                    pause_s = _MIN_RETRY_PAUSE_S
+            except (OSError, TimeoutError, RedisUnavailable, RedisReplyError) as fault:
+                log.info("no connection to Redis", extra={"fault": repr(fault)})
+            except Exception:
+                self.on_lost()
+                raise
+            finally:
+                self.is_ready = False
+                self._attempted.set()
+                if self._connection is not None:
+                    self._connection.abort()
+                    self._connection = None
+            self.on_lost()
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1))
+            pause_s = min(2 * pause_s, MAX_RETRY_PAUSE_S)
+
+    async def _connect(self, address: Address) -> None:
+        self._lost.clear()
+        connection = Connection(self._write_batcher, self._timeout_s, self._on_connection_lost)
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            await address.connect(lambda: connection)
+        self._connection = connection
+        for handshake_command in address.handshake_commands:
+            await self.send_command(command(handshake_command))
+        await self.load_scripts()
+        await self._check_eviction_policy()
+        await self.on_ready()
+        if self._lost.is_set():
+            raise RedisUnavailable("The connection broke.")
+
+    async def _check_eviction_policy(self) -> None:
+        """Warn about a server that may evict counters, as it would then admit too much."""
+        with contextlib.suppress(RedisReplyError):  # INFO may be denied to us
+            reply: bytes = await self.send_command(command((b"INFO", b"memory")))
+            policy = next((line[17:] for line in reply.decode().splitlines() if line.startswith("maxmemory_policy:")), "noeviction")
+            if policy != "noeviction":
+                log.warning("Redis may evict counters of limits: set its maxmemory-policy to noeviction", extra={"policy": policy})
+
+    def _on_connection_lost(self) -> None:
+        self.is_ready = False
+        self._lost.set()

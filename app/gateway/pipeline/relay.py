@@ -1,0 +1,217 @@
+"""Attempted -> the caller: each block is sent on at once, but the last, which waits until the exchange is in the spool."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import httpx
+from msgspec import Raw
+from msgspec.structs import replace
+
+from app.billing.cost import format_usd
+from app.domain.episode_names import RecordedEpisode
+from app.gateway.attempts.reasoning_state import ProviderTranslators, marker_for
+from app.gateway.episodes.episode_id import Episode
+from app.gateway.large_body.large_requests import SMALL_BYTES, is_large
+from app.gateway.large_body.masked_stream import MaskedStream
+from app.gateway.pipeline.gateway import Gateway
+from app.gateway.response_translation.resumable_stream import ResumableStream
+from app.gateway.state.context import RequestContext
+from app.gateway.state.stages import Admitted, Attempted, Planned
+from app.gateway.upstream.client import OutboundStream
+from app.process.background_tasks import finish_despite_cancellation
+from app.store.redis.idempotent_responses import StoredResponse
+from providers.canonical.errors import UpstreamError
+from providers.canonical.stream_usage import add_to_last_usage, add_to_usage
+from providers.canonical.token_estimate import text_tokens
+from providers.dialect import CallerDialect, OutboundResponse, ResponseMeta
+
+# How long an engine may take to end a stream after its last frame, before its connection is closed instead of reused.
+_END_OF_STREAM_S = 0.25
+
+
+class ResponseSink(Protocol):
+    """Where the response goes; app/api/callers/response_sink.py writes it as HTTP."""
+
+    async def send_response(self, body: bytes) -> None: ...
+
+    async def replay(self, stored_response: StoredResponse) -> None: ...
+
+    async def begin_stream(self, first: bytes) -> None: ...
+
+    async def send(self, data: bytes) -> None: ...
+
+    async def end_stream(self, last: bytes) -> None: ...
+
+    def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
+        """See app.gateway.pipeline.keep_alives.WatchedStream."""
+        ...
+
+
+def recorded_episode(episode: Episode) -> RecordedEpisode:
+    return RecordedEpisode(episode.id, episode.name)
+
+
+async def send_response(
+    gateway: Gateway,
+    response: OutboundResponse,
+    raw: bytes,
+    context: RequestContext,
+    attempted: Attempted,
+    sink: ResponseSink,
+    cost_fields: tuple[str, ...],
+) -> None:
+    progress, admitted = attempted.progress, attempted.planned.admitted
+    progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
+    progress.written_tokens = text_tokens(len(response.raw)) if response.written_tokens is None else response.written_tokens
+    await context.release()
+    if cost_fields:
+        response = replace(response, raw=await _add_cost(gateway, context, attempted, response.raw, add_to_usage, cost_fields))
+    await record_response(gateway, attempted.planned, response.raw)
+    await commit_exchange(gateway, context, admitted)
+    if admitted.request.stores_response:
+        await gateway.conversations.store_response(context.id, admitted.caller, recorded_episode(admitted.episode), raw, response.raw)
+    await sink.send_response(response.raw)
+
+
+async def relay_stream(
+    gateway: Gateway,
+    dialect: CallerDialect,
+    response: OutboundStream,
+    raw: bytes,
+    context: RequestContext,
+    attempted: Attempted,
+    sink: ResponseSink,
+    translators: ProviderTranslators,
+    meta: ResponseMeta,
+    cost_fields: tuple[str, ...],
+    masked: MaskedStream | None,
+) -> None:
+    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `masked`: see there; None: it is not."""
+    editor, admitted = response.editor, attempted.planned.admitted
+    attempted.progress.editor = editor
+    relayed: OutboundStream | None = response
+    while True:
+        mark = state_marker(attempted)
+        first = relayed.first if mark is None else await mark_state(gateway, attempted.planned, mark, relayed.first)
+        if masked is None:
+            await record_response(gateway, attempted.planned, first)
+        else:
+            masked.add(first)
+        if relayed is response:
+            await sink.begin_stream(first)
+            if isinstance(editor, ResumableStream):
+                editor.is_sent = True
+        elif first:
+            await sink.send(first)
+        try:
+            await _relay_blocks(relayed, attempted, sink, mark, masked)
+            last = editor.finish()
+            if mark is not None:
+                last = await mark_state(gateway, attempted.planned, mark, last)
+            break
+        except UpstreamError as fault:
+            error = fault
+        except httpx.TransportError as fault:
+            assert attempted.call is not None
+            error = attempted.call.connection_error(fault)
+        assert attempted.call is not None
+        attempted.call.explain(error)
+        relayed = await gateway.attempts.resume(error, translators, attempted, meta, context)
+        if relayed is None:
+            context.set_failure(200, error, error.message)
+            last = editor.write_failure(error) or dialect.write_error_frame(error)
+            break
+    attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
+    if cost_fields and relayed is not None:
+        last = await _add_cost(gateway, context, attempted, last, add_to_last_usage, cost_fields)
+    if masked is None:
+        await record_response(gateway, attempted.planned, last)
+    else:
+        masked.add(last)
+        await masked.record_all()
+    await commit_exchange(gateway, context, admitted)
+    if admitted.request.stores_response:
+        await gateway.conversations.store_response(context.id, admitted.caller, recorded_episode(admitted.episode), raw, last)
+    await sink.end_stream(last)
+    if relayed is not None:
+        # The caller has the complete response: an error frame after it would be taken for a part of the next one.
+        with contextlib.suppress(TimeoutError, httpx.TransportError, UpstreamError):
+            async with asyncio.timeout(_END_OF_STREAM_S):
+                async for _ in relayed.blocks:
+                    pass
+
+
+def state_marker(attempted: Attempted) -> Callable[[bytes], bytes] | None:
+    return None if attempted.served is None else marker_for(attempted.planned.plan, attempted.served.provider)
+
+
+async def _relay_blocks(
+    response: OutboundStream,
+    attempted: Attempted,
+    sink: ResponseSink,
+    mark: Callable[[bytes], bytes] | None,
+    masked: MaskedStream | None,
+) -> None:
+    """Until the engine ends its stream. Raises UpstreamError and httpx.TransportError."""
+    editor, spool_record = response.editor, attempted.planned.spool_record
+    if editor.done or editor.failure is not None:
+        return
+    async for block in response.blocks:
+        data = editor.feed(block)
+        if data:
+            if mark is not None:
+                data = mark(data)
+            if masked is None:
+                spool_record.append_response(data)
+                await sink.send(data)
+            else:
+                masked.add(data)
+                await sink.send(data)
+                await masked.make_room()
+        if editor.done or editor.failure is not None:
+            return
+
+
+async def _add_cost(
+    gateway: Gateway,
+    context: RequestContext,
+    attempted: Attempted,
+    data: bytes,
+    add: Callable[[bytes, Mapping[str, Any]], bytes],
+    cost_fields: tuple[str, ...],
+) -> bytes:
+    """A response, or the last frames of one, with the cost of the request in its usage, in US dollars; null: unknown."""
+    microusd = context.prepare_record(attempted).cost_microusd
+    added = dict.fromkeys(cost_fields, None if microusd is None else Raw(format_usd(microusd)))
+    if len(data) > SMALL_BYTES and is_large(data):
+        return await gateway.large_requests.of_team(attempted.planned.admitted.caller.team_id).run(add, data, added)
+    return add(data, added)
+
+
+async def mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:
+    if len(data) > SMALL_BYTES and is_large(data):
+        return await gateway.large_requests.of_team(planned.admitted.caller.team_id).run(mark, data)
+    return mark(data)
+
+
+async def record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:
+    """Writes a part of the response to the record: beside the event loop, if it is large."""
+    admitted = planned.admitted
+    if len(data) > SMALL_BYTES and (is_large(data) or admitted.caller.content == "masked"):
+        large_requests = gateway.large_requests.of_team(admitted.caller.team_id)
+        await finish_despite_cancellation(planned.spool_record.append_large_response(data, large_requests))
+    else:
+        planned.spool_record.append_response(data)
+
+
+async def commit_exchange(gateway: Gateway, context: RequestContext, admitted: Admitted) -> None:
+    """Comes before the last byte: whatever a caller has in full is recorded, whichever process is killed next."""
+    claim = admitted.authenticated.claim
+    if claim is not None:
+        await claim.confirm()
+    gateway.finish_exchange(context, "answered")
+    await gateway.spool.wait_until_durable()
+    if claim is not None:
+        await claim.complete()

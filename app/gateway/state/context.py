@@ -1,0 +1,112 @@
+"""RequestContext: one request from its first byte to its end, whichever way it ends."""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from app.domain import uuid7
+from app.domain.callers import Caller
+from app.domain.exchange import Exchange, Origin, Outcome
+from app.gateway.memory.body_memory import BodyClaim
+from app.gateway.state.exchange import build_exchange
+from app.gateway.state.stages import Attempted, Planned, Received, Stage
+from app.gateway.upstream.progress import ResponseProgress
+from app.otel.trace_context import TraceContext
+
+
+class CallerConnection(Protocol):
+    """`disconnected`: the caller closed the connection before the end of the response."""
+
+    @property
+    def disconnected(self) -> bool: ...
+
+
+class Allowance(Protocol):
+    """An amount that requests of the gateway's own share."""
+
+    async def reserve(self, inference_id: str, cost_microusd: int | None) -> None:
+        """Called before an engine is. `cost_microusd`: at most; None: a price is missing. Raises what ends the request."""
+        ...
+
+
+class RequestContext:
+    """What is known of a request whatever its stage, and its two endings: write_record() and release(), each once.
+
+    `id`: the inference's. `status`: the HTTP status of the response; 499 until there is one. `error`: the class of the error that
+    ended the request, with its `message`; None: no error. `body_claim`: the memory that its bodies take; None: too little to be counted.
+    `trace`: None: it belongs to none. `own_request_id`: the caller's own id of the request; None: it gave none.
+    `cost_microusd`: of the exchange, once it is recorded; None: unknown. `key_holder`: the caller of the key that it carries, which may not
+    be used for it; None: no known key. `origin`: why the gateway makes the request itself; None: a caller made it. `at_end`: is called once
+    it has ended. `prepared`: the record as write_record() will write it if the response is sent; None: it is built then.
+    `allowance`: what it may cost besides all limits; None: they alone decide. `recorded`: the exchange, once it is recorded.
+    """
+
+    def __init__(self, route: str, caller_connection: CallerConnection) -> None:
+        self.route = route
+        self._caller_connection = caller_connection
+        self.received_us = time.time_ns() // 1000
+        self.progress = ResponseProgress(time.perf_counter_ns())
+        self.id = uuid7.mint(self.received_us)
+        self.stage: Stage = Received()
+        self.status = 499
+        self.error: str | None = None
+        self.message: str | None = None
+        self.body_claim: BodyClaim | None = None
+        self.trace: TraceContext | None = None
+        self.own_request_id: str | None = None
+        self.cost_microusd: int | None = None
+        self.key_holder: Caller | None = None
+        self.origin: Origin | None = None
+        self.allowance: Allowance | None = None
+        self.recorded: Exchange | None = None
+        self.at_end: Callable[[], None] | None = None
+        self.prepared: Exchange | None = None
+
+    @property
+    def request_id(self) -> str:
+        """By which the caller knows the request."""
+        return self.id if self.own_request_id is None else self.own_request_id
+
+    @property
+    def disconnected(self) -> bool:
+        return self._caller_connection.disconnected
+
+    @property
+    def planned(self) -> Planned | None:
+        """The plan, the reservation and the record; None: the request has no plan yet, so there is nothing to settle or record."""
+        stage = self.stage
+        return stage.planned if isinstance(stage, Attempted) else stage if isinstance(stage, Planned) else None
+
+    def set_failure(self, status: int, error: Exception, message: str) -> None:
+        self.status, self.error, self.message = status, type(error).__name__, message
+
+    def write_record(self, planned: Planned, outcome: Outcome) -> Exchange | None:
+        """The exchange, as it is written to the spool. None: it was written before."""
+        if planned.spool_record.closed:
+            return None
+        exchange = self.prepared
+        if exchange is None or outcome != "answered" or self.error is not None:
+            attempted = self.stage if isinstance(self.stage, Attempted) else None
+            exchange = build_exchange(planned, attempted, self, self.progress.elapsed_us(), outcome)
+        self.cost_microusd, self.recorded = exchange.cost_microusd, exchange
+        planned.spool_record.close(exchange)
+        return exchange
+
+    def prepare_record(self, attempted: Attempted) -> Exchange:
+        """The exchange as write_record() will write it if the response is sent, for what the caller learns of it before."""
+        self.prepared = build_exchange(attempted.planned, attempted, self, self.progress.elapsed_us(), "answered")
+        return self.prepared
+
+    def mask(self, text: str) -> str:
+        """The text without the secret that the newest attempt was sent with."""
+        match self.stage:
+            case Attempted(call=call) if call is not None:
+                return call.credential_client.secret_mask.mask(text)
+            case _:
+                return text
+
+    async def release(self) -> None:
+        """Ends what still runs at an engine."""
+        stage = self.stage
+        if isinstance(stage, Attempted) and stage.call is not None:
+            await stage.call.release()

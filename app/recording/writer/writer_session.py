@@ -1,0 +1,400 @@
+"""A session of the writer: it stores records over one connection, from the committed positions on."""
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import time
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from app.otel.directory import Directory
+from app.otel.exporter import Exporter
+from app.recording.rows.rollup_sums import RollupSummer
+from app.recording.rows.usage_sums import sum_usage
+from app.recording.spool.quarantine import quarantine_record
+from app.recording.spool.refusal_records import Refusals, decode_refusals, sample_row
+from app.recording.spool.segment_format import FEEDBACK_SUFFIX, REFUSALS_SUFFIX, list_segments
+from app.recording.spool.segment_reader import (
+    DamagedBytes,
+    ExchangeRecord,
+    FeedbackRecord,
+    Record,
+    RefusalsRecord,
+    SegmentReader,
+    UnknownSegmentVersion,
+)
+from app.recording.spool.spool_folder import remove_segment, spool_id
+from app.recording.writer.batch import (
+    UNUSABLE_RECORD_ERRORS,
+    Batch,
+    InferenceRow,
+    add_all_feedback,
+    add_valid_feedback,
+    copy_all,
+    copy_valid_rows,
+    fold_feedback,
+    fold_record,
+    record_byte_ranges,
+)
+from app.recording.writer.late_erasure import LateErasure
+from app.recording.writer.text_rows import add_row_texts, add_valid_row_texts
+from app.recording.writes import retention
+from app.recording.writes.export_names import read_adapters, read_team_names
+from app.recording.writes.feedback_pending import VERY_LATE, wake, wake_all
+from app.recording.writes.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
+from app.recording.writes.refusal_writes import add_refusals
+from app.settings import Settings
+from app.store.experiments.touched_units import touch_units, touches_of
+from app.store.postgres import partitions
+from app.store.postgres.inference_columns import INFERENCE_COLUMNS
+from app.store.postgres.partitions import Connection
+from app.store.postgres.spools import report_stored_until
+from app.store.usage.rollups import RollupSums, add_rollups
+
+logger = logging.getLogger(__name__)
+
+IDLE_POLL_S = 0.05
+DRAINING_POLL_S = 0.005
+HOUSEKEEPING_EVERY_S = 3600.0
+REPORT_EVERY_S = 1.0
+DIRECTORY_EVERY_S = 30.0
+NEW_NAMES_EVERY_S = 1.0
+STORE_TIMEOUT_S = 120.0
+MAX_ROWS_PER_READ = 200  # prepared before the event loop runs again
+MAX_REFUSALS_PER_READ = 10  # records, each of up to some thousand counts
+MAX_FEEDBACK_PER_READ = 50  # each of up to some hundred KiB
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; others wait
+
+_ID, _TEAM_ID, _EPISODE_ID, _RECEIVED_AT = (INFERENCE_COLUMNS.index(name) for name in ("id", "team_id", "episode_id", "received_at"))
+
+
+class WriterState(Struct):
+    """What outlives a session: counts since the writer's start, committed positions, and segments that wait (see QuarantineFailed).
+
+    `last_error`: the last one since a batch was stored.
+    """
+
+    rows: int = 0
+    feedback: int = 0
+    conflicting_feedback: int = 0
+    quarantined: int = 0
+    unfinished_parts: int = 0
+    torn_records: int = 0
+    lost_content: int = 0
+    last_error: str | None = None
+    committed: dict[str, int] = field(default_factory=dict[str, int])
+    postponed_until: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class WriterSession:
+    """run() stores until everything is done; any error ends it, and the next session starts from what was committed.
+
+    `exporter`: gets what was stored; None: nothing is exported.
+    """
+
+    def __init__(
+        self, settings: Settings, stop: asyncio.Event, connection: Connection, state: WriterState, exporter: Exporter | None = None
+    ) -> None:
+        self.has_stored = False
+        self._settings = settings
+        self._stop = stop
+        self._connection = connection
+        self._state = state
+        self._exporter = exporter
+        self._directory_read_s = float("-inf")
+        self._folder = settings.home / "spool"
+        self._quarantine_folder = settings.home / "quarantine"
+        self._spool_id = spool_id(self._folder)
+        self._readers: dict[str, SegmentReader] = {}
+        self._unreadable_segments: set[str] = set()
+        self._batch = Batch()
+        self._batch_due = 0.0
+        self._stored_batch = Batch()
+        self._store_task: asyncio.Task[None] | None = None
+        self._removed_segments: list[str] = []
+        self._known_days: set[int] = set()
+        self._rollups = RollupSummer(connection)
+        self._late_erasure = LateErasure(connection, settings)
+        # Everything that was in the spool then is read, is in the batch being stored, is stored.
+        self._read_until = self._storing_until = self._stored_until = 0.0
+        self._report_due = 0.0
+        self._housekeeping_due = 0.0
+
+    async def run(self) -> None:
+        """Store records until `stop` is set, and then until everything is stored."""
+        await self._load_positions()
+        while True:
+            began = time.time()
+            has_read = self._read_segments()
+            if not has_read and not self._state.postponed_until:
+                self._read_until = began
+            if self._is_batch_due():
+                await self._start_store()
+            elif self._store_task is not None and self._store_task.done():
+                await self._complete_store()
+            if has_read:
+                await asyncio.sleep(0)  # lets the connection work
+                continue
+            await self._do_housekeeping()
+            if self._stop.is_set() and self._batch.is_empty and self._store_task is None:
+                return
+            await self._pause()
+
+    async def close(self) -> None:
+        if self._store_task is not None:
+            self._store_task.cancel()
+            await asyncio.gather(self._store_task, return_exceptions=True)
+        for reader in self._readers.values():
+            reader.close()
+
+    async def _load_positions(self) -> None:
+        names = {each.name for each in list_segments(self._folder)}
+        self._state.committed = await load_positions(self._connection, self._spool_id, names)
+        self._removed_segments = [segment for segment in self._state.committed if segment not in names]
+
+    async def _pause(self) -> None:
+        if self._stop.is_set():
+            await asyncio.sleep(DRAINING_POLL_S)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), min(IDLE_POLL_S, self._settings.writer_batch_ms / 1000))
+
+    def _read_segments(self) -> bool:
+        """Read further in every segment; returns whether there was anything."""
+        self._open_new_segments()
+        has_read = False
+        for reader in self._readers.values():
+            max_rows = min(MAX_ROWS_PER_READ, self._settings.writer_batch_rows - self._batch.records)
+            if max_rows <= 0 or self._batch.size_bytes >= MAX_BATCH_BYTES:
+                return True
+            if not self._is_postponed(reader.name):
+                has_read = self._read_segment(reader, max_rows) or has_read
+        return has_read
+
+    def _open_new_segments(self) -> None:
+        unknown = [
+            each for each in list_segments(self._folder) if each.name not in self._readers and each.name not in self._unreadable_segments
+        ]
+        for each in sorted(unknown)[: MAX_OPEN_SEGMENTS - len(self._readers)]:
+            try:
+                self._readers[each.name] = SegmentReader(Path(each.path), self._state.committed.get(each.name, 0))
+            except UnknownSegmentVersion as error:
+                self._unreadable_segments.add(each.name)
+                logger.error("%s", error)
+            except FileNotFoundError:
+                continue  # renamed a moment ago; the next look sees it
+
+    def _is_postponed(self, name: str) -> bool:
+        until = self._state.postponed_until.get(name)
+        if until is not None and time.monotonic() < until:
+            return True
+        self._state.postponed_until.pop(name, None)
+        return False
+
+    def _read_segment(self, reader: SegmentReader, max_rows: int) -> bool:
+        if reader.path.suffix == REFUSALS_SUFFIX:
+            max_rows = min(max_rows, MAX_REFUSALS_PER_READ)
+        elif reader.path.suffix == FEEDBACK_SUFFIX:
+            max_rows = min(max_rows, MAX_FEEDBACK_PER_READ)
+        position, torn_records, was_empty = reader.position, reader.torn_records, self._batch.is_empty
+        for record in reader.read(max_rows):
+            self._add_or_quarantine(reader, record)
+        self._state.torn_records += reader.torn_records - torn_records
+        if reader.position == position:
+            return False
+        self._batch.positions[reader.name] = (reader, reader.position)
+        if was_empty and not self._batch.is_empty:
+            self._batch_due = time.monotonic() + self._settings.writer_batch_ms / 1000
+        return True
+
+    def _add_or_quarantine(self, reader: SegmentReader, record: Record) -> None:
+        reason = self._add(reader, record)
+        if reason is not None:
+            byte_ranges = record_byte_ranges(reader, record) if isinstance(record, ExchangeRecord) else [(record.offset, record.end)]
+            self._quarantine_record(reader, byte_ranges, reason)
+
+    def _add(self, reader: SegmentReader, record: Record) -> str | None:
+        """Add a record to the batch. Returns why it cannot be stored; None: it can."""
+        try:
+            match record:
+                case DamagedBytes():
+                    return record.reason
+                case ExchangeRecord():
+                    row = fold_record(reader, record, keep_exchange=self._exporter is not None)
+                    if not self._are_plausible({row.day}):
+                        return "it cannot have been recorded at the time in its id"
+                    self._batch.add(row)
+                case RefusalsRecord():
+                    refusals = decode_refusals(record.body)
+                    if not self._are_plausible(refusals.days):
+                        return "its requests cannot have been refused at these times"
+                    self._batch.add_refusals(refusals, len(record.body))
+                case FeedbackRecord():
+                    feedback = fold_feedback(reader, record)
+                    if not self._are_plausible({feedback.day}):
+                        return "it cannot have been received at the time in its id"
+                    self._batch.add_feedback(feedback)
+        except UNUSABLE_RECORD_ERRORS as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def _are_plausible(self, days: set[int]) -> bool:
+        today = partitions.today()
+        return all(partitions.is_plausible(day, self._settings.keep_inferences_days, today) for day in days)
+
+    def _quarantine_record(self, reader: SegmentReader, byte_ranges: list[tuple[int, int]], reason: str) -> None:
+        if quarantine_record(self._quarantine_folder, reader, byte_ranges, reason):
+            self._state.quarantined += 1
+            logger.error("A record was quarantined (segment %s, offset %d): %s", reader.name, byte_ranges[-1][0], reason)
+
+    def _is_batch_due(self) -> bool:
+        batch = self._batch
+        if batch.is_empty:
+            return False
+        is_large = batch.records >= self._settings.writer_batch_rows or batch.size_bytes >= MAX_BATCH_BYTES
+        return is_large or time.monotonic() >= self._batch_due or self._stop.is_set()
+
+    async def _start_store(self) -> None:
+        """Start storing the batch. While Postgres works, the next one is read."""
+        await self._complete_store()
+        await self._do_housekeeping()  # here too, or it would never run where there is always something to read
+        self._stored_batch, self._batch = self._batch, Batch()
+        self._storing_until = self._read_until
+        self._store_task = asyncio.create_task(self._store(self._stored_batch))
+
+    async def _complete_store(self) -> None:
+        if self._store_task is None:
+            return
+        store_task, self._store_task = self._store_task, None
+        await store_task
+        batch, self._stored_batch = self._stored_batch, Batch()
+        self.has_stored = True
+        self._state.committed |= {name: position for name, (_, position) in batch.positions.items()}
+        self._state.rows += len(batch.rows)
+        self._state.feedback += len(batch.feedback)
+        self._state.conflicting_feedback += batch.conflicts
+        self._state.lost_content += batch.lost_content
+        self._stored_until = self._storing_until
+        self._state.last_error = None
+        if self._exporter is not None:
+            exchanges = [row.exchange for row in batch.rows if row.exchange is not None]
+            try:
+                await self._read_directory(self._exporter.directory.names_all(exchanges))
+            finally:
+                self._exporter.add(exchanges)
+
+    async def _store(self, batch: Batch) -> None:
+        async with asyncio.timeout(STORE_TIMEOUT_S):
+            await self._make_partitions(batch.days)
+            try:
+                async with self._connection.transaction():
+                    await self._move_positions(batch)
+                    rows = await self._late_erasure.apply(batch.rows)
+                    await copy_all(self._connection, rows)
+                    await add_row_texts(self._connection, rows)
+                    await self._wake_feedback(rows)
+                    batch.conflicts = await add_all_feedback(self._connection, await self._late_erasure.apply_to_feedback(batch.feedback))
+                    sums = await self._add_refusals_and_sums(rows, batch.refusals)
+                batch.rows = rows
+            except ROW_ERRORS:
+                self._known_days.clear()  # another machine's retention may have dropped one
+                await self._make_partitions(batch.days)
+                sums = await self._store_valid_rows(batch)
+        self._rollups.mark_stored(sums)
+
+    async def _store_valid_rows(self, batch: Batch) -> RollupSums:
+        async with self._connection.transaction():
+            await self._move_positions(batch)
+            rows = await self._late_erasure.apply(batch.rows)
+            rejected = await copy_valid_rows(self._connection, rows)
+            for row, reason in rejected:
+                self._quarantine_record(row.reader, record_byte_ranges(row.reader, row), reason)
+            rejected_ids = {id(row) for row, _ in rejected}
+            valid = [row for row in rows if id(row) not in rejected_ids]
+            await add_valid_row_texts(self._connection, valid)
+            await self._wake_feedback(valid)
+            batch.feedback = await self._late_erasure.apply_to_feedback(batch.feedback)
+            batch.conflicts, rejected_feedback = await add_valid_feedback(self._connection, batch.feedback)
+            for feedback, reason in rejected_feedback:
+                self._quarantine_record(feedback.reader, [(feedback.offset, feedback.end)], reason)
+                batch.feedback.remove(feedback)
+            sums = await self._add_refusals_and_sums(valid, batch.refusals)
+        batch.rows = valid
+        return sums
+
+    async def _add_refusals_and_sums(self, rows: list[InferenceRow], refusals: list[Refusals]) -> RollupSums:
+        """At the end of the transaction: writers of other machines wait for the sums until it is committed."""
+        await touch_units(self._connection, touches_of(row.inference for row in rows))
+        await add_refusals(self._connection, [sample_row(sample) for each in refusals for sample in each.samples])
+        sums = await self._rollups.sum([row.inference for row in rows], refusals)
+        await add_rollups(self._connection, sums, self._rollups.stored_groups)
+        await add_usage(self._connection, sum_usage(row.inference for row in rows))
+        return sums
+
+    async def _wake_feedback(self, rows: list[InferenceRow]) -> None:
+        """Feedback that waits for these may have been waiting for so long that it would not be looked for soon."""
+        before = datetime.datetime.now(datetime.UTC) - VERY_LATE
+        late, in_time = set[tuple[str, str]](), set[tuple[str, str]]()
+        for row in rows:
+            inference = row.inference
+            targets = {(inference[_TEAM_ID], inference[_ID]), (inference[_TEAM_ID], inference[_EPISODE_ID])}
+            (late if inference[_RECEIVED_AT] < before else in_time).update(targets)
+        await wake(self._connection, in_time)
+        await wake_all(self._connection, late)
+
+    async def _move_positions(self, batch: Batch) -> None:
+        for name, (_, position) in batch.positions.items():
+            await move_position(self._connection, self._spool_id, name, self._state.committed.get(name), position)
+
+    async def _make_partitions(self, days: set[int]) -> None:
+        missing = days - self._known_days
+        if missing:
+            await partitions.create_partitions(self._connection, missing)
+            self._known_days |= missing
+
+    async def _do_housekeeping(self) -> None:
+        """Remove finished segments, create and drop partitions; postponed while the connection is in use."""
+        if self._store_task is not None:
+            return
+        await self._report_stored_until()
+        for reader in list(self._readers.values()):
+            if reader.is_finished and not (reader.name in self._batch.positions and not self._batch.is_empty):
+                self._finish_segment(reader)
+        if self._removed_segments:
+            await forget_positions(self._connection, self._removed_segments)
+            for name in self._removed_segments:
+                self._state.committed.pop(name, None)
+            self._removed_segments.clear()
+        if time.monotonic() >= self._housekeeping_due:
+            self._housekeeping_due = time.monotonic() + HOUSEKEEPING_EVERY_S
+            today = partitions.today()
+            await self._make_partitions({today, today + 1})
+            await retention.delete_expired(self._connection, self._settings)
+
+    async def _report_stored_until(self) -> None:
+        if self._batch.is_empty:
+            self._stored_until = self._read_until
+        if self._stored_until and time.monotonic() >= self._report_due:
+            self._report_due = time.monotonic() + REPORT_EVERY_S
+            await report_stored_until(self._connection, self._spool_id, datetime.datetime.fromtimestamp(self._stored_until, datetime.UTC))
+
+    async def _read_directory(self, names_all: bool) -> None:
+        """What the exported telemetry calls teams and providers. `names_all`: what is known of them names all that is to be exported."""
+        age_s = time.monotonic() - self._directory_read_s
+        if self._exporter is None or age_s < (DIRECTORY_EVERY_S if names_all else NEW_NAMES_EVERY_S):
+            return
+        self._directory_read_s = time.monotonic()
+        self._exporter.directory = Directory(await read_team_names(self._connection), await read_adapters(self._connection))
+
+    def _finish_segment(self, reader: SegmentReader) -> None:
+        """Remove the file, and only then its position: a file that outlives its position would be read as a new one."""
+        self._state.unfinished_parts += reader.unfinished_parts
+        self._batch.positions.pop(reader.name, None)
+        remove_segment(self._folder, reader.name)
+        reader.close()
+        del self._readers[reader.name]
+        if reader.name in self._state.committed:
+            self._removed_segments.append(reader.name)

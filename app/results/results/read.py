@@ -1,0 +1,326 @@
+"""Reading results: from the kept sums to comparisons, of every arm and metric."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain.experiments import BUILT_IN_OUTCOMES, MetricConfig
+from app.process.thread_steps import in_steps, run_in_steps
+from app.results.results.metric_facts import MetricFacts, metric_facts, metric_names
+from app.results.results.results import ArmComparison, ArmUnits, ArmValue, ExperimentResults, MetricResult, Part, Range, SampleRatioCheck
+from app.results.results.sentences import conclusion_of, lost_values_warning, mismatch_warning
+from app.results.results.strata import build_strata, probabilities_of
+from app.results.statistics.burn_in import burn_in_units
+from app.results.statistics.compare import Comparison, compare
+from app.results.statistics.confidence_sequence import Interval
+from app.results.statistics.estimate import arm_estimate
+from app.results.statistics.power import needed_units
+from app.results.statistics.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of
+from app.results.statistics.sums import Stratum
+from app.results.units.outcomes import scale_of
+from app.store.configuration.metric_queries import read_metrics
+from app.store.experiments.queries import ExperimentRow, read_weights
+from app.store.experiments.sums import CountKey, SumKey, read_counts, read_sums
+
+_MAX_VALUES_SHOWN = 20  # of a slice
+_DAYS_OF_RATE = 7
+_LONGEST_WAIT_DAYS = 3650
+
+Sums = Sequence[tuple[SumKey, Mapping[str, int]]]
+Counts = Sequence[tuple[CountKey, Mapping[str, int]]]
+
+
+async def read_results(
+    connection: AsyncConnection,
+    experiment: ExperimentRow,
+    metrics: Sequence[str] | None = None,
+    slice: str | None = None,
+    *,
+    arm: str | None = None,
+) -> ExperimentResults:
+    """Of one that has started. `metrics` None: all of its; else these. `slice`: a tag of its `slices`, by whose values results are shown:
+    those of `metrics`, else of the primary one, because each value costs as much as all units.
+
+    `arm` None: all are compared with the control; else this one.
+    """
+    declared = await read_metrics(connection)
+    weights = await read_weights(connection, experiment.id)
+    counts = await read_counts(connection, experiment.id)
+    sums = await read_sums(connection, experiment.id, metrics=metrics)
+    of_slice = metrics or metric_names(experiment)[:1]
+    sliced = await read_sums(connection, experiment.id, metrics=of_slice, slice=slice) if slice is not None else []
+    now = datetime.now(UTC)
+    reading = Reading(experiment, weights, counts, declared, now, arm)
+    return await run_in_steps(lambda: reading.results(sums, sliced, metrics))
+
+
+class Reading:
+    def __init__(
+        self,
+        experiment: ExperimentRow,
+        weights: Mapping[int, Mapping[str, float]],
+        counts: Counts,
+        declared: Mapping[str, MetricConfig],
+        now: datetime,
+        arm: str | None,
+    ) -> None:
+        self._experiment = experiment
+        self._weights = weights
+        self._counts = counts
+        self._facts = metric_facts(experiment, declared)
+        self._now = now
+        self._others = [each for each in experiment.arms if each != experiment.control and arm in (None, each)]
+        self._by_arm = _by_arm(counts)
+        self._units_per_day = _units_per_day(experiment, counts, now)
+
+    def results(self, sums: Sums, sliced: Sums, metrics: Sequence[str] | None) -> ExperimentResults:
+        experiment, analysis = self._experiment, self._experiment.analysis
+        found = [self._metric(each, sums, sliced) for each in in_steps(self._facts) if metrics is None or each.name in metrics]
+        split = self._assigned()
+        return ExperimentResults(
+            id=experiment.id,
+            name=experiment.name,
+            status=experiment.status,
+            unit=experiment.unit,
+            control=experiment.control,
+            alpha=analysis.alpha,
+            planned_units=analysis.planned_units,
+            started_at=experiment.started_at,
+            ended_at=experiment.ended_at,
+            read_at=self._now,
+            window_minutes=analysis.window_minutes,
+            feedback_hours=analysis.feedback_hours,
+            slices=analysis.slices,
+            units_per_day=self._units_per_day,
+            conclusion=self._conclusion(found, split),
+            warnings=self._warnings(found, split),
+            sample_ratio=_check(split),
+            arms=self._arms(),
+            metrics=found,
+        )
+
+    def _metric(self, facts: MetricFacts, sums: Sums, sliced: Sums) -> MetricResult:
+        of_metric = [(key, values) for key, values in sums if key.metric == facts.name]
+        strata = self._strata(of_metric)
+        return MetricResult(
+            metric=facts.name,
+            primary=facts.is_primary,
+            kind=facts.kind,
+            unit=facts.unit,
+            optimize=facts.optimize,
+            alpha=facts.plan.alpha,
+            cap=facts.cap,
+            arms=self._values(facts, strata, of_metric),
+            comparisons=self._comparisons(facts, strata),
+            sample_ratio=_check(sample_ratio_of(strata)),
+            parts=[*self._kinds(facts, strata, of_metric), *self._slices(facts, sliced)],
+        )
+
+    def _strata(self, sums: Sums) -> Sequence[Stratum]:
+        """Of sums of one metric."""
+        return [each for strata in build_strata(self._experiment, self._weights, sums).values() for each in strata]
+
+    def _kinds(self, facts: MetricFacts, strata: Sequence[Stratum], sums: Sums) -> Iterable[Part]:
+        kinds = sorted({each.episode_kind for each in strata if each.episode_kind is not None})
+        for kind in kinds if len(kinds) > 1 else ():
+            of_kind = [each for each in strata if each.episode_kind == kind]
+            values = [each for each in sums if each[0].episode_kind == kind]
+            yield self._part("episode_kind", "", kind, facts, of_kind, values)
+
+    def _slices(self, facts: MetricFacts, sliced: Sums) -> Iterable[Part]:
+        of_metric = [each for each in sliced if each[0].metric == facts.name]
+        units: dict[str, int] = {}
+        for key, values in of_metric:
+            units[key.value] = units.get(key.value, 0) + values["n"]
+        largest = sorted(units, key=lambda value: (-units[value], value))[:_MAX_VALUES_SHOWN]
+        for value in in_steps(largest):
+            of_value = [each for each in of_metric if each[0].value == value]
+            yield self._part("slice", of_value[0][0].slice, value, facts, self._strata(of_value), of_value)
+
+    def _part(self, kind: str, name: str, value: str, facts: MetricFacts, strata: Sequence[Stratum], sums: Sums) -> Part:
+        return Part(
+            kind="slice" if kind == "slice" else "episode_kind",
+            name=name,
+            value=value,
+            arms=self._values(facts, strata, sums),
+            comparisons=self._comparisons(facts, strata),
+        )
+
+    def _values(self, facts: MetricFacts, strata: Sequence[Stratum], sums: Sums) -> list[ArmValue]:
+        values: list[ArmValue] = []
+        for arm in self._experiment.arms:
+            estimate = arm_estimate(strata, arm, facts.plan)
+            of_arm = [each for key, each in sums if key.arm == arm]
+            values.append(
+                ArmValue(
+                    arm=arm,
+                    units=sum(each["n"] for each in of_arm),
+                    value=None if estimate is None else estimate.value,
+                    interval=None if estimate is None else _range(estimate.interval),
+                    total=sum(each["uncapped"] for each in of_arm) / scale_of(facts.name),
+                    capped=sum(each["capped"] for each in of_arm),
+                )
+            )
+        return values
+
+    def _comparisons(self, facts: MetricFacts, strata: Sequence[Stratum]) -> list[ArmComparison]:
+        return [self._comparison(facts, arm, compare(strata, self._experiment.control, arm, facts.plan)) for arm in in_steps(self._others)]
+
+    def _comparison(self, facts: MetricFacts, arm: str, found: Comparison) -> ArmComparison:
+        more_units = self._more_units(facts, arm, found)
+        more_days = self._days(facts, arm, found, more_units)
+        return ArmComparison(
+            arm=arm,
+            verdict=found.verdict,
+            reason=found.reason,
+            method=found.method,
+            difference=found.difference,
+            interval=_range(found.interval),
+            p=found.p,
+            lift=found.lift,
+            lift_interval=_range(found.lift_interval),
+            variance_reduction=found.variance_reduction,
+            units=found.units,
+            units_left_out=found.units_left_out,
+            more_units=more_units,
+            more_days=more_days,
+            conclusion=conclusion_of(facts, self._experiment.control, arm, found, more_days),
+        )
+
+    def _more_units(self, facts: MetricFacts, arm: str, found: Comparison) -> int | None:
+        """Of both arms together: until there is an interval, else until the difference seen now would be certain. None: nobody knows."""
+        of_control, of_arm = self._shares(arm)
+        if not (of_control and of_arm):
+            return None
+        share = of_arm / (of_control + of_arm)
+        if found.verdict == "too early":
+            missing = burn_in_units(facts.kind, share) - found.units - found.units_left_out
+            return missing if missing > 0 else None
+        if found.verdict != "no difference yet" or not found.difference or not found.unit_variance:
+            return None
+        return max(0, needed_units(found.difference, found.unit_variance, facts.plan, share) - found.units)
+
+    def _days(self, facts: MetricFacts, arm: str, found: Comparison, more_units: int | None) -> float | None:
+        """At the present rate of units, and of those that get a value; None: never, or nobody knows."""
+        if more_units is None or self._experiment.status != "running" or not self._units_per_day:
+            return None
+        counted = "measured" if facts.name in BUILT_IN_OUTCOMES else "complete"
+        of_both = sum(self._by_arm.get(each, {}).get(counted, 0) for each in (arm, self._experiment.control))
+        with_value = found.units + found.units_left_out
+        part = min(1.0, with_value / of_both) if of_both and with_value else 1.0
+        days = self._days_to_first(facts) + more_units / (self._units_per_day * sum(self._shares(arm)) * part)
+        return days if days < _LONGEST_WAIT_DAYS else None
+
+    def _days_to_first(self, facts: MetricFacts) -> float:
+        """Until the first units are complete, in the window of the first ones after the start."""
+        if self._experiment.started_at is None:
+            return 0.0
+        analysis = self._experiment.analysis
+        lasts_s = analysis.window_minutes * 60 if facts.name in BUILT_IN_OUTCOMES else analysis.feedback_hours * 3600
+        started = datetime.fromisoformat(self._experiment.started_at)
+        return max(0.0, lasts_s - (self._now - started).total_seconds()) / 86_400
+
+    def _shares(self, arm: str) -> tuple[float, float]:
+        """Of all new units, those of the control and of this arm."""
+        shares = probabilities_of(self._experiment, self._weights, max(self._weights), "")
+        return shares.get(self._experiment.control, 0.0), shares.get(arm, 0.0)
+
+    def _assigned(self) -> SampleRatio:
+        """Of all units when they are assigned, by version and kind of episode."""
+        units: dict[tuple[int, str], dict[str, int]] = {}
+        for key, values in self._counts:
+            of_stratum = units.setdefault((key.version, key.episode_kind), {})
+            of_stratum[key.arm] = of_stratum.get(key.arm, 0) + values["units"]
+        return sample_ratio(
+            [
+                (by_arm, probabilities_of(self._experiment, self._weights, version, kind))
+                for (version, kind), by_arm in units.items()
+                if sum(by_arm.values())
+            ]
+        )
+
+    def _arms(self) -> list[ArmUnits]:
+        weights = self._weights[max(self._weights)]
+        total = sum(weights.values())
+        arms: list[ArmUnits] = []
+        for arm in self._experiment.arms:
+            counted = self._by_arm.get(arm, {})
+            units, measured, inferences = (counted.get(name, 0) for name in ("units", "measured", "inferences"))
+            episodes = counted.get("episodes", 0)
+            arms.append(
+                ArmUnits(
+                    arm=arm,
+                    share=weights.get(arm, 0) / total,
+                    units=units,
+                    open=units - measured,
+                    measured=measured,
+                    complete=counted.get("complete", 0),
+                    excluded=counted.get("excluded", 0),
+                    inferences=inferences,
+                    inferences_per_episode=inferences / episodes if episodes else None,
+                    served_by_other_share=counted.get("served_by_other", 0) / inferences if inferences else None,
+                )
+            )
+        return arms
+
+    def _conclusion(self, found: Sequence[MetricResult], split: SampleRatio) -> str:
+        if split.mismatch:
+            return mismatch_warning(split.p, "units")
+        primary = next((each for each in found if each.primary), None)
+        if primary is None or not primary.comparisons:
+            return "The primary metric is not among those that were chosen." if primary is None else "There is no arm beside the control."
+        if primary.sample_ratio.mismatch:
+            return lost_values_warning(primary.metric, primary.sample_ratio.p)
+        return " ".join(each.conclusion for each in primary.comparisons)
+
+    def _warnings(self, found: Sequence[MetricResult], split: SampleRatio) -> list[str]:
+        warnings = [mismatch_warning(split.p, "units")] if split.mismatch else []
+        if not split.mismatch:
+            warnings += [lost_values_warning(each.metric, each.sample_ratio.p) for each in found if each.sample_ratio.mismatch]
+        units = sum(each.get("units", 0) for each in self._by_arm.values())
+        excluded = sum(each.get("excluded", 0) for each in self._by_arm.values())
+        if excluded > 0.05 * (units + excluded):
+            warnings.append(
+                f"{excluded} of {units + excluded} units are excluded, because some of their requests took no part (such as pinned ones):"
+                " results are of the others."
+            )
+        if self._experiment.unit == "episode" and units:
+            of_callers = sum(values["units"] for key, values in self._counts if key.episode_kind != "minted")
+            if of_callers > 0.05 * units:
+                warnings.append(
+                    f"{of_callers} of {units} episodes have ids that callers chose. Who chooses ids can choose arms; compare `parts`."
+                )
+        return warnings
+
+
+def _by_arm(counts: Counts) -> dict[str, dict[str, int]]:
+    by_arm: dict[str, dict[str, int]] = {}
+    for key, values in counts:
+        of_arm = by_arm.setdefault(key.arm, {})
+        for name, value in values.items():
+            of_arm[name] = of_arm.get(name, 0) + value
+    return by_arm
+
+
+def _units_per_day(experiment: ExperimentRow, counts: Counts, now: datetime) -> float:
+    """New ones of the last full days (UTC), or since the start where there is none."""
+    if experiment.started_at is None:
+        return 0.0
+    started = datetime.fromisoformat(experiment.started_at).astimezone(UTC)
+    ended = now if experiment.ended_at is None else datetime.fromisoformat(experiment.ended_at).astimezone(UTC)
+    full_days = [ended.date() - timedelta(days=back) for back in range(1, _DAYS_OF_RATE + 1)]
+    full_days = [day for day in full_days if day > started.date()]
+    if full_days:
+        return sum(values["units"] for key, values in counts if key.day in full_days) / len(full_days)
+    elapsed_days = max((ended - started).total_seconds(), 3600) / 86_400
+    return sum(values["units"] for _, values in counts) / elapsed_days
+
+
+def _range(interval: Interval | None) -> Range | None:
+    return None if interval is None else Range(*(end if isfinite(end) else None for end in (interval.low, interval.high)))
+
+
+def _check(found: SampleRatio) -> SampleRatioCheck:
+    return SampleRatioCheck(found.p, found.mismatch)

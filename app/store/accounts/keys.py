@@ -1,0 +1,333 @@
+"""Keys: create, list, change, rotate and revoke them. A key itself is shown once and stored nowhere.
+
+Changes are audited in their transactions. `database`: an address, an engine, or the connection of a transaction to take part in.
+"""
+
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from sqlalchemy import Row, Select, func, not_, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain import uuid7
+from app.domain.callers import ContentPolicy, DroppableFields
+from app.store.accounts.teams import upsert_team
+from app.store.configuration.validation.team_restrictions import check_within_team
+from app.store.keys.droppable_fields import drop_column, from_drop_column
+from app.store.keys.rows import lock_changes, notify_workers, valid_key_conditions
+from app.store.keys.validation import (
+    check_expiry,
+    check_models,
+    check_name,
+    check_networks,
+    check_overlap,
+    check_routes,
+    hash_key,
+    parse_prefix,
+)
+from app.store.postgres import tables
+from app.store.postgres.audit_log import SYSTEM, AuditEvent, Author, record
+from app.store.postgres.conditions import one_of
+from app.store.postgres.database import Database, transaction
+from app.store.postgres.names import check_priority, check_team
+from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
+
+_keys, _teams = tables.keys, tables.teams
+
+
+KeyState = Literal["valid", "revoked", "expired"]
+
+_KEYSET = Keyset(
+    {
+        "created_at": SortColumn(_keys.c.created_at, datetime),
+        "name": SortColumn(_keys.c.name),
+        "team": SortColumn(_teams.c.name),
+        "prefix": SortColumn(_keys.c.prefix),
+    },
+    SortColumn(_keys.c.id),
+)
+
+
+class KeyRow(Struct, frozen=True):
+    """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none. `drop`: without what its team's adds.
+
+    `priority` None: the team's. `counts_as`: the first of the keys that it replaces, one after the other, as which limits count it.
+    """
+
+    prefix: str
+    team: str
+    name: str
+    admin: bool
+    created_at: str
+    revoked_at: str | None
+    expires_at: str | None
+    models: list[str] | None
+    routes: list[str] | None
+    networks: list[str] | None
+    drop: DroppableFields
+    priority: int | None
+    replaced_by: str | None
+    counts_as: str | None
+    id: str
+
+
+class KeyFilter(Struct, frozen=True):
+    """Which keys a list has; None: any. `only_teams`: of teams with these names. `expires_before`: valid or not.
+
+    `search`: with this text in the name or public part, in any case; of a complete key only the public part counts.
+    """
+
+    team: str | None = None
+    only_teams: Collection[str] | None = None
+    admin: bool | None = None
+    state: KeyState | None = None
+    search: str | None = None
+    expires_before: datetime | None = None
+
+
+class KeyReplaced(Exception):
+    """A key that was rotated to one that is valid."""
+
+
+class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes to a key, as a merge patch: what is left out stays. null: the restriction, `drop` or `priority` is removed."""
+
+    name: str | UnsetType | None = UNSET
+    models: Sequence[str] | UnsetType | None = UNSET
+    routes: Sequence[str] | UnsetType | None = UNSET
+    networks: Sequence[str] | UnsetType | None = UNSET
+    expires_at: datetime | UnsetType | None = UNSET
+    drop: DroppableFields | UnsetType | None = UNSET
+    priority: int | UnsetType | None = UNSET
+
+
+async def create_key(
+    database: Database,
+    team: str,
+    *,
+    name: str = "",
+    admin: bool = False,
+    content: ContentPolicy | None = None,
+    models: Sequence[str] | None = None,
+    routes: Sequence[str] | None = None,
+    networks: Sequence[str] | None = None,
+    expires_at: datetime | None = None,
+    drop: DroppableFields = (),
+    priority: int | None = None,
+    author: Author = SYSTEM,
+) -> str:
+    """Create a key, which is returned to be shown once, and its team if that is new. Raises InvalidKeyField.
+
+    `content` sets how much of the team's requests and responses is recorded; None leaves it unchanged.
+    """
+    terms = {
+        "name": check_name(name),
+        "admin": admin,
+        "models": check_models(models),
+        "routes": check_routes(routes),
+        "networks": check_networks(networks),
+        "expires_at": check_expiry(expires_at),
+        "drop": drop_column(drop),
+        "priority": None if priority is None else check_priority(priority),
+    }
+    check_team(team)
+    async with transaction(database) as connection:
+        team_id = await _find_or_create_team(connection, author, team, content)
+        await lock_changes(connection)
+        await check_within_team(connection, team, terms)
+        key = await _store(connection, {**terms, "team_id": team_id})
+        await notify_workers(connection)
+        await _record(connection, author, "create", key)
+    return key
+
+
+async def list_keys(
+    database: Database,
+    *,
+    team: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+    valid_only: bool = False,
+    with_drop: bool = False,
+) -> list[KeyRow]:
+    """Keys, oldest first, after the one with the prefix `after`.
+
+    `valid_only`: without those revoked or expired. `with_drop`: only those with the option `drop`.
+    """
+    query = _select_rows().order_by(_keys.c.id).limit(limit)
+    if team is not None:
+        team_id = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
+        query = query.where(_keys.c.team_id == team_id)
+    if valid_only:
+        query = query.where(*valid_key_conditions())
+    if with_drop:
+        query = query.where(_keys.c.drop.is_not(None))
+    if after is not None:
+        last = select(_keys.c.id).where(_keys.c.prefix == parse_prefix(after)).scalar_subquery()
+        query = query.where(_keys.c.id > last)
+    async with transaction(database) as connection:
+        return [_to_key_row(row) for row in await connection.execute(query)]
+
+
+async def page_keys(connection: AsyncConnection, query: PageQuery, filters: KeyFilter) -> Page[KeyRow]:
+    rows = (await connection.execute(_KEYSET.page_query(_select_rows().where(*_conditions(filters)), query))).all()
+    return _KEYSET.page(rows, query, _to_key_row)
+
+
+def _conditions(filters: KeyFilter) -> list[Any]:
+    conditions: list[Any] = []
+    if filters.team is not None:
+        conditions.append(_teams.c.name == filters.team)
+    if filters.only_teams is not None:
+        conditions.append(one_of(_teams.c.name, filters.only_teams))
+    if filters.admin is not None:
+        conditions.append(_keys.c.admin if filters.admin else not_(_keys.c.admin))
+    match filters.state:
+        case "valid":
+            conditions += valid_key_conditions()
+        case "revoked":
+            conditions.append(_keys.c.revoked_at.is_not(None))
+        case "expired":
+            conditions += [_keys.c.revoked_at.is_(None), _keys.c.expires_at <= func.now()]
+        case None:
+            pass
+    if filters.search is not None:
+        text = parse_prefix(filters.search) or filters.search
+        matches = (column.icontains(text, autoescape=True) for column in (_keys.c.name, _keys.c.prefix))
+        conditions.append(or_(*matches))
+    if filters.expires_before is not None:
+        conditions.append(_keys.c.expires_at < filters.expires_before)
+    return conditions
+
+
+def _select_rows() -> Select[Any]:
+    return select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
+
+
+async def show_key(database: Database, prefix: str) -> KeyRow | None:
+    query = _select_rows()
+    async with transaction(database) as connection:
+        row = (await connection.execute(query.where(_keys.c.prefix == parse_prefix(prefix)))).one_or_none()
+    return None if row is None else _to_key_row(row)
+
+
+async def revoke_key(database: Database, prefix: str, *, author: Author = SYSTEM) -> bool:
+    """Revoke a key; returns whether there was one to revoke. `prefix`: as parse_prefix() takes it."""
+    return await _update_key(database, prefix, {"revoked_at": func.now()}, author, "revoke")
+
+
+async def change_key(database: Database, prefix: str, changes: KeyChanges, *, author: Author = SYSTEM) -> bool:
+    """Change a key; returns False if it is unknown or revoked. Raises InvalidKeyField."""
+    checks: dict[str, Callable[[Any], Any]] = {
+        "name": lambda name: check_name(name or ""),
+        "models": check_models,
+        "routes": check_routes,
+        "networks": check_networks,
+        "expires_at": check_expiry,
+        "drop": lambda drop: drop_column(drop or ()),
+        "priority": lambda priority: None if priority is None else check_priority(priority),
+    }
+    changed_fields = {field: value for field, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    values = {field: checks[field](value) for field, value in changed_fields.items()}
+    return await _update_key(database, prefix, values, author, "update")
+
+
+async def rotate_key(database: Database, prefix: str, *, overlap_s: float, author: Author = SYSTEM) -> str | None:
+    """Create a key with the old one's restrictions and expiry; the old one expires after the overlap, if not before.
+
+    Limits count both as one key, and go on with what was spent. Returns the new key; None: there is no valid key with this prefix. Raises
+    InvalidKeyField, and KeyReplaced while what it was rotated to is valid.
+    """
+    overlap = check_overlap(overlap_s)
+    async with transaction(database) as connection:
+        await lock_changes(connection)
+        valid_key = select(_keys).where(_keys.c.prefix == parse_prefix(prefix), *valid_key_conditions())
+        old = (await connection.execute(valid_key)).mappings().one_or_none()
+        if old is None:
+            return None
+        of_heir = select(_keys.c.prefix).where(_keys.c.prefix == old["replaced_by"], *valid_key_conditions())
+        if (heir := await connection.scalar(of_heir)) is not None:
+            raise KeyReplaced(
+                f"nx-{old['prefix']} was rotated to nx-{heir} already, and a key is replaced by one. Rotate nx-{heir}, or revoke it first."
+            )
+        copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "drop", "priority", "team_id")
+        counts_as = old["counts_as"] or old["prefix"]
+        key = await _store(connection, {**{field: old[field] for field in copied_fields}, "counts_as": counts_as})
+        before = await show_key(connection, prefix)
+        expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() ignores null
+        await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=expires_at, replaced_by=parse_prefix(key)))
+        await notify_workers(connection)
+        await _record(connection, author, "rotate", prefix, before)
+        await _record(connection, author, "create", key)
+    return key
+
+
+async def _find_or_create_team(connection: AsyncConnection, author: Author, name: str, content: ContentPolicy | None) -> str:
+    """The id of a team, which is created, or gets the content policy, if it must."""
+    query = select(_teams.c.id, _teams.c.content).where(_teams.c.name == name)
+    row = (await connection.execute(query)).one_or_none()
+    if row is None or (content is not None and content != row.content):
+        await upsert_team(connection, author, name, {} if content is None else {"content": content})
+        row = (await connection.execute(query)).one()
+    return row.id
+
+
+async def _store(connection: AsyncConnection, terms: dict[str, Any]) -> str:
+    prefix = secrets.token_hex(6)
+    key = f"nx-{prefix}-{secrets.token_urlsafe(32)}"
+    await connection.execute(_keys.insert().values(id=uuid7.mint(), prefix=prefix, hash=hash_key(key), **terms))
+    return key
+
+
+async def _update_key(database: Database, prefix: str, values: dict[str, Any], author: Author, action: str) -> bool:
+    async with transaction(database) as connection:
+        await lock_changes(connection)
+        before = await show_key(connection, prefix)
+        if before is None or before.revoked_at is not None:
+            return False
+        if values:
+            await check_within_team(connection, before.team, values)
+            await connection.execute(update(_keys).where(_keys.c.prefix == before.prefix).values(values))
+            await notify_workers(connection)
+            await _record(connection, author, action, prefix, before)
+    return True
+
+
+async def _record(connection: AsyncConnection, author: Author, action: str, prefix: str, before: KeyRow | None = None) -> None:
+    """Audit a key that is new, or which fields differ from `before`, if any do."""
+    after = await show_key(connection, prefix)
+    assert after is not None, "it was stored in this transaction"
+    if after != before:
+        old, new = before and _audited(before), _audited(after)
+        if old is not None:  # the log keeps everything for ever, and lists of a key may be long
+            changed = [field for field in new if new[field] != old[field]]
+            old, new = {field: old[field] for field in changed}, {field: new[field] for field in changed}
+        await record(connection, author, AuditEvent(action, "key", f"nx-{after.prefix}", old, new, after.team))
+
+
+def _audited(row: KeyRow) -> dict[str, Any]:
+    return {**msgspec.to_builtins(row), "prefix": f"nx-{row.prefix}"}
+
+
+def _to_key_row(row: Row[Any]) -> KeyRow:
+    return KeyRow(
+        row.prefix,
+        row.team,
+        row.name,
+        row.admin,
+        row.created_at.isoformat(),
+        row.revoked_at and row.revoked_at.isoformat(),
+        row.expires_at and row.expires_at.isoformat(),
+        row.models,
+        row.routes,
+        row.networks,
+        from_drop_column(row.drop),
+        row.priority,
+        row.replaced_by,
+        row.counts_as,
+        row.id,
+    )

@@ -1,0 +1,307 @@
+"""What units of experiments are measured by: their inferences, the feedback on these, and what there was before the experiment."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.store.experiments.touched_units import COUNTS_FOR_UNIT
+from app.store.postgres.partitions import Connection
+from app.store.records.outcome_conditions import failed, refused, schema_failed
+from app.store.usage.rollups import REFUSED
+from app.store.usage.sketches import COUNT_BITS, total_of
+
+# One unit may be a team: of more inferences in its window only the first count.
+MAX_INFERENCES = 100_000
+_LARGEST_VALUE = 1e12  # of feedback, in either direction: beyond it a value counts as this one
+_MICRO = 1_000_000
+VALUE_IN_MILLIONTHS = f"round(least(greatest(feedback.number, -{_LARGEST_VALUE:.0f}), {_LARGEST_VALUE:.0f})::numeric * {_MICRO})"
+
+# Lateral, and below by indexes only: whatever statistics the planner has, it must never scan a table for a handful of units.
+ONLY_BY_INDEX = ("SET LOCAL enable_hashjoin = off", "SET LOCAL enable_mergejoin = off", "SET LOCAL enable_seqscan = off")
+_WINDOWS = """
+    unnest($1::int[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::boolean[])
+        AS wanted (at, experiment, unit, since, first, until, is_episode)
+"""
+_FIRST = """
+    SELECT id::text, experiment, experiment_unit, experiment_version, coalesce(episode_kind, '') AS episode_kind,
+        coalesce(variant, '') AS arm, team_id::text, end_user, tags
+    FROM inferences WHERE id = any($1::uuid[]) AND id >= $2::uuid AND id <= $3::uuid
+"""
+_MEASURE = f"""
+    SELECT wanted.at, found.* FROM {_WINDOWS} CROSS JOIN LATERAL (
+        SELECT
+            min(not_enrolled) FILTER (WHERE not_enrolled <> 'ineligible' OR wanted.is_episode) AS excluded,
+            count(*) FILTER (WHERE counts) AS inferences,
+            count(DISTINCT episode_id) FILTER (WHERE counts) AS episodes,
+            count(*) FILTER (WHERE counts AND served_variant <> variant) AS served_by_other,
+            coalesce(bool_or({failed()}) FILTER (WHERE counts), false) AS error,
+            coalesce(bool_or({schema_failed()}) FILTER (WHERE counts), false) AS schema_failure,
+            coalesce(bool_or({refused()}) FILTER (WHERE counts), false) AS refusal,
+            sum(duration_us) FILTER (WHERE counts) AS duration_us,
+            sum(first_token_us) FILTER (WHERE counts) AS first_token_us,
+            count(first_token_us) FILTER (WHERE counts) AS first_tokens,
+            sum(cost_microusd) FILTER (WHERE counts) AS cost_microusd,
+            count(*) FILTER (WHERE counts AND cost_microusd IS NULL) AS unpriced,
+            sum(coalesce(charged_input, input_tokens, 0)) FILTER (WHERE counts) AS input_tokens,
+            sum(coalesce(charged_output, output_tokens, 0)) FILTER (WHERE counts) AS output_tokens
+        FROM (
+            SELECT *, not_enrolled IS NULL AND id >= wanted.first AS counts FROM inferences
+            WHERE {COUNTS_FOR_UNIT} AND experiment_unit = wanted.unit AND experiment = wanted.experiment
+                AND id >= wanted.since AND id < wanted.until
+            ORDER BY id LIMIT {MAX_INFERENCES}
+        ) AS windowed
+    ) AS found
+"""  # noqa: S608
+_FEEDBACK = f"""
+    SELECT wanted.at, feedback.metric, count(*) AS events,
+        sum({VALUE_IN_MILLIONTHS}) AS total
+    FROM unnest($1::int[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[], $7::uuid[], $8::jsonb[])
+        AS wanted (at, experiment, unit, first, until, feedback_since, feedback_until, metrics)
+    CROSS JOIN LATERAL (
+        SELECT DISTINCT target.id, target.level, windowed.team_id FROM (
+            SELECT id, episode_id, team_id FROM inferences
+            WHERE {COUNTS_FOR_UNIT} AND not_enrolled IS NULL AND experiment_unit = wanted.unit AND experiment = wanted.experiment
+                AND id >= wanted.first AND id < wanted.until
+            ORDER BY id LIMIT {MAX_INFERENCES}
+        ) AS windowed, LATERAL (VALUES (windowed.id, 'inference'), (windowed.episode_id, 'episode')) AS target (id, level)
+    ) AS target
+    CROSS JOIN LATERAL (
+        SELECT feedback.metric, feedback.number FROM feedback
+        WHERE feedback.target_id = target.id AND feedback.team_id = target.team_id AND feedback.level = target.level
+            AND feedback.is_current AND feedback.number IS NOT NULL AND wanted.metrics ? feedback.metric
+            AND feedback.id >= wanted.feedback_since AND feedback.id < wanted.feedback_until
+    ) AS feedback
+    GROUP BY wanted.at, feedback.metric
+"""  # noqa: S608
+# Of teams day by day: the index begins with the time, and a range of it has the groups of all teams.
+_BEFORE = """
+    count(DISTINCT rollup.time) AS days, coalesce(sum(requests), 0) AS requests,
+    coalesce(sum(duration_us), 0) AS duration_us, coalesce(sum(cost_microusd), 0) AS cost_microusd,
+    coalesce(sum(rollup.input_tokens), 0) AS input_tokens, coalesce(sum(rollup.output_tokens), 0) AS output_tokens
+"""
+_TEAM_BEFORE = f"""
+    SELECT wanted.at, found.* FROM unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS wanted (at, team_id, since, until)
+    CROSS JOIN LATERAL (
+        SELECT {_BEFORE} FROM rollup_groups
+        CROSS JOIN generate_series(wanted.since, wanted.until - interval '24 hours', interval '24 hours') AS day
+        JOIN rollups_by_day_and_team AS rollup ON rollup.time = day AND rollup.group_id = rollup_groups.id
+        WHERE rollup_groups.team_id = wanted.team_id AND outcome <> '{REFUSED}'
+    ) AS found
+"""  # noqa: S608
+_SUBJECT_BEFORE = f"""
+    SELECT wanted.at, found.*
+    FROM unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[])
+        AS wanted (at, team_id, since, until, dimension, value)
+    CROSS JOIN LATERAL (
+        SELECT {_BEFORE} FROM subject_rollups_by_day_and_team AS rollup JOIN rollup_groups ON rollup_groups.id = rollup.group_id
+        WHERE rollup.dimension = wanted.dimension AND rollup.value = wanted.value AND rollup.team_id = wanted.team_id
+            AND outcome <> '{REFUSED}' AND rollup.time >= wanted.since AND rollup.time < wanted.until
+    ) AS found
+"""  # noqa: S608
+
+_COUNT_FIRST_TOKENS = f"""
+    SELECT at, (entry >> {COUNT_BITS})::int AS bucket, sum(entry & {2**COUNT_BITS - 1}) AS count
+"""
+_TEAM_FIRST_TOKENS = f"""
+    {_COUNT_FIRST_TOKENS}
+    FROM unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[]) AS wanted (at, team_id, since, until)
+    CROSS JOIN LATERAL (
+        SELECT rollup.first_token_sketch FROM rollup_groups
+        CROSS JOIN generate_series(wanted.since, wanted.until - interval '24 hours', interval '24 hours') AS day
+        JOIN rollups_by_day_and_team AS rollup ON rollup.time = day AND rollup.group_id = rollup_groups.id
+        WHERE rollup_groups.team_id = wanted.team_id AND outcome <> '{REFUSED}'
+    ) AS found, unnest(found.first_token_sketch) AS entry
+    GROUP BY at, bucket
+"""  # noqa: S608
+_SUBJECT_FIRST_TOKENS = f"""
+    {_COUNT_FIRST_TOKENS}
+    FROM unnest($1::int[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[])
+        AS wanted (at, team_id, since, until, dimension, value)
+    CROSS JOIN LATERAL (
+        SELECT rollup.first_token_sketch
+        FROM subject_rollups_by_day_and_team AS rollup JOIN rollup_groups ON rollup_groups.id = rollup.group_id
+        WHERE rollup.dimension = wanted.dimension AND rollup.value = wanted.value AND rollup.team_id = wanted.team_id
+            AND outcome <> '{REFUSED}' AND rollup.time >= wanted.since AND rollup.time < wanted.until
+    ) AS found, unnest(found.first_token_sketch) AS entry
+    GROUP BY at, bucket
+"""  # noqa: S608
+
+_decode_tags = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class Window(NamedTuple):
+    """Inferences of a unit by their ids, the last exclusive. `since`: from where on one that is not enrolled excludes it.
+
+    `is_episode` False: a user or team may also send what is not eligible, which then is no part of the unit.
+    """
+
+    experiment: str
+    unit: str
+    since: str
+    first: str
+    until: str
+    is_episode: bool
+
+
+class FeedbackWindow(NamedTuple):
+    """Feedback of these metrics on a unit's inferences, by the ids of its events, the last exclusive."""
+
+    window: Window
+    since: str
+    until: str
+    metrics: Sequence[str]
+
+
+class FirstInference(Struct, frozen=True):
+    """What the first inference of a unit says of it. `unit` None: it was erased."""
+
+    id: str
+    experiment: str | None
+    unit: str | None
+    version: int | None
+    episode_kind: str
+    arm: str
+    team_id: str
+    end_user: str | None
+    tags: Mapping[str, str]
+
+
+class UnitSummary(Struct, frozen=True):
+    """Sums over a unit's inferences. `excluded`: why one of them excludes it. `first_tokens`: how many have a time to first token."""
+
+    excluded: str | None
+    inferences: int
+    episodes: int
+    served_by_other: int
+    error: bool
+    schema_failure: bool
+    refusal: bool
+    duration_us: int
+    first_token_us: int
+    first_tokens: int
+    cost_microusd: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+
+
+class Subject(NamedTuple):
+    """Whose usage before an experiment is wanted, for these metrics. `dimension`: end_user or tag:NAME; None: all of the team's."""
+
+    team_id: str
+    dimension: str | None
+    value: str
+    since: datetime
+    until: datetime
+    metrics: Sequence[str]
+
+
+class UsageBefore(Struct, frozen=True):
+    """Sums over what a subject sent before an experiment. `days`: on how many days.
+
+    `first_token_us`: of `first_tokens` inferences that have such a time, as far as sketches know it.
+    """
+
+    days: int
+    requests: int
+    duration_us: int
+    cost_microusd: int
+    input_tokens: int
+    output_tokens: int
+    first_token_us: int = 0
+    first_tokens: int = 0
+
+
+async def only_by_index(connection: Connection) -> None:
+    """For the rest of the transaction."""
+    for setting in ONLY_BY_INDEX:
+        await connection.execute(setting)
+
+
+async def read_first_inferences(connection: Connection, ids: Sequence[str]) -> Mapping[str, FirstInference]:
+    """Those that there are, by id."""
+    rows = await connection.fetch(_FIRST, ids, min(ids), max(ids)) if ids else []
+    return {
+        row["id"]: FirstInference(
+            *(row["id"], row["experiment"], row["experiment_unit"], row["experiment_version"], row["episode_kind"], row["arm"]),
+            *(row["team_id"], row["end_user"], _decode_tags(row["tags"] or "{}")),
+        )
+        for row in rows
+    }
+
+
+async def measure_units(connection: Connection, windows: Sequence[Window]) -> list[UnitSummary]:
+    """In the same order."""
+    if not windows:
+        return []
+    columns = [[*column] for column in zip(*windows, strict=True)]
+    rows = await connection.fetch(_MEASURE, list(range(len(windows))), *columns)
+    by_position = {row["at"]: row for row in rows}
+    return [_to_summary(by_position[at]) for at in range(len(windows))]
+
+
+async def measure_feedback(connection: Connection, windows: Sequence[FeedbackWindow]) -> Sequence[Mapping[str, int]]:
+    """The mean value by metric, in millionths, in the same order."""
+    if not windows:
+        return ()
+    rows = await connection.fetch(
+        _FEEDBACK,
+        list(range(len(windows))),
+        [each.window.experiment for each in windows],
+        [each.window.unit for each in windows],
+        [each.window.first for each in windows],
+        [each.window.until for each in windows],
+        [each.since for each in windows],
+        [each.until for each in windows],
+        [msgspec.json.encode(each.metrics).decode() for each in windows],
+    )
+    means: list[dict[str, int]] = [{} for _ in windows]
+    for row in rows:
+        means[row["at"]][row["metric"]] = rounded_mean(int(row["total"]), row["events"])
+    return means
+
+
+async def read_usage_before(connection: Connection, subjects: Sequence[Subject]) -> list[UsageBefore]:
+    """From rollups: the days of a subject, in the same order."""
+    found: dict[int, UsageBefore] = {}
+    of_teams = [at for at, each in enumerate(subjects) if each.dimension is None]
+    of_others = [at for at, each in enumerate(subjects) if each.dimension is not None]
+    for positions, query, first_tokens in (
+        (of_teams, _TEAM_BEFORE, _TEAM_FIRST_TOKENS),
+        (of_others, _SUBJECT_BEFORE, _SUBJECT_FIRST_TOKENS),
+    ):
+        if not positions:
+            continue
+        for row in await connection.fetch(query, *_columns_of(subjects, positions)):
+            found[row["at"]] = UsageBefore(*map(int, [*row.values()][1:]))
+        timed = [at for at in positions if "time_to_first_token" in subjects[at].metrics]
+        if timed:
+            counts: dict[int, dict[int, int]] = {}
+            for row in await connection.fetch(first_tokens, *_columns_of(subjects, timed)):
+                counts.setdefault(row["at"], {})[row["bucket"]] = int(row["count"])
+            for at, each in counts.items():
+                found[at] = replace(found[at], first_token_us=total_of(each), first_tokens=sum(each.values()))
+    return [found[at] for at in range(len(subjects))]
+
+
+def _columns_of(subjects: Sequence[Subject], positions: Sequence[int]) -> list[Any]:
+    """Parameters, of subjects of one kind."""
+    wanted = [subjects[at] for at in positions]
+    names = ("team_id", "since", "until") if wanted[0].dimension is None else ("team_id", "since", "until", "dimension", "value")
+    return [positions, *([getattr(each, name) for each in wanted] for name in names)]
+
+
+def rounded_mean(total: int, count: int) -> int:
+    """To the nearest integer, halves upwards: the same whoever computes it."""
+    return (2 * total + count) // (2 * count)
+
+
+def _to_summary(row: Any) -> UnitSummary:
+    # Sums over bigint are numeric, and of no rows null.
+    sums = [int(row[name] or 0) for name in UnitSummary.__struct_fields__[7:]]
+    counts = row["inferences"], row["episodes"], row["served_by_other"]
+    return UnitSummary(row["excluded"], *counts, row["error"], row["schema_failure"], row["refusal"], *sums)

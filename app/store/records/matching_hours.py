@@ -1,0 +1,131 @@
+"""Hours that hold inferences that a filter matches, found in rollups: what need not be searched is not read."""
+
+import datetime
+from collections.abc import AsyncIterator, Iterator
+
+from sqlalchemy import ColumnElement, Table, and_, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.postgres import tables
+from app.store.records.inference_filter import InferenceFilter, equal_conditions
+from app.store.usage.rollups import OTHER, REFUSED
+
+_HOUR = datetime.timedelta(hours=1)
+_DAY = datetime.timedelta(days=1)
+_FIRST_WINDOW = 2 * _DAY
+_LONGEST_WINDOW = 64 * _DAY
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def can_narrow(filters: InferenceFilter) -> bool:
+    """Whether there is a filter by anything that rollups have, beside the time. Shadows and replays are in no sums by subject."""
+    values = (
+        *(filters.team_id, filters.team, filters.only_teams, filters.key, filters.end_user, filters.tag, filters.provider),
+        *(filters.model, filters.outcome, filters.served_model, filters.route, filters.status, filters.status_class, filters.error),
+        *(filters.function, filters.variant),
+        *(filters.min_cost_microusd, filters.min_duration_us),
+    )
+    is_of_repeats = (filters.end_user is not None or filters.tag is not None) and filters.has_repeats
+    return not is_of_repeats and any(each is not None for each in values)
+
+
+async def ranges(
+    connection: AsyncConnection, filters: InferenceFilter, before_ms: int, keep_hours_days: int
+) -> AsyncIterator[tuple[int, int]]:
+    """Ranges of Unix time in ms, from the newest on, outside which nothing before `before_ms` matches.
+
+    The last one may be of a time from which there are no rollups.
+    """
+    newest = (await connection.execute(select(_table(filters).c.time).order_by(_table(filters).c.time.desc()).limit(1))).scalar()
+    since = await _kept_since(connection, keep_hours_days)
+    oldest = _hour_of(max(since, _EPOCH if filters.since_ms is None else _moment(filters.since_ms)))
+    end = _EPOCH if newest is None else newest + _HOUR
+    if before_ms < _ms(end):
+        end = _hour_of(_moment(before_ms)) + _HOUR
+    window = _FIRST_WINDOW
+    while end > oldest:
+        begin = max(end - window, oldest)
+        for first, after in _runs(await _hours(connection, filters, begin, end)):
+            yield _ms(max(first, since)), _ms(after)
+        end, window = begin, min(2 * window, _LONGEST_WINDOW)
+    if filters.since_ms is None or filters.since_ms < _ms(since):
+        yield 0, _ms(since)
+
+
+async def _kept_since(connection: AsyncConnection, keep_hours_days: int) -> datetime.datetime:
+    """Every inference that was received from then on is in the rollups by hour."""
+    since = (await connection.execute(select(tables.rollups_since.c.since))).scalar_one()
+    if not keep_hours_days:
+        return since
+    return max(since, datetime.datetime.now(datetime.UTC) - keep_hours_days * _DAY)
+
+
+async def _hours(
+    connection: AsyncConnection, filters: InferenceFilter, begin: datetime.datetime, end: datetime.datetime
+) -> list[datetime.datetime]:
+    """The newest first."""
+    rollups, groups = _table(filters), tables.rollup_groups
+    query = (
+        select(rollups.c.time)
+        .select_from(rollups.join(groups, groups.c.id == rollups.c.group_id))
+        .where(rollups.c.time >= begin, rollups.c.time < end, groups.c.outcome != REFUSED, *_conditions(filters, rollups))
+        .distinct()
+        .order_by(rollups.c.time.desc())
+    )
+    return list((await connection.execute(query)).scalars())
+
+
+def _table(filters: InferenceFilter) -> Table:
+    by_subject = filters.end_user is not None or filters.tag is not None
+    return (tables.subject_rollup_tables if by_subject else tables.rollup_tables)["hour"]
+
+
+def _conditions(filters: InferenceFilter, rollups: Table) -> Iterator[ColumnElement[bool]]:
+    groups, teams, keys = tables.rollup_groups.c, tables.teams.c, tables.keys.c
+    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "status", "error", "function", "variant")
+    yield from equal_conditions(filters, {name: groups[name] for name in names})
+    for wanted in (None if filters.team is None else [filters.team], filters.only_teams):
+        if wanted is not None:
+            yield groups.team_id.in_(select(teams.id).where(teams.name.in_(list(wanted))))
+    if filters.key is not None:
+        yield groups.key_id == select(keys.id).where(keys.prefix == filters.key).scalar_subquery()
+    if filters.status_class is not None:
+        yield groups.status.between(filters.status_class * 100, filters.status_class * 100 + 99)
+    if filters.min_cost_microusd is not None:
+        yield rollups.c.max_cost_microusd >= filters.min_cost_microusd
+    if filters.min_duration_us is not None:
+        yield rollups.c.max_duration_us >= filters.min_duration_us
+    # One subject suffices: whoever has both has either.
+    if filters.end_user is not None:
+        yield and_(rollups.c.dimension == "end_user", rollups.c.value.in_([filters.end_user, OTHER]))
+    elif filters.tag is not None:
+        name, value = filters.tag
+        yield or_(
+            and_(rollups.c.dimension == f"tag:{name}", rollups.c.value == value),
+            and_(rollups.c.dimension == f"tag:{OTHER}", rollups.c.value == OTHER),
+        )
+
+
+def _runs(hours: list[datetime.datetime]) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:
+    """Consecutive hours together, as their begin and end; `hours` descend."""
+    first = after = None
+    for hour in hours:
+        if first is None or hour + _HOUR != first:
+            if first is not None and after is not None:
+                yield first, after
+            after = hour + _HOUR
+        first = hour
+    if first is not None and after is not None:
+        yield first, after
+
+
+def _moment(milliseconds: int) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(milliseconds=milliseconds)
+
+
+def _hour_of(moment: datetime.datetime) -> datetime.datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def _ms(moment: datetime.datetime) -> int:
+    return round((moment - _EPOCH).total_seconds() * 1000)

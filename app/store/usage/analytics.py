@@ -1,0 +1,320 @@
+"""Queries of rollups: sums and quantiles by time and group."""
+
+# Only names of this module become SQL; every value is a parameter.
+# ruff: noqa: S608
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.postgres import spools
+from app.store.postgres.errors import InvalidKeyField
+from app.store.postgres.tables import rollup_tables, subject_rollup_tables
+from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
+from app.store.usage.named_filters import NamedFilters, check_named
+from app.store.usage.rollups import REFUSED, UNKNOWN
+from app.store.usage.sketches import COUNT_BITS, quantiles
+from app.store.usage.uncounted_inferences import count_uncounted
+
+_FRACTIONS = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_COUNT_MASK = (1 << COUNT_BITS) - 1
+
+# Of a group, as text: what callers see, and filter by. A team or key that was removed is shown by its id; refusals may be of none.
+_GROUP_EXPRESSIONS: Mapping[str, str] = {
+    "team": f"coalesce(teams.name, rollup_groups.team_id::text, '{UNKNOWN}')",
+    "key": f"coalesce('nx-' || keys.prefix, rollup_groups.key_id::text, '{UNKNOWN}')",
+    "model": "rollup_groups.model",
+    "provider": "rollup_groups.provider",
+    "target": "CASE WHEN rollup_groups.provider = '' THEN '' ELSE rollup_groups.provider || '/' || rollup_groups.served_model END",
+    "function": "rollup_groups.function",
+    "variant": "rollup_groups.variant",
+    "route": "rollup_groups.route",
+    "status": "rollup_groups.status::text",
+    "outcome": "rollup_groups.outcome",
+    "error": "rollup_groups.error",
+    "rule": "rollup_groups.rule",
+}
+_REQUESTS = f"coalesce(sum(requests) FILTER (WHERE outcome <> '{REFUSED}'), 0)"
+_SUMS: Mapping[str, str] = {
+    "requests": _REQUESTS,
+    "refused": f"coalesce(sum(requests) FILTER (WHERE outcome = '{REFUSED}'), 0)",
+    "failed": "coalesce(sum(requests) FILTER (WHERE outcome = 'failed'), 0)",
+    "input_tokens": "sum(input_tokens)",
+    "output_tokens": "sum(output_tokens)",
+    "cached_tokens": "sum(cached_tokens)",
+    "reasoning_tokens": "sum(reasoning_tokens)",
+    "cost_microusd": "sum(cost_microusd)",
+    "estimated_microusd": "sum(estimated_microusd)",
+    "unpriced": "sum(unpriced)",
+    "mean_duration_us": f"sum(duration_us) / greatest({_REQUESTS}, 1)",
+    "max_duration_us": "max(max_duration_us)",
+}
+_SELECTED_SUMS = ", ".join(f"{sum} AS sum_of_{name}" for name, sum in _SUMS.items())
+_READ_COLUMNS = (
+    *("time", "group_id", "requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_microusd"),
+    *("estimated_microusd", "unpriced", "duration_us", "max_duration_us"),
+)
+
+
+class Quantiles(Struct, frozen=True):
+    """In microseconds, each within 2 %. Null: nothing was measured."""
+
+    p50: int | None
+    p90: int | None
+    p95: int | None
+    p99: int | None
+
+
+class AnalyticsRow(Struct, frozen=True, kw_only=True):
+    """Sums of a group in an interval. `time`: when it begins; null: they are of the whole period. `group`: a value by dimension; null: it
+    has none.
+
+    `requests`: recorded ones. `refused`: those that the gateway refused itself; they are recorded only if they had a plan before.
+    `failed`: requests whose caller got an error. `cost_microusd`: of the requests whose cost is known; `unpriced`: how many others there
+    are; `estimated_microusd`: the part of the cost that was charged by an estimate. `duration`, `first_token`: null unless requested.
+    """
+
+    time: str | None
+    group: Mapping[str, str | None]
+    requests: int
+    refused: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cost_microusd: int
+    estimated_microusd: int
+    unpriced: int
+    mean_duration_us: int
+    max_duration_us: int
+    duration: Quantiles | None = None
+    first_token: Quantiles | None = None
+
+
+class Analytics(Struct, frozen=True):
+    """`since`, `until`: the period, widened to what sums are kept by. `has_more`: there are more groups than `limit`.
+
+    `complete_until`: requests that had ended by then are counted; what ended later may still be on its way into the database. Null: no
+    writer has run yet. `uncounted`: requests of these days, of all groups, that an earlier version recorded and that are in no sum;
+    `narthex analytics backfill` counts them.
+    """
+
+    since: str
+    until: str
+    complete_until: str | None
+    uncounted: int
+    interval: str | None
+    time_zone: str
+    group_by: Sequence[str]
+    data: Sequence[AnalyticsRow]
+    has_more: bool
+
+
+Key = tuple[Any, ...]
+
+
+async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, only_teams: Collection[str] | None = None) -> Analytics:
+    """Rows by time and group, within a transaction. `only_teams`: of teams with these names; None: of all. Raises InvalidKeyField."""
+    # Compiling a plan takes longer than these queries do.
+    await connection.execute(text("SET LOCAL jit = off"))
+    stored_until = await spools.stored_until(connection)
+    reader = _Reader(connection, query, only_teams)
+    groups, has_more = await reader.top_groups()
+    rows = await reader.rows(groups)
+    if not rows and query.filters.get("outcome") != REFUSED:  # what is refused may have any name
+        await check_named(connection, _named_filters(query), only_teams)
+    until = query.end if stored_until is None else min(stored_until, query.end)
+    return Analytics(
+        query.begin.astimezone(query.zone).isoformat(),
+        query.end.astimezone(query.zone).isoformat(),
+        None if stored_until is None else until.astimezone(query.zone).isoformat(timespec="seconds"),
+        await count_uncounted(connection, query.begin, query.end, only_teams),
+        query.interval,
+        query.time_zone,
+        query.group_by,
+        rows,
+        has_more,
+    )
+
+
+def _named_filters(query: AnalyticsQuery) -> NamedFilters:
+    return NamedFilters(**{name: query.filters.get(name) for name in ("team", "key", "model", "function", "provider")})
+
+
+class _Reader:
+    """Builds and runs the statements of one query."""
+
+    def __init__(self, connection: AsyncConnection, query: AnalyticsQuery, only_teams: Collection[str] | None) -> None:
+        self._connection = connection
+        self._query = query
+        self._parameters: dict[str, Any] = {}
+        self._subject = query.subject_dimension
+        self._breadth = query.breadth(by_team=only_teams is not None or query.subject_dimension is not None)
+        self._labels = [f"d{at}" for at in range(len(query.group_by))]
+        self._groups = self._groups_query(only_teams)
+        self._sums: dict[Key, list[int]] = {}
+
+    async def top_groups(self) -> tuple[list[Key], bool]:
+        """The groups to show, and whether there are more."""
+        query = self._query
+        if not query.group_by:
+            return [()], False
+        if query.order_by == "p95_duration_us":
+            return await self._slowest_groups()
+        labels = ", ".join(self._labels)
+        statement = (
+            f"SELECT {labels}, {_SELECTED_SUMS} FROM ({self._read()}) AS read GROUP BY {labels}"
+            f" ORDER BY {_SUMS[query.order_by]} DESC, {labels} LIMIT {query.limit + 1}"
+        )
+        rows = await self._fetch(statement)
+        width = len(self._labels)
+        groups = [tuple(row[:width]) for row in rows[: query.limit]]
+        if query.interval is None:  # then these are what rows() would read again
+            self._sums = {key: _integers(row[width:]) for key, row in zip(groups, rows, strict=False)}
+        return groups, len(rows) > query.limit
+
+    async def rows(self, groups: Sequence[Key]) -> list[AnalyticsRow]:
+        """The rows of these groups: by time if there is an interval, else in the order of the groups."""
+        query = self._query
+        sums_by_key = self._sums or await self._read_sums(groups)
+        durations, first_tokens = (
+            (await self._quantiles("duration_sketch", groups), await self._quantiles("first_token_sketch", groups))
+            if query.quantiles
+            else ({}, {})
+        )
+        keys: Sequence[Key] = list(sums_by_key)
+        if query.interval is None:
+            keys = [key for key in groups if key in sums_by_key]
+        return [self._row(key, sums_by_key[key], durations.get(key), first_tokens.get(key)) for key in keys]
+
+    async def _read_sums(self, groups: Sequence[Key]) -> dict[Key, list[int]]:
+        names = [*self._time_labels(), *self._labels]
+        grouping = f" GROUP BY {', '.join(names)} ORDER BY {', '.join(names)}" if names else ""
+        selected = ", ".join([*names, _SELECTED_SUMS])
+        found = await self._fetch(
+            f"SELECT {selected} FROM ({self._read()}) AS read{self._among(groups)}{grouping}", self._group_arguments(groups)
+        )
+        width = len(names)
+        sums_by_key = {tuple(row[:width]): _integers(row[width:]) for row in found}
+        return {key: sums for key, sums in sums_by_key.items() if any(sums)}  # one without groups may be of nothing
+
+    def _row(self, key: Key, sums: Sequence[int], duration: Quantiles | None, first_token: Quantiles | None) -> AnalyticsRow:
+        query = self._query
+        times = len(self._time_labels())
+        group = {name: value or None for name, value in zip(query.group_by, key[times:], strict=True)}
+        time = key[0].astimezone(query.zone).isoformat(timespec="seconds") if times else None
+        nothing = Quantiles(None, None, None, None) if query.quantiles else None
+        return AnalyticsRow(
+            time=time, group=group, duration=duration or nothing, first_token=first_token or nothing, **dict(zip(_SUMS, sums, strict=True))
+        )
+
+    async def _slowest_groups(self) -> tuple[list[Key], bool]:
+        limit = self._query.limit
+        labels = ", ".join(self._labels)
+        groups = [tuple(row) for row in await self._fetch(f"SELECT DISTINCT {labels} FROM ({self._read()}) AS read LIMIT {MAX_GROUPS + 1}")]
+        if len(groups) > MAX_GROUPS:
+            raise InvalidKeyField("order_by", f"There are more than {MAX_GROUPS} groups to order by a quantile: add a filter.")
+        found = await self._quantiles("duration_sketch", groups, by_time=False)
+        groups.sort(key=lambda key: (-((found[key].p95 if key in found else None) or 0), key))
+        return groups[:limit], len(groups) > limit
+
+    async def _quantiles(self, sketch: str, groups: Sequence[Key], *, by_time: bool = True) -> dict[Key, Quantiles]:
+        times = self._time_labels() if by_time else []
+        names = ", ".join([*times, *self._labels])
+        comma = f"{names}, " if names else ""
+        grouping = f" GROUP BY {names}" if names else ""
+        buckets = (
+            f"SELECT {comma}entry >> {COUNT_BITS} AS bucket, sum(entry & {_COUNT_MASK})::bigint AS count"
+            f" FROM ({self._read(sketch)}) AS read CROSS JOIN LATERAL unnest({sketch}) AS entry{self._among(groups)} GROUP BY {comma}bucket"
+        )
+        rows = await self._fetch(
+            f"SELECT {comma}array_agg(bucket), array_agg(count) FROM ({buckets}) AS buckets{grouping}", self._group_arguments(groups)
+        )
+        width = len(times) + len(self._labels)
+        return await asyncio.to_thread(_read_quantiles, [tuple(row) for row in rows], width)
+
+    def _time_labels(self) -> list[str]:
+        return [] if self._query.interval is None else ["at"]
+
+    def _among(self, groups: Sequence[Key]) -> str:
+        if not self._labels:
+            return ""
+        arrays = ", ".join(f"CAST(:groups{at} AS text[])" for at in range(len(self._labels)))
+        return f" WHERE ({', '.join(self._labels)}) IN (SELECT * FROM unnest({arrays}))"
+
+    def _group_arguments(self, groups: Sequence[Key]) -> dict[str, Any]:
+        return {f"groups{at}": [group[at] for group in groups] for at in range(len(self._labels))}
+
+    def _read(self, *more_columns: str) -> str:
+        """The rows of all pieces of the period, with their time and dimensions."""
+        query = self._query
+        columns = [*_READ_COLUMNS, *more_columns]
+        if self._subject:
+            columns.append("value")
+        pieces: list[str] = []
+        for at, piece in enumerate(query.pieces):
+            self._parameters |= {f"begin{at}": piece.begin, f"end{at}": piece.end}
+            conditions = [f"time >= :begin{at}", f"time < :end{at}"]
+            if self._subject:
+                self._parameters["subject"] = self._subject
+                conditions.append("dimension = :subject")
+                if self._subject in query.filters:
+                    self._parameters["subject_value"] = query.filters[self._subject]
+                    conditions.append("value = :subject_value")
+            pieces.append(f"SELECT {', '.join(columns)} FROM {self._table(piece)} WHERE {' AND '.join(conditions)}")
+        dimensions = [f"{'value' if is_subject(name) else f'groups.g{at}'} AS d{at}" for at, name in enumerate(query.group_by)]
+        if query.interval is not None:
+            self._parameters["time_zone"] = query.time_zone
+            dimensions.append(f"date_trunc('{query.interval}', time, :time_zone) AS at")
+        selected = ", ".join([*dimensions, "groups.outcome", "rollups.*"])
+        read = " UNION ALL ".join(pieces)
+        return f"SELECT {selected} FROM ({read}) AS rollups JOIN ({self._groups}) AS groups ON groups.id = rollups.group_id"
+
+    def _table(self, piece: Piece) -> str:
+        """The one with the fewest rows that has what the query needs."""
+        tables = subject_rollup_tables if self._subject else rollup_tables
+        broad = next((table for level, table in tables.items() if level == f"{piece.level}_and_{self._breadth}"), None)
+        return (tables[piece.level] if broad is None else broad).name
+
+    def _groups_query(self, only_teams: Collection[str] | None) -> str:
+        query = self._query
+        labels = [f"{_GROUP_EXPRESSIONS[name]} AS g{at}" for at, name in enumerate(query.group_by) if not is_subject(name)]
+        conditions: list[str] = []
+        for at, (name, value) in enumerate((name, value) for name, value in query.filters.items() if not is_subject(name)):
+            if name == "status" and value.endswith("xx"):
+                conditions.append(f"rollup_groups.status / 100 = CAST(:filter{at} AS smallint)")
+                value = value.removesuffix("xx")
+                self._parameters[f"filter{at}"] = int(value)
+            else:
+                conditions.append(f"{_GROUP_EXPRESSIONS[name]} = :filter{at}")
+                self._parameters[f"filter{at}"] = value
+        if only_teams is not None:
+            self._parameters["only_teams"] = sorted(only_teams)
+            conditions.append("teams.name = ANY(CAST(:only_teams AS text[]))")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return (
+            f"SELECT {', '.join(['rollup_groups.id', 'rollup_groups.outcome', *labels])} FROM rollup_groups"
+            f" LEFT JOIN teams ON teams.id = rollup_groups.team_id LEFT JOIN keys ON keys.id = rollup_groups.key_id{where}"
+        )
+
+    async def _fetch(self, statement: str, arguments: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        return (await self._connection.execute(text(statement), {**self._parameters, **(arguments or {})})).all()
+
+
+def _integers(row: Sequence[Any]) -> list[int]:
+    return [int(each or 0) for each in row]
+
+
+def _read_quantiles(rows: Sequence[tuple[Any, ...]], width: int) -> dict[Key, Quantiles]:
+    found: dict[Key, Quantiles] = {}
+    for row in rows:
+        buckets, counts = row[width:]
+        if buckets:
+            values = quantiles(dict(zip(buckets, counts, strict=True)), tuple(_FRACTIONS.values()))
+            found[row[:width]] = Quantiles(*values)
+    return found

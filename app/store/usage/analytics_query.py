@@ -1,0 +1,230 @@
+"""What analytics can be queried for: groups, filters, and a period in which rollups are kept."""
+
+import datetime
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from app.store.postgres.errors import InvalidKeyField
+from app.store.postgres.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
+from app.store.usage.rollups import Breadth, Period
+
+Interval = Literal["minute", "hour", "day", "week", "month"]
+Order = Literal[
+    "requests",
+    "refused",
+    "failed",
+    "input_tokens",
+    "output_tokens",
+    "cost_microusd",
+    "mean_duration_us",
+    "max_duration_us",
+    "p95_duration_us",
+]
+# Beside `tag:NAME`, which groups by the values of a tag.
+DIMENSIONS = (
+    *("team", "key", "end_user", "model", "provider", "target", "function", "variant", "route"),
+    *("status", "outcome", "error", "rule"),
+)
+SUBJECT_DIMENSIONS = ("end_user",)
+# See BROAD_COLUMNS in app/store/usage/rollups.py. Those with the fewest groups first.
+_BREADTHS: Mapping[Breadth, frozenset[str]] = {
+    "target": frozenset({"model", "provider", "target", "outcome"}),
+    "team": frozenset({"team", "outcome"}),
+}
+
+MAX_GROUPS = 1000
+MAX_ROWS = 10_000
+MAX_ROWS_WITH_QUANTILES = 2_000
+_MAX_GROUPED = 4
+
+_HOUR = datetime.timedelta(hours=1)
+_DAY = datetime.timedelta(days=1)
+_STEPS: Mapping[str, datetime.timedelta] = {
+    "minute": datetime.timedelta(minutes=1),
+    "hour": _HOUR,
+    "day": _DAY,
+    "week": 7 * _DAY,
+    "month": 28 * _DAY,
+}
+_DEFAULT_PERIODS: Mapping[str | None, datetime.timedelta] = {"minute": _HOUR, "hour": _DAY, "month": 365 * _DAY}
+_MAX_DAYS = 1200
+_MAX_HOURLY_DAYS = 100
+
+
+class Piece(Struct, frozen=True):
+    """A part of the period, from `begin` until before `end`, and the rollups that are read for it."""
+
+    level: Period
+    begin: datetime.datetime
+    end: datetime.datetime
+
+
+class AnalyticsQuery(Struct, frozen=True):
+    """`interval` None: one row for the whole period. `filters`: a value by dimension. `limit`: groups, the first by `order_by`."""
+
+    pieces: tuple[Piece, ...]
+    interval: Interval | None
+    time_zone: str
+    zone: datetime.tzinfo
+    group_by: tuple[str, ...]
+    filters: Mapping[str, str]
+    order_by: Order
+    limit: int
+    quantiles: bool
+
+    @property
+    def begin(self) -> datetime.datetime:
+        return self.pieces[0].begin
+
+    @property
+    def end(self) -> datetime.datetime:
+        return self.pieces[-1].end
+
+    def breadth(self, *, by_team: bool) -> Breadth | None:
+        """Of the broadest groups that tell apart all that is in the query; None: only the groups themselves do. `by_team`: teams, too."""
+        needed = {name for name in (*self.group_by, *self.filters, *(("team",) if by_team else ())) if not is_subject(name)}
+        return next((breadth for breadth, names in _BREADTHS.items() if needed <= names), None)
+
+    @property
+    def subject_dimension(self) -> str | None:
+        """The dimension by end user or tag; None: neither is in the query."""
+        return next(filter(is_subject, (*self.group_by, *self.filters)), None)
+
+
+def is_subject(dimension: str) -> bool:
+    return dimension in SUBJECT_DIMENSIONS or dimension.startswith("tag:")
+
+
+def make_query(
+    *,
+    since: datetime.datetime | None,
+    until: datetime.datetime | None,
+    now: datetime.datetime,
+    keep_minutes_days: int,
+    keep_hours_days: int,
+    interval: Interval | None = None,
+    time_zone: str = "UTC",
+    group_by: str = "",
+    filters: Mapping[str, str] | None = None,
+    order_by: Order = "requests",
+    limit: int = 20,
+    quantiles: bool = False,
+) -> AnalyticsQuery:
+    """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by`: names with commas.
+
+    Raises InvalidKeyField for what cannot be answered, with what could be.
+    """
+    try:
+        zone = find_time_zone(time_zone)
+    except UnknownTimeZone as fault:
+        raise InvalidKeyField("time_zone", f"`time_zone`: {fault}") from None
+    groups = _parse_groups(group_by)
+    end = now if until is None else until
+    begin = end - _DEFAULT_PERIODS.get(interval, 30 * _DAY) if since is None else since
+    if begin >= end:
+        raise InvalidKeyField("since", "`since` must be before `until`.")
+    if end - begin > _MAX_DAYS * _DAY:
+        raise InvalidKeyField("since", f"The time between `since` and `until` may be {_MAX_DAYS} days at most.")
+    pieces = tuple(_split(begin, end, interval, zone, time_zone, now, keep_minutes_days, keep_hours_days))
+    query = AnalyticsQuery(pieces, interval, time_zone, zone, groups, filters or {}, order_by, limit, quantiles)
+    _check_subjects(query)
+    _check_rows(query)
+    return query
+
+
+def _parse_groups(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",")) if text.strip() else ()
+    for name in names:
+        if name not in DIMENSIONS and not (name.startswith("tag:") and len(name) > len("tag:")):
+            raise InvalidKeyField(
+                "group_by", f"`group_by` may be {', '.join(DIMENSIONS)} and tag:NAME, separated by commas, not {name!r:.60}."
+            )
+    if len(set(names)) < len(names):
+        raise InvalidKeyField("group_by", "`group_by` takes each name once.")
+    if len(names) > _MAX_GROUPED:
+        raise InvalidKeyField("group_by", f"`group_by` takes at most {_MAX_GROUPED} names.")
+    return names
+
+
+def _check_subjects(query: AnalyticsQuery) -> None:
+    subjects = {name for name in (*query.group_by, *query.filters) if is_subject(name)}
+    if len(subjects) > 1:
+        raise InvalidKeyField(
+            "group_by",
+            f"Sums are kept by the end user or by one tag, not by several at once: {', '.join(sorted(subjects))}. Group and filter by one.",
+        )
+    if subjects and query.interval == "minute":
+        raise InvalidKeyField("interval", "By end user or tag `interval` may be hour, day, week or month: no sums by minute are kept.")
+
+
+def _check_rows(query: AnalyticsQuery) -> None:
+    periods = 1 if query.interval is None else (query.end - query.begin) // _STEPS[query.interval] + 1
+    rows = periods * (query.limit if query.group_by else 1)
+    maximum = MAX_ROWS_WITH_QUANTILES if query.quantiles else MAX_ROWS
+    if rows > maximum:
+        kind = "rows with quantiles" if query.quantiles else "rows"
+        raise InvalidKeyField(
+            "interval",
+            f"{periods} times {query.limit if query.group_by else 1} groups are more than {maximum} {kind}: choose a longer `interval`,"
+            " a shorter time or a smaller `limit`.",
+        )
+
+
+def _split(
+    begin: datetime.datetime,
+    end: datetime.datetime,
+    interval: Interval | None,
+    zone: datetime.tzinfo,
+    time_zone: str,
+    now: datetime.datetime,
+    keep_minutes_days: int,
+    keep_hours_days: int,
+) -> Iterator[Piece]:
+    begin, end = begin.astimezone(datetime.UTC), end.astimezone(datetime.UTC)
+    if interval == "minute":
+        if keep_minutes_days and begin < now - keep_minutes_days * _DAY:
+            raise InvalidKeyField("since", f"Sums by minute are kept for {keep_minutes_days} days: choose a later `since`, or hours.")
+        yield Piece("minute", _floor(begin, "minute"), _ceil(end, "minute"))
+        return
+    first, last = _floor(begin, "hour"), _ceil(end, "hour")
+    hours_since = now - keep_hours_days * _DAY if keep_hours_days else first
+    has_hours = first >= hours_since
+    if interval == "hour" or (interval is not None and time_zone != "UTC"):
+        if not has_hours:
+            raise InvalidKeyField("since", f"Sums by hour are kept for {keep_hours_days} days: choose a later `since`, or days of UTC.")
+        if interval == "hour" and last - first > _MAX_HOURLY_DAYS * _DAY:
+            raise InvalidKeyField("since", f"By the hour `since` and `until` may be {_MAX_HOURLY_DAYS} days apart at most.")
+        if interval != "hour" and not has_full_hours(zone, first, last):
+            raise InvalidKeyField(
+                "time_zone", f"Days in {time_zone} do not begin on a full hour of UTC, by which sums are kept: use UTC, or hours."
+            )
+        yield Piece("hour", first, last)
+        return
+    # Where the hours of a day are no longer kept, the whole day is the least that is known.
+    if not has_hours:
+        first = _floor(first, "day")
+        if _floor(last, "day") < hours_since:
+            last = _ceil(last, "day")
+    whole_begin, whole_end = _ceil(first, "day"), _floor(last, "day")
+    if whole_begin >= whole_end:
+        yield Piece("hour", first, last)
+        return
+    if first < whole_begin:
+        yield Piece("hour", first, whole_begin)
+    yield Piece("day", whole_begin, whole_end)
+    if whole_end < last:
+        yield Piece("hour", whole_end, last)
+
+
+def _floor(moment: datetime.datetime, level: Period) -> datetime.datetime:
+    rounded = moment.replace(second=0, microsecond=0)
+    if level == "minute":
+        return rounded
+    return rounded.replace(minute=0) if level == "hour" else rounded.replace(minute=0, hour=0)
+
+
+def _ceil(moment: datetime.datetime, level: Period) -> datetime.datetime:
+    rounded = _floor(moment, level)
+    return rounded if rounded == moment else rounded + _STEPS[level]

@@ -1,0 +1,102 @@
+"""Names in filters of records: one of which there is nothing, and never was, is said to be unknown, in place of an empty list."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Select, Table, exists, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain import uuid7
+from app.domain.functions import FUNCTION_PREFIXES
+from app.domain.routing import MODEL_PREFIXES
+from app.store.postgres import tables
+from app.store.postgres.errors import InvalidKeyField
+from app.store.usage.counted_models import sent_names
+from app.store.usage.rollups import OTHER, UNKNOWN
+
+_changes, _groups, _keys, _teams = tables.configuration_changes.c, tables.rollup_groups.c, tables.keys.c, tables.teams.c
+_PLACEHOLDERS = (UNKNOWN, OTHER)
+# By filter: its section of a configuration, and where records have it.
+_SECTIONS: Mapping[str, tuple[str, Table, ColumnElement[str]]] = {
+    "model": ("models", tables.models, _groups.model),
+    "function": ("functions", tables.functions, _groups.function),
+    "provider": ("providers", tables.providers, _groups.provider),
+}
+
+
+class NamedFilters(Struct, frozen=True):
+    """The filters that name something; None: there is none. `key`: the public part, with or without nx-."""
+
+    team: str | None = None
+    team_id: str | None = None
+    key: str | None = None
+    model: str | None = None
+    function: str | None = None
+    provider: str | None = None
+
+
+async def check_named(connection: AsyncConnection, filters: NamedFilters, only_teams: Collection[str] | None = None) -> None:
+    """For a result that is empty. Raises InvalidKeyField for a name that nothing has, and of which there is no record.
+
+    What was removed and has records is known. `only_teams`: those that the reader may see; None: all. Of others they do not learn whether
+    they exist.
+    """
+    visible = [] if only_teams is None else [_teams.name.in_(only_teams)]
+    if filters.team is not None and not _is_placeholder(filters.team):
+        # Where a team was removed, its id stands for it in sums.
+        by_id = [_teams.id == filters.team] if uuid7.is_uuid7(filters.team) else []
+        found = select(_teams.id).where(or_(_teams.name == filters.team, *by_id), *visible)
+        if not await _has(connection, found):
+            await _refuse_unless_recorded(connection, "team", filters.team, _groups.team_id, only_teams)
+    if filters.team_id is not None and not await _has(connection, select(_teams.id).where(_teams.id == filters.team_id, *visible)):
+        await _refuse_unless_recorded(connection, "team_id", filters.team_id, _groups.team_id, only_teams)
+    if filters.key is not None and not _is_placeholder(filters.key):
+        of_key = _keys.prefix == filters.key.removeprefix("nx-")
+        found = select(_keys.id).join(tables.teams, _teams.id == _keys.team_id).where(of_key, *visible)
+        if not await _has(connection, found):
+            await _refuse_unless_recorded(connection, "key", filters.key, _groups.key_id, only_teams)
+    for name, (section, table, recorded) in _SECTIONS.items():
+        value: str | None = getattr(filters, name)
+        if value is None or _is_placeholder(value):
+            continue
+        names = [value] if name == "provider" else _configured_names(value)
+        # A request for a function has its name as that of its model, too.
+        sections = {section: table, **({"functions": tables.functions} if name == "model" else {})}
+        known = [select(each.c.name).where(each.c.name.in_(names)) for each in sections.values()]
+        known.append(select(_changes.name).where(_changes.section.in_(sections), _changes.name.in_(names)))
+        sent = [value] if name == "provider" else [each for configured in names for each in sent_names(configured)]
+        known.append(select(_groups.id).where(recorded.in_(sent)))
+        if not any([await _has(connection, each) for each in known]):
+            raise _unknown(name, value)
+
+
+async def _refuse_unless_recorded(
+    connection: AsyncConnection, name: str, value: str, recorded: ColumnElement[str], only_teams: Collection[str] | None
+) -> None:
+    """What is no longer in its table is shown by its id, to those who see all teams."""
+    if only_teams is None and uuid7.is_uuid7(value) and await _has(connection, select(_groups.id).where(recorded == value)):
+        return
+    raise _unknown(name, value)
+
+
+def _configured_names(sent: str) -> list[str]:
+    """What a name of a request may be in the configuration: it may have prefixes."""
+    names = [sent]
+    for prefix in (*MODEL_PREFIXES, *FUNCTION_PREFIXES):
+        names += [each.removeprefix(prefix) for each in names if each.startswith(prefix)]
+    return names
+
+
+def _is_placeholder(value: str) -> bool:
+    return value in _PLACEHOLDERS
+
+
+async def _has(connection: AsyncConnection, found: Select[Any]) -> bool:
+    return bool(await connection.scalar(select(exists(found))))
+
+
+def _unknown(name: str, value: str) -> InvalidKeyField:
+    thing = "team with the id" if name == "team_id" else name
+    shown = value if name != "key" or value.startswith("nx-") else f"nx-{value}"
+    return InvalidKeyField(name, f"There is no {thing} {shown!r:.100}, and no record of one.")

@@ -1,0 +1,189 @@
+"""The limit scripts under a clock that tests set, and the simplest possible model of what they should do."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from app.gateway.limits.counters.commands import DRY_RUN, STAYS_FULL, Amounts
+from app.gateway.limits.counters.scripts import EPOCH, REBUILT_PREFIX, REFUSED, RESERVATION_PREFIX, TAKEN, Scripts, read_scripts
+from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES
+from tests.support.processes.valkey import Valkey
+
+CLOCK = "local now = tonumber(redis.call('GET', 'test:now'))\n"
+START_MS = 1_795_000_000_000
+LEASE_MS = 10_000
+DAY_MS = 86_400_000
+
+
+class Bucket(Struct, frozen=True):
+    """A rule's bucket. `period_ms`: a window's length; of a calendar, that of its periods, which begin at START_MS.
+
+    `stays_full`, `lost_nothing_until_ms`: see Rule. `override`: another amount, until a time.
+    """
+
+    kind: int
+    resource: str
+    amount: int
+    period_ms: int = 0
+    dry: bool = False
+    stays_full: bool = False
+    lost_nothing_until_ms: int = 0
+    override: tuple[int, int] = (0, 0)
+
+    @property
+    def resource_index(self) -> int:
+        return RESOURCES.index(self.resource)
+
+    def period_start_ms(self, now_ms: int) -> int:
+        return START_MS + (now_ms - START_MS) // self.period_ms * self.period_ms
+
+    def script_arguments(self, now_ms: int) -> list[int]:
+        flags = DRY_RUN * self.dry + STAYS_FULL * self.stays_full
+        first = [self.kind, self.resource_index + 1, self.amount, flags, self.lost_nothing_until_ms]
+        if self.kind == CALENDAR:
+            start = self.period_start_ms(now_ms)
+            return [*first, start, start + self.period_ms, start + 2 * self.period_ms, *self.override]
+        return [*first, self.period_ms, 0, 0, *self.override]
+
+
+class LimitScripts:
+    """Calls the scripts. `now_ms` is the time that they see."""
+
+    def __init__(self, valkey: Valkey, buckets: Sequence[Bucket], born_ms: int = 0) -> None:
+        self._client = valkey.client
+        self._scripts: Scripts = read_scripts(CLOCK)
+        self._client.flushall()
+        self.buckets = buckets
+        self.now_ms = START_MS
+        self.keys = [f"nx:l:{index}:x".encode() for index in range(len(buckets))]
+        self._client.set(EPOCH, f"{born_ms}:test")
+
+    def advance_ms(self, ms: int) -> None:
+        self.now_ms += ms
+
+    def take(self, reservation_id: str, need: Amounts, mode: int = 0, only: Sequence[int] | None = None, base: int = 0) -> list[Any]:
+        chosen = range(len(self.buckets)) if only is None else only
+        rules = [number for index in chosen for number in self.buckets[index].script_arguments(self.now_ms)]
+        keys = [EPOCH, RESERVATION_PREFIX + reservation_id.encode(), *(self.keys[index] for index in chosen)]
+        return self._run(self._scripts.take.text, keys, _pack(rules), _pack([mode, base, LEASE_MS, *need]))
+
+    def take_raw(self, reservation_id: str, rule: Sequence[int], need: Amounts) -> list[Any]:
+        """Of one bucket, with a worker's own description of its rule."""
+        return self._run(
+            self._scripts.take.text,
+            [EPOCH, RESERVATION_PREFIX + reservation_id.encode(), self.keys[0]],
+            _pack(rule),
+            _pack([0, 0, LEASE_MS, *need]),
+        )
+
+    def settle(self, reservation_id: str, spent: Amounts, order: Sequence[int] | None = None) -> int:
+        keys = [self.keys[index] for index in (range(len(self.buckets)) if order is None else order)]
+        return self._run(self._scripts.settle.text, [RESERVATION_PREFIX + reservation_id.encode(), *keys], _pack(spent))
+
+    def renew(self, leases: Sequence[tuple[int, str]]) -> list[Any]:
+        keys = [EPOCH, *(self.keys[index] for index, _ in leases)]
+        return self._run(self._scripts.renew.text, keys, b"%d" % LEASE_MS, *(reservation_id.encode() for _, reservation_id in leases))
+
+    def seed(self, index: int, born_ms: int, spent: int) -> int:
+        start = self.buckets[index].period_start_ms(self.now_ms)
+        seed_values = _pack([born_ms, start, start + self.buckets[index].period_ms, spent])
+        return self._run(self._scripts.seed.text, [EPOCH, self.keys[index]], seed_values)
+
+    def rebuild(self, index: int, born_ms: int, used: Sequence[tuple[int, int]]) -> int:
+        """`used`: moments, each with what was used then."""
+        width = self.buckets[index].period_ms / 16
+        numbers = [int(number) for at_ms, amount in used for number in (at_ms // width, amount)]
+        return self._run(self._scripts.rebuild.text, [EPOCH, self.keys[index]], _pack([born_ms, self.buckets[index].period_ms, *numbers]))
+
+    def mark_rebuilt(self, index: int, born_ms: int) -> None:
+        """Of a rule, whose windows then count what is known of them."""
+        self._client.hset(REBUILT_PREFIX + b"%d" % born_ms, self.keys[index].split(b":")[2], 1)
+
+    def contents(self) -> dict[bytes, bytes | None]:
+        """Everything stored, as the server writes it to disk."""
+        return {key: self._client.dump(key) for key in self._client.keys("nx:*")}
+
+    def _run(self, text: bytes, keys: Sequence[bytes], *arguments: bytes) -> Any:
+        self._client.set("test:now", self.now_ms)
+        return self._client.eval(text, len(keys), *keys, *arguments)
+
+
+class Charge(Struct):
+    at_ms: int
+    amount: int
+
+
+class LimitsModel:
+    """What the scripts should do, computed from all charges that ever happened."""
+
+    def __init__(self, buckets: Sequence[Bucket]) -> None:
+        self.buckets = buckets
+        self.charges: list[list[Charge]] = [[] for _ in buckets]
+        self.leases: list[dict[str, int]] = [{} for _ in buckets]
+        self.reservations: dict[str, list[Charge]] = {}
+
+    def take(self, reservation_id: str, need: Amounts, now_ms: int) -> tuple[int, int, int]:
+        """Status, then index and wait of the bucket that takes longest (-1, 0 if the reservation is taken)."""
+        waits = [self.wait_ms(index, need[bucket.resource_index], now_ms) for index, bucket in enumerate(self.buckets)]
+        strict = [(math.inf if wait < 0 else wait, -index) for index, wait in enumerate(waits) if not self.buckets[index].dry]
+        longest, index = max(strict, default=(0, 0))
+        if longest:
+            return REFUSED, -index, waits[-index]
+        entries: list[Charge] = []
+        for index, bucket in enumerate(self.buckets):
+            entry = Charge(now_ms, need[bucket.resource_index])
+            if bucket.kind == LEASES:
+                self.leases[index][reservation_id] = now_ms + LEASE_MS
+            else:
+                self.charges[index].append(entry)
+            entries.append(entry)
+        self.reservations[reservation_id] = entries
+        return TAKEN, -1, 0
+
+    def used(self, index: int, now_ms: int) -> int:
+        bucket = self.buckets[index]
+        if bucket.kind == LEASES:
+            return sum(until > now_ms for until in self.leases[index].values())
+        return sum(entry.amount for entry in self.charges[index] if self.still_counts(bucket, entry.at_ms, now_ms))
+
+    def still_counts(self, bucket: Bucket, at_ms: int, now_ms: int) -> bool:
+        """Whether a charge of that time still counts: a window is sixteen full slots and the present one, however new it is."""
+        if bucket.kind == CALENDAR:
+            return bucket.period_start_ms(at_ms) == bucket.period_start_ms(now_ms)
+        width = bucket.period_ms / 16
+        return at_ms // width >= now_ms // width - 16
+
+    def wait_ms(self, index: int, need: int, now_ms: int) -> int:
+        """Milliseconds until it passes; -1: never. Leases have no time: 1 if it does not pass now."""
+        bucket = self.buckets[index]
+        if need > bucket.amount:
+            return -1
+        if need == 0 or self.used(index, now_ms) + need <= bucket.amount:
+            return 0
+        if bucket.kind == LEASES:
+            return 1
+        if bucket.kind == CALENDAR:
+            return bucket.period_start_ms(now_ms) + bucket.period_ms - now_ms
+        width = bucket.period_ms / 16
+        slot = now_ms // width
+        ends = (math.ceil((slot + later) * width) for later in range(1, 18))
+        return next(end - now_ms for end in ends if self.used(index, end) + need <= bucket.amount)
+
+    def settle(self, reservation_id: str, spent: Amounts, now_ms: int) -> None:
+        for index, entry in enumerate(self.reservations.pop(reservation_id, ())):
+            bucket = self.buckets[index]
+            self.leases[index].pop(reservation_id, None)
+            more = spent[bucket.resource_index] - entry.amount
+            if bucket.kind == LEASES:
+                continue
+            if more > 0:
+                self.charges[index].append(Charge(now_ms, more))
+            else:
+                entry.amount += more
+
+
+def _pack(value: object) -> bytes:
+    return msgspec.msgpack.encode(value)
