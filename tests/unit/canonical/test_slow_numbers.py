@@ -108,10 +108,13 @@ def test_numbers_outside_of_strings_are_counted_as_a_parser_finds_them(items: li
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_api_refuses_them_before_it_decodes_them(dialect: str) -> None:
-    began = time.thread_time()
-    with pytest.raises(InvalidRequest, match="too many numbers that take long to read"):
-        DIALECTS[dialect].parse_request(_body("1e300", 40_000))
-    assert time.thread_time() - began < 0.1  # decoding takes half a second
+    body, taken_s = _body("1e300", 40_000), 1.0
+    for _ in range(3):  # the machine may have other work
+        began = time.thread_time()
+        with pytest.raises(InvalidRequest, match="too many numbers that take long to read"):
+            DIALECTS[dialect].parse_request(body)
+        taken_s = min(taken_s, time.thread_time() - began)
+    assert taken_s < 0.1  # decoding takes half a second
 
 
 @pytest.mark.parametrize(

@@ -211,17 +211,27 @@ TABLES: Mapping[str, bytes] = {
 }
 
 
+SENTENCE = "The quick brown fox jumps over the lazy dog, and then it rests. "
+
+
+def times_as_long(find: Callable[[bytes], Iterable[Span]], text: bytes, other: bytes) -> float:
+    """How many times as long a byte of the text takes as one of the other. Both are measured by turns: the machine may have other work."""
+    measured = [(processor_s(find, text), processor_s(find, other)) for _ in range(9)]
+    return min(each for each, _ in measured) / len(text) / (min(each for _, each in measured) / len(other))
+
+
 @pytest.mark.parametrize("name", TABLES)
-def test_numbers_are_masked_as_fast_as_other_text(name: str) -> None:
-    """20 MB/s, which is half of what it is here: the machine may have other work."""
-    rules, text = compile_rules(MaskConfig()), TABLES[name]
-    seconds = min(processor_s(lambda encoded: [each[:2] for each in rules.find(encoded)], text) for _ in range(9))
-    assert len(text) / seconds > 20e6
+def test_numbers_are_masked_about_as_fast_as_other_text(name: str) -> None:
+    """The slowest are tables, which take 3.4 times as long: 25 of 84 MB/s (2026-11)."""
+    rules, text = compile_rules(MaskConfig()), SENTENCE.encode() * 3_000
+    assert times_as_long(lambda encoded: [each[:2] for each in rules.find(encoded)], TABLES[name], text) < 8
 
 
 @pytest.mark.parametrize("item", [7, 0.25, [1, 2.5, 3]], ids=["integers", "fractions", "rows"])
-def test_lists_of_numbers_are_masked_as_fast_as_text(item: object) -> None:
+def test_lists_of_numbers_are_masked_about_as_fast_as_lists_of_text(item: object) -> None:
+    """Those of integers take twice as long: 7 of 14 MB/s (2026-11)."""
+    rules = compile_rules(MaskConfig())
     body = msgspec.json.encode({"model": "m", "input": [item] * 200_000})
-    seconds = min(processor_s(lambda encoded: [(0, len(mask_json(encoded, compile_rules(MaskConfig()))))], body) for _ in range(9))
-    assert len(body) / seconds > 5e6
-    assert mask_json(body, compile_rules(MaskConfig())) == body
+    text = msgspec.json.encode({"model": "m", "input": [SENTENCE] * 10_000})
+    assert times_as_long(lambda encoded: [(0, len(mask_json(encoded, rules)))], body, text) < 8
+    assert mask_json(body, rules) == body
