@@ -135,10 +135,9 @@ class InferenceRoute:
     async def _decode(self, raw: bytes, coding: str, context: RequestContext, caller: Caller) -> bytes:
         """Raises BodyTooLarge, BodyMemoryExceeded, Unavailable or InvalidRequest."""
         gateway = self._gateway
-        if context.body_claim is None:
-            context.body_claim = gateway.body_memory.claim(caller)
+        claim = context.claim_body(gateway.body_memory, caller)
         wait_for_turn = gateway.large_requests.of_team(caller.team_id).wait_for_loop_turn
-        return await decode_body(raw, coding, gateway.settings.max_body_bytes, context.body_claim.grow_to, wait_for_turn)
+        return await decode_body(raw, coding, gateway.settings.max_body_bytes, claim.grow_to, wait_for_turn)
 
     def _note_ids(self, context: RequestContext, call: HttpCall, headers: dict[bytes, bytes]) -> RequestIds:
         """Takes over the caller's trace and its id of the request. Log lines of this task, and of those that it starts, carry them."""

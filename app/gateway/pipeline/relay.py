@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from app.billing.cost import format_usd
 from app.domain.episode_names import RecordedEpisode
 from app.gateway.attempts.reasoning_state import ProviderTranslators, marker_for
-from app.gateway.episodes.episode_id import Episode
 from app.gateway.large_body.large_requests import SMALL_BYTES, is_large
 from app.gateway.large_body.masked_stream import MaskedStream
 from app.gateway.pipeline.gateway import Gateway
+from app.gateway.pipeline.parsed_request import ParsedRequest
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from app.gateway.state.context import RequestContext
-from app.gateway.state.stages import Admitted, Attempted, Planned
+from app.gateway.state.stages import Attempted, Planned
 from app.gateway.upstream.client import OutboundStream
 from app.process.background_tasks import finish_despite_cancellation
 from app.store.redis.idempotent_responses import StoredResponse
@@ -49,52 +49,41 @@ class ResponseSink(Protocol):
         ...
 
 
-def recorded_episode(episode: Episode) -> RecordedEpisode:
-    return RecordedEpisode(episode.id, episode.name)
-
-
 async def send_response(
-    gateway: Gateway,
-    response: OutboundResponse,
-    raw: bytes,
-    context: RequestContext,
-    attempted: Attempted,
-    sink: ResponseSink,
-    cost_fields: tuple[str, ...],
+    gateway: Gateway, parsed: ParsedRequest, response: OutboundResponse, context: RequestContext, attempted: Attempted, sink: ResponseSink
 ) -> None:
-    progress, admitted = attempted.progress, attempted.planned.admitted
+    mark = _state_marker(attempted)
+    if mark is not None:
+        response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
+    progress = attempted.progress
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
     progress.written_tokens = text_tokens(len(response.raw)) if response.written_tokens is None else response.written_tokens
     await context.release()
-    if cost_fields:
-        response = replace(response, raw=await _add_cost(gateway, context, attempted, response.raw, add_to_usage, cost_fields))
+    if parsed.cost_fields:
+        response = replace(response, raw=await _add_cost(gateway, context, attempted, response.raw, add_to_usage, parsed.cost_fields))
     await record_response(gateway, attempted.planned, response.raw)
-    await commit_exchange(gateway, context, admitted)
-    if admitted.request.stores_response:
-        await gateway.conversations.store_response(context.id, admitted.caller, recorded_episode(admitted.episode), raw, response.raw)
+    await _commit_exchange(gateway, parsed, context, response.raw)
     await sink.send_response(response.raw)
 
 
 async def relay_stream(
     gateway: Gateway,
-    dialect: CallerDialect,
+    parsed: ParsedRequest,
     response: OutboundStream,
-    raw: bytes,
     context: RequestContext,
     attempted: Attempted,
     sink: ResponseSink,
     translators: ProviderTranslators,
     meta: ResponseMeta,
-    cost_fields: tuple[str, ...],
     masked: MaskedStream | None,
 ) -> None:
     """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `masked`: see there; None: it is not."""
-    editor, admitted = response.editor, attempted.planned.admitted
+    editor = response.editor
     attempted.progress.editor = editor
     relayed: OutboundStream | None = response
     while True:
-        mark = state_marker(attempted)
-        first = relayed.first if mark is None else await mark_state(gateway, attempted.planned, mark, relayed.first)
+        mark = _state_marker(attempted)
+        first = relayed.first if mark is None else await _mark_state(gateway, attempted.planned, mark, relayed.first)
         if masked is None:
             await record_response(gateway, attempted.planned, first)
         else:
@@ -109,7 +98,7 @@ async def relay_stream(
             await _relay_blocks(relayed, attempted, sink, mark, masked)
             last = editor.finish()
             if mark is not None:
-                last = await mark_state(gateway, attempted.planned, mark, last)
+                last = await _mark_state(gateway, attempted.planned, mark, last)
             break
         except UpstreamError as fault:
             error = fault
@@ -121,19 +110,17 @@ async def relay_stream(
         relayed = await gateway.attempts.resume(error, translators, attempted, meta, context)
         if relayed is None:
             context.set_failure(200, error, error.message)
-            last = editor.write_failure(error) or dialect.write_error_frame(error)
+            last = editor.write_failure(error) or parsed.dialect.write_error_frame(error)
             break
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
-    if cost_fields and relayed is not None:
-        last = await _add_cost(gateway, context, attempted, last, add_to_last_usage, cost_fields)
+    if parsed.cost_fields and relayed is not None:
+        last = await _add_cost(gateway, context, attempted, last, add_to_last_usage, parsed.cost_fields)
     if masked is None:
         await record_response(gateway, attempted.planned, last)
     else:
         masked.add(last)
         await masked.record_all()
-    await commit_exchange(gateway, context, admitted)
-    if admitted.request.stores_response:
-        await gateway.conversations.store_response(context.id, admitted.caller, recorded_episode(admitted.episode), raw, last)
+    await _commit_exchange(gateway, parsed, context, last)
     await sink.end_stream(last)
     if relayed is not None:
         # The caller has the complete response: an error frame after it would be taken for a part of the next one.
@@ -143,7 +130,7 @@ async def relay_stream(
                     pass
 
 
-def state_marker(attempted: Attempted) -> Callable[[bytes], bytes] | None:
+def _state_marker(attempted: Attempted) -> Callable[[bytes], bytes] | None:
     return None if attempted.served is None else marker_for(attempted.planned.plan, attempted.served.provider)
 
 
@@ -190,7 +177,7 @@ async def _add_cost(
     return add(data, added)
 
 
-async def mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:
+async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:
     if len(data) > SMALL_BYTES and is_large(data):
         return await gateway.large_requests.of_team(planned.admitted.caller.team_id).run(mark, data)
     return mark(data)
@@ -206,8 +193,9 @@ async def record_response(gateway: Gateway, planned: Planned, data: bytes) -> No
         planned.spool_record.append_response(data)
 
 
-async def commit_exchange(gateway: Gateway, context: RequestContext, admitted: Admitted) -> None:
-    """Comes before the last byte: whatever a caller has in full is recorded, whichever process is killed next."""
+async def _commit_exchange(gateway: Gateway, parsed: ParsedRequest, context: RequestContext, last: bytes) -> None:
+    """Comes before the last byte: whatever a caller has in full is recorded, whichever process is killed next. `last`: what it sends."""
+    admitted = parsed.admitted
     claim = admitted.authenticated.claim
     if claim is not None:
         await claim.confirm()
@@ -215,3 +203,6 @@ async def commit_exchange(gateway: Gateway, context: RequestContext, admitted: A
     await gateway.spool.wait_until_durable()
     if claim is not None:
         await claim.complete()
+    if admitted.request.stores_response:
+        episode = RecordedEpisode(admitted.episode.id, admitted.episode.name)
+        await gateway.conversations.store_response(context.id, admitted.caller, episode, parsed.body.raw, last)

@@ -1,14 +1,13 @@
-"""What a caller tells the gateway in headers: the episode, tags, fields that may be dropped, what becomes of invalid responses."""
+"""What a caller says in headers of a request as it is recorded and placed: its episode, tags, session and priority."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from app.domain.callers import Caller
 from app.domain.episode_names import RecordedEpisode
 from app.gateway.episodes.episode_id import Episode, EpisodeIds
-from app.gateway.experiments.header_names import read_header_name
 from app.gateway.request.gateway_options import NAMESPACE_TAG
 from app.store.postgres.names import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
@@ -71,64 +70,6 @@ def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes],
     return tags
 
 
-def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
-    """Whether the caller lets a field be dropped that a target cannot honour: `x-narthex-drop: all`, `none`, or names of fields.
-
-    Raises InvalidRequest.
-    """
-    header_value = headers.get(b"x-narthex-drop")
-    if header_value is None:
-        return _drop_nothing
-    named = {name.strip() for name in header_value.decode("latin-1").split(",")}
-    if "none" in named:
-        if len(named) > 1:
-            raise InvalidRequest("The header x-narthex-drop may be none, all, or names of fields: `none` cannot stand beside others.")
-        return _drop_nothing
-    return lambda field: "all" in named or field in named
-
-
-def overrides_operator_drops(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the caller wants nothing dropped, whatever the operator allows: `x-narthex-drop: none`."""
-    return headers.get(b"x-narthex-drop", b"").strip() == b"none"
-
-
-def max_repairs(headers: Mapping[bytes, bytes]) -> int:
-    """How often a response that violates its constraint may be requested again: `x-narthex-guided-retries`. Raises InvalidRequest."""
-    header_value = headers.get(b"x-narthex-guided-retries")
-    if header_value is None:
-        return 0
-    if header_value not in (b"0", b"1", b"2", b"3"):
-        raise InvalidRequest("The header x-narthex-guided-retries may be 0, 1, 2 or 3.")
-    return int(header_value)
-
-
-def refuses_unvalidated(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a response that could not be validated is refused: `x-narthex-guided-unvalidated: refuse`. Raises InvalidRequest."""
-    header_value = headers.get(b"x-narthex-guided-unvalidated")
-    if header_value is None:
-        return False
-    if header_value not in (b"serve", b"refuse"):
-        raise InvalidRequest("The header x-narthex-guided-unvalidated may be serve or refuse.")
-    return header_value == b"refuse"
-
-
-def pinned_variant(headers: Mapping[bytes, bytes], of_body: str | None = None) -> str | None:
-    """The variant or arm that the caller demands, in `x-narthex-variant` or the body (`of_body`). None: the choice is the gateway's.
-
-    Raises InvalidRequest.
-    """
-    header_value = headers.get(b"x-narthex-variant")
-    if header_value is None:
-        return of_body
-    of_header = read_header_name(header_value)
-    if of_body is not None and of_body != of_header:
-        raise InvalidRequest(
-            f"The body names the variant {of_body!r:.100}, and the header x-narthex-variant names {of_header!r:.100}: name one.",
-            param="x-narthex-variant",
-        )
-    return of_header
-
-
 def session_of(headers: Mapping[bytes, bytes]) -> str | None:
     """The session that the caller names in `x-narthex-session`: its requests prefer the same endpoint. None: it names none."""
     header_value = headers.get(b"x-narthex-session")
@@ -152,26 +93,6 @@ def priority_of(headers: Mapping[bytes, bytes], caller: Caller) -> int:
     return priority
 
 
-def wants_resumption(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a stream that breaks off is to go on elsewhere: `x-narthex-resume: true`. Raises InvalidRequest."""
-    header_value = headers.get(b"x-narthex-resume")
-    if header_value not in (None, b"true", b"false"):
-        raise InvalidRequest("The header x-narthex-resume may be true or false.")
-    return header_value == b"true"
-
-
-def wants_cost(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the last usage of a stream is to have its cost: `x-narthex-cost: true`. Raises InvalidRequest."""
-    header_value = headers.get(b"x-narthex-cost")
-    if header_value not in (None, b"true", b"false"):
-        raise InvalidRequest("The header x-narthex-cost may be true or false.")
-    return header_value == b"true"
-
-
 def wants_explanation(headers: Mapping[bytes, bytes]) -> bool:
     """Whether the response and the record say which endpoints there were and why one was chosen: `x-narthex-explain: true`."""
     return headers.get(b"x-narthex-explain") == b"true"
-
-
-def _drop_nothing(field: str) -> bool:
-    return False

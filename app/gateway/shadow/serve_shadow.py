@@ -19,8 +19,8 @@ from app.gateway.limits.usage_amounts import UsageEstimate
 from app.gateway.media.fetcher import ClaimBytes
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.relay import record_response
-from app.gateway.pipeline.reserve import drop_rules
-from app.gateway.request.request_headers import max_repairs, refuses_unvalidated
+from app.gateway.pipeline.translate import drop_rules
+from app.gateway.request.caller_options import read_caller_options
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.routing.function_variants import write_variant
 from app.gateway.routing.plan import order_targets
@@ -171,7 +171,8 @@ async def _answer(
     """Raises NarthexError."""
     request, raw, headers, original = repetition.request, repetition.raw, draft.headers, draft.planned
     constraint = await gateway.checks.check_request(request, _TEAM)
-    may_drop, operator_drops = drop_rules(headers, planned)
+    options = read_caller_options(headers)
+    may_drop, operator_drops = drop_rules(options, planned)
     translator = RequestTranslator(
         request,
         raw,
@@ -181,11 +182,11 @@ async def _answer(
         headers.get(b"anthropic-beta", b""),
         constraint,
         context.id,
-        max_repairs(headers),
+        options.max_repairs,
         headers,
         # Of whoever wrote it: prefix caches of engines are not shared with the team that pays.
         original.admitted.caller.team_id,
-        refuses_unvalidated(headers),
+        options.refuses_unvalidated,
         claim_bytes,
         large_requests if len(raw) > SMALL_BYTES and is_large(raw) else None,
         gateway.team_salts,

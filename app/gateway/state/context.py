@@ -7,7 +7,7 @@ from typing import Protocol
 from app.domain import uuid7
 from app.domain.callers import Caller
 from app.domain.exchange import Exchange, Origin, Outcome
-from app.gateway.memory.body_memory import BodyClaim
+from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.state.exchange import build_exchange
 from app.gateway.state.stages import Attempted, Planned, Received, Stage
 from app.gateway.upstream.progress import ResponseProgress
@@ -76,6 +76,12 @@ class RequestContext:
         """The plan, the reservation and the record; None: the request has no plan yet, so there is nothing to settle or record."""
         stage = self.stage
         return stage.planned if isinstance(stage, Attempted) else stage if isinstance(stage, Planned) else None
+
+    def claim_body(self, body_memory: BodyMemory, caller: Caller) -> BodyClaim:
+        """The claim to memory that the request has, or a new one."""
+        if self.body_claim is None:
+            self.body_claim = body_memory.claim(caller)
+        return self.body_claim
 
     def set_failure(self, status: int, error: Exception, message: str) -> None:
         self.status, self.error, self.message = status, type(error).__name__, message

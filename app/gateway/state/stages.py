@@ -33,6 +33,7 @@ from app.gateway.upstream.progress import Charge, ResponseProgress
 from app.recording.spool.spool_record import LargeWork
 from app.store.redis.idempotent_responses import StoredResponse
 from providers.dialect import InboundRequest
+from providers.structured_output import Constraint
 
 
 class ExchangeRecord(Protocol):
@@ -81,7 +82,8 @@ class Planned(Struct):
     """`reservation`: None if no rule applies. A fallback with rules of its own extends it. `reserved_output`: in tokens; known without
     rules too. `endpoint_table`, `matcher`: of the configuration by which it was planned; another may be in force by now.
     `function_request`: what makes the requests of other variants; None: the plan is of no function. `shadow`: what is recorded of a
-    request that is answered again; None: there is a caller.
+    request that is answered again; None: there is a caller. `constraint`: on the response; None: there is none. `upstream_raw`: the body
+    that is translated for engines, as the variant of a function makes it.
     """
 
     admitted: Admitted
@@ -93,6 +95,8 @@ class Planned(Struct):
     matcher: RuleMatcher
     function_request: FunctionRequest | None = None
     shadow: ShadowRecord | None = None
+    constraint: Constraint | None = None
+    upstream_raw: bytes = b""
 
 
 class Discarded(Struct, frozen=True):

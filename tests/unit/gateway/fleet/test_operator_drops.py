@@ -10,7 +10,7 @@ from app.domain.callers import DroppableFields
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop, read_operator_drops
-from app.gateway.request.request_headers import droppable_fields, overrides_operator_drops
+from app.gateway.request.caller_options import droppable_fields, overrides_operator_drops
 from app.gateway.request_translation.translator import RequestTranslator
 from app.store.configuration.snapshots import build_snapshot
 from providers.canonical.errors import InvalidRequest, Unsupported

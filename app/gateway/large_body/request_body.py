@@ -1,0 +1,38 @@
+"""The body of one request: its bytes, and where work on them runs."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, TeamLargeRequests, is_large
+from providers.dialect import CallerDialect, InboundRequest
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class RequestBody:
+    """Work on a large body runs beside the event loop, in the turns of its team; on any other, at once. `raw`: the bytes, as recorded."""
+
+    __slots__ = ("_large_requests", "_team_id", "is_large", "raw")
+
+    def __init__(self, raw: bytes, large_requests: LargeRequests, team_id: str) -> None:
+        self.raw = raw
+        self.is_large = len(raw) > SMALL_BYTES and is_large(raw)
+        self._large_requests, self._team_id = large_requests, team_id
+
+    @property
+    def large_requests(self) -> TeamLargeRequests:
+        return self._large_requests.of_team(self._team_id)
+
+    async def parse(self, dialect: CallerDialect) -> InboundRequest:
+        """Raises InvalidRequest."""
+        return await self.large_requests.parse(dialect, self.raw) if self.is_large else dialect.parse_request(self.raw)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self.is_large:
+            return await self.large_requests.run(work, *args, **kwargs)
+        return work(*args, **kwargs)
+
+    def grow(self, size_bytes: int) -> None:
+        """What an engine gets is so large: with the history of its conversation, or as a template makes it."""
+        self.is_large = self.is_large or size_bytes > LARGE_BYTES

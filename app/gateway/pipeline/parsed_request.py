@@ -1,0 +1,29 @@
+"""What a caller asked for, as the stages after parse() need it beside their own."""
+
+from collections.abc import Mapping
+
+from msgspec import Raw, Struct
+
+from app.gateway.large_body.request_body import RequestBody
+from app.gateway.request.caller_options import CallerOptions
+from app.gateway.state.stages import Admitted
+from providers.canonical.raw_json import Body
+from providers.dialect import CallerDialect
+
+
+class ParsedRequest(Struct):
+    """`headers`: with the credentials that came in the body. `variant`: the one that the caller demands; None: the choice is ours.
+
+    `function_input`: see FunctionFields. `sent_body`: what responses repeat of the request. `cost_fields`: names under which the usage is
+    to have the cost of the request; empty: it is not to have it.
+    """
+
+    admitted: Admitted
+    dialect: CallerDialect
+    headers: Mapping[bytes, bytes]
+    body: RequestBody
+    options: CallerOptions
+    variant: str | None
+    function_input: Raw | None
+    sent_body: Body
+    cost_fields: tuple[str, ...]

@@ -1,0 +1,102 @@
+"""What callers ask of the gateway in headers, beside the episode, tags and what attempts read: of most requests nothing."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from app.gateway.experiments.header_names import read_header_name
+from providers.canonical.errors import InvalidRequest
+
+DROP, REPAIRS, UNVALIDATED = b"x-narthex-drop", b"x-narthex-guided-retries", b"x-narthex-guided-unvalidated"
+VARIANT, RESUME, COST = b"x-narthex-variant", b"x-narthex-resume", b"x-narthex-cost"
+_HEADERS = frozenset({DROP, REPAIRS, UNVALIDATED, VARIANT, RESUME, COST})
+
+
+def _drop_nothing(field: str) -> bool:
+    return False
+
+
+class CallerOptions(Struct, frozen=True):
+    """`may_drop`: whether the caller lets a field be dropped that a target cannot honour. `variant`: the variant or arm that it demands.
+
+    `overrides_operator_drops`: it wants nothing dropped, whatever the operator allows. `max_repairs`: how often a response that violates
+    its constraint may be requested again. `refuses_unvalidated`: it wants no response that could not be validated. `resumes`: a stream
+    that breaks off is to go on elsewhere. `wants_cost`: the last usage of a stream is to have its cost.
+    """
+
+    may_drop: Callable[[str], bool] = _drop_nothing
+    overrides_operator_drops: bool = False
+    max_repairs: int = 0
+    refuses_unvalidated: bool = False
+    variant: str | None = None
+    resumes: bool = False
+    wants_cost: bool = False
+
+
+NO_CALLER_OPTIONS = CallerOptions()
+
+
+def read_caller_options(headers: Mapping[bytes, bytes]) -> CallerOptions:
+    """Raises InvalidRequest."""
+    if _HEADERS.isdisjoint(headers):
+        return NO_CALLER_OPTIONS
+    return CallerOptions(
+        may_drop=droppable_fields(headers),
+        overrides_operator_drops=overrides_operator_drops(headers),
+        max_repairs=_max_repairs(headers.get(REPAIRS)),
+        refuses_unvalidated=_refuses_unvalidated(headers.get(UNVALIDATED)),
+        variant=None if VARIANT not in headers else read_header_name(headers[VARIANT]),
+        resumes=_is_true(headers, RESUME),
+        wants_cost=_is_true(headers, COST),
+    )
+
+
+def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
+    """Tells which fields may be dropped: `x-narthex-drop: all`, `none`, or names of fields. Raises InvalidRequest."""
+    header_value = headers.get(DROP)
+    if header_value is None:
+        return _drop_nothing
+    named = {name.strip() for name in header_value.decode("latin-1").split(",")}
+    if "none" in named:
+        if len(named) > 1:
+            raise InvalidRequest("The header x-narthex-drop may be none, all, or names of fields: `none` cannot stand beside others.")
+        return _drop_nothing
+    return lambda field: "all" in named or field in named
+
+
+def overrides_operator_drops(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the caller wants nothing dropped: `x-narthex-drop: none`."""
+    return headers.get(DROP, b"").strip() == b"none"
+
+
+def pinned_variant(of_header: str | None, of_body: str | None) -> str | None:
+    """The variant or arm that the caller demands. None: the choice is the gateway's. Raises InvalidRequest."""
+    if of_header is None:
+        return of_body
+    if of_body is not None and of_body != of_header:
+        raise InvalidRequest(
+            f"The body names the variant {of_body!r:.100}, and the header x-narthex-variant names {of_header!r:.100}: name one.",
+            param="x-narthex-variant",
+        )
+    return of_header
+
+
+def _max_repairs(header_value: bytes | None) -> int:
+    if header_value is None:
+        return 0
+    if header_value not in (b"0", b"1", b"2", b"3"):
+        raise InvalidRequest("The header x-narthex-guided-retries may be 0, 1, 2 or 3.")
+    return int(header_value)
+
+
+def _refuses_unvalidated(header_value: bytes | None) -> bool:
+    if header_value not in (None, b"serve", b"refuse"):
+        raise InvalidRequest("The header x-narthex-guided-unvalidated may be serve or refuse.")
+    return header_value == b"refuse"
+
+
+def _is_true(headers: Mapping[bytes, bytes], name: bytes) -> bool:
+    header_value = headers.get(name)
+    if header_value not in (None, b"true", b"false"):
+        raise InvalidRequest(f"The header {name.decode()} may be true or false.")
+    return header_value == b"true"
