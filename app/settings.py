@@ -134,7 +134,7 @@ class PublicUrl(str):
 
     @property
     def origin(self) -> str:
-        """As browsers write it: in lower case, and without the usual port."""
+        """The origin as browsers write it: in lower case, and without the usual port."""
         scheme, _, host = self.lower().partition("://")
         return f"{scheme}://{host.removesuffix(':443' if scheme == 'https' else ':80')}"
 
@@ -222,7 +222,7 @@ def _parse_group_role(text: str) -> tuple[Role, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an operator may set. `Settings.read()` gives the settings in force."""
+    """The settings that an operator may change. `Settings.read()` returns the settings in force."""
 
     home: Path = setting(Path(".narthex"), "Folder for data, keys and the pid files of this machine's processes.")
     host: str = setting("127.0.0.1", "Address on which the gateway listens.")
@@ -577,7 +577,7 @@ class Settings:
 
     @property
     def address_guard(self) -> AddressGuard:
-        """Which addresses of the configuration are not called."""
+        """The guard that says which addresses of the configuration are not called."""
         own = [(self.host, self.port)]
         if self.admin_port:
             own.append((self.admin_host or self.host, self.admin_port))

@@ -1,4 +1,7 @@
-"""What choosing among the endpoints of a model costs: `python -m bench.endpoint_choice`. Processor microseconds for each request."""
+"""Measures what choosing among a model's endpoints costs: `python -m bench.endpoint_choice`.
+
+The figures are microseconds of processor time for each request.
+"""
 
 import json
 import random
@@ -17,7 +20,10 @@ _REQUESTS_OF_ROUND = 100
 
 
 def measure(endpoints: int, prompt_bytes: int) -> float:
-    """Of the best of several rounds: other programs only make it slower. Each request continues another chat."""
+    """Returns the microseconds per request of the best of several rounds, because other programs only make a round slower.
+
+    Each request continues another chat.
+    """
     addresses = tuple(f"http://127.0.0.1:{9_000 + number}" for number in range(endpoints))
     target = Target("engine", "m", endpoints=addresses)
     fleet = Fleet(Settings(), Transport(connections_per_origin=1))

@@ -145,7 +145,7 @@ async def prepare(database_url: str, rows: int, days: int) -> None:
 
 
 def questions(now: datetime.datetime, days: int) -> dict[str, Any]:
-    """What a dashboard shows: by name, the arguments of a query of analytics, or filters of a list."""
+    """Returns the questions of a dashboard by name: the arguments of an analytics query, or the filters of a list."""
     month = {"since": now - days * DAY}
     return {
         "totals of all days": month,

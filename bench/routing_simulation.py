@@ -1,4 +1,4 @@
-"""Which endpoint gets a request: the gateway's choice against simpler ones, on simulated engines. `python -m bench.routing_simulation`.
+"""Compares the gateway's choice of endpoints with simpler ones, on simulated engines: `python -m bench.routing_simulation`.
 
 The trace (make_trace): chats of several turns arrive at random (Poisson). Each begins with one of twelve system prompts of 200 to 4,000
 tokens, by Zipf's law; a turn adds a question and an answer (lognormal, median 150 tokens each), and the next comes when its answer has
@@ -7,7 +7,7 @@ responses it writes, writes at most 24 at once, and keeps prompts and answers in
 recently used. One engine stands still for 15 of the 120 seconds. Everything is drawn from the seed, and no clock is read.
 
 The gateway's part is its own code: EndpointChoice, with EndpointLoad and PrefixIndex, which sees prompts as JSON and the tokens that the
-gateway would estimate. What the simulation leaves out: several workers, engine metrics, and errors of any kind.
+gateway would estimate. The simulation leaves out several workers, engine metrics, and errors of any kind.
 """
 
 import heapq

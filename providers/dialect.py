@@ -1,4 +1,4 @@
-"""What each wire format has to implement. No I/O: bytes and canonical chats in, bytes and canonical chats out.
+"""The protocols that wire formats implement. They do no I/O: bytes and canonical chats go in, bytes and canonical chats come out.
 
 A dialect has two sides: callers speak it to the gateway (CallerDialect, or Dialect if engines speak it as well), and the gateway speaks it
 to engines (EngineDialect). Callers of a wire format for chats (CallerChatDialect) also reach engines that speak another one; a ChatDialect
@@ -67,21 +67,21 @@ class InboundRequest(Struct):
 
 
 class ResponseMeta(Struct, frozen=True):
-    """What the gateway writes into an engine's response: its own ids and the model name that the caller used.
+    """The values that the gateway writes into an engine's response: its own ids and the model name that the caller used."""
 
-    `id`: the inference's UUID, without a prefix. `created`: Unix seconds, used where the engine reports none. `wants_usage`: the stream
-    reports usage to the caller. `request_body`: the caller's body, of which some dialects repeat a part in the response.
-    `stops_after_calls`: the engine reports the finish reason `stop` for a response that ends with tool calls. `estimated_input`: tokens,
-    for usage that the engine does not report.
-    """
-
+    # The inference's UUID, without a prefix.
     id: str
     episode_id: str
     model: str
+    # Unix seconds, used where the engine reports none.
     created: int
+    # Whether the stream reports usage to the caller.
     wants_usage: bool
+    # The caller's body, of which some dialects repeat a part in the response.
     request_body: Mapping[str, Any] = {}
+    # Whether the engine reports the finish reason `stop` for a response that ends with tool calls.
     stops_after_calls: bool = False
+    # Tokens, for usage that the engine does not report.
     estimated_input: int = 0
 
     def estimate_usage(self, written_tokens: int) -> Usage:
@@ -175,7 +175,7 @@ class CallerDialect(Protocol):
         ...
 
     def keep_alive(self, meta: ResponseMeta) -> KeepAlive:
-        """What the caller of a stream is sent while its engine is silent."""
+        """Returns what writes the frames that the caller of a stream is sent while its engine is silent."""
         ...
 
 

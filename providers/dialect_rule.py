@@ -8,7 +8,7 @@ from providers.canonical.chat import ChatRequest
 
 
 class DialectRule(Struct, frozen=True):
-    """Which requests for one model of a provider go to it in `dialect`, whichever dialect their callers speak.
+    """A rule that sends some requests for one model of a provider in `dialect`, whichever dialect their callers speak.
 
     It is made once for each model, so that models without a rule cost nothing.
     """

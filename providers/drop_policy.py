@@ -83,7 +83,7 @@ class DropPolicy:
         return self._target_name
 
     def renumber_messages(self, indexes: Sequence[int]) -> None:
-        """From now on paths are those of messages in another order. `indexes`: for each of them, its index until now."""
+        """Makes later paths count the messages in another order. `indexes` holds the index until now of each of them."""
         before = self._message_indexes
         self._message_indexes = indexes if before is None else [before[index] for index in indexes]
 
@@ -103,7 +103,10 @@ class DropPolicy:
         self._body.pop(field, None)
 
     def drop_path_or_refuse(self, path: str, why: str) -> None:
-        """As drop_or_refuse(), for the caller's own path; whoever calls this removes what is there."""
+        """Reports the caller's own path as dropped; whoever calls this removes what is there.
+
+        Raises Unsupported unless dropping it is allowed. `why` is a sentence.
+        """
         if not self.may_drop(path):
             raise unsupported_error(path, self._target_name, why)
         self.report_dropped(path)
@@ -114,7 +117,7 @@ class DropPolicy:
         self._body.pop(field, None)
 
     def drop_missing(self, field: str, why: str) -> None:
-        """As drop_or_refuse(), for a field that the target, or its model, does not have at all: a wish is then dropped as a hint.
+        """Drops or refuses a field that the target, or its model, does not have at all. A wish is dropped as a hint.
 
         Clients send wishes by default, whatever the model.
         """

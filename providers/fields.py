@@ -20,7 +20,7 @@ NeutralValues = Mapping[str, tuple[Any, ...]]
 
 
 class Field(NamedTuple):
-    """What is known of a field wherever it is sent."""
+    """The facts about a field that hold wherever it is sent."""
 
     neutral_values: tuple[Any, ...] = ()
     is_hint: bool = False
@@ -182,7 +182,10 @@ def restricted_fields(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def only_null(fields: Iterable[str]) -> NeutralValues:
-    """For fields that an engine has and whose null it rejects: only null is left out, and every value is sent."""
+    """Returns no neutral values, for fields that an engine has and whose null it rejects.
+
+    Only null is left out, and every value is sent.
+    """
     return dict.fromkeys(fields, ())
 
 

@@ -9,7 +9,7 @@ from providers.drop_policy import DropPolicy
 
 
 def name_in_text(name: str, text: str) -> str:
-    """As AutoGen writes names for such models (`add_name_prefixes` of its OpenAI client, read 2026-11)."""
+    """Returns the text after the name, as AutoGen writes it for such models (`add_name_prefixes` of its OpenAI client, read 2026-11)."""
     return f"{name} said:\n{text}"
 
 

@@ -43,7 +43,7 @@ def next_paths(responses: ProbeResponses) -> tuple[str, ...]:
 
 
 def identify_engine(responses: ProbeResponses) -> ProbeResult:
-    """What an endpoint with these responses is."""
+    """Returns the engine, models and router of an endpoint with these responses."""
     cards = model_cards(responses)
     engine = _engine_by_owner(cards) or _engine_by_responses(responses)
     models = None if cards is None else tuple(_listed_model(card) for card in cards)

@@ -94,8 +94,8 @@ class SSEStreamEditor(StreamEditor):
 
     @abstractmethod
     def _write_end(self) -> bytes:
-        """What was held back, and what ends the stream. Called once, after a finish reason."""
+        """Returns what was held back, and what ends the stream. It is called once, after a finish reason."""
 
     def _release_before_failure(self) -> bytes:
-        """What was held back and is the caller's although the stream failed later."""
+        """Returns what was held back and is the caller's although the stream failed later."""
         return b""

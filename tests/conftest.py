@@ -35,7 +35,10 @@ os.environ["PYTHONPATH"] = str(Path(guards.__file__).with_name("guarded_processe
 
 @pytest.fixture(autouse=True)
 def no_violations() -> Generator[None]:
-    """Of this process, and of the services that it started: those are found by the next test at the latest."""
+    """Fails the test if there were violations in this process or in services that it started.
+
+    The next test fails at the latest for those of a service.
+    """
     yield
     found = [*guards.violations, *_report.read_text().splitlines()]
     guards.violations.clear()

@@ -113,7 +113,7 @@ def module_names() -> frozenset[str]:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    """What a file imports, by full names: `from a import b` is a.b where that is a module of ours, else a."""
+    """Returns the full names that a file imports: `from a import b` is a.b where that is a module of ours, else a."""
     found: set[str] = set()
     for node in ast.walk(syntax_tree(path)):
         if isinstance(node, ast.Import):
@@ -188,7 +188,7 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 def test_packages_import_each_other_without_a_circle() -> None:
-    """Of two packages in a circle neither can be understood, tested or replaced alone."""
+    """Neither of two packages in a circle can be understood, tested or replaced alone."""
     graph: dict[str, set[str]] = {}
     for path in python_files(*TOP_PACKAGES):
         own = package_of(module_name(path))
@@ -303,7 +303,7 @@ def test_gateway_does_not_import_the_http_api() -> None:
 
 
 def test_dialects_import_no_other_dialect() -> None:
-    """But what dialects of one maker share."""
+    """Dialects of one maker may share files, in a package that is named above."""
     shared = {f"providers.dialects.{package}" for package in SHARED_DIALECT_PACKAGES}
     for path in python_files("providers/dialects"):
         if path.name == "catalogue.py":
@@ -328,7 +328,7 @@ def test_engines_and_the_service_import_no_host() -> None:
 
 
 def test_cloud_sdks_are_imported_only_by_the_credential_modules() -> None:
-    """And none of them for what opens a connection but where a chain asks its own services, off the event loop."""
+    """Only the chains open connections with them: they ask their own services, off the event loop."""
     importers = {
         str(path)
         for path in python_files(*TOP_PACKAGES)
@@ -484,7 +484,7 @@ def locked_versions(name: str) -> dict[str, str]:
 
 
 def test_runtime_lock_is_part_of_the_development_lock() -> None:
-    """So that what is tested is what runs."""
+    """The tests must run with the versions that run in production."""
     running, testing = locked_versions("requirements.lock"), locked_versions("requirements-dev.lock")
     assert locked_versions("requirements-serve.lock").items() <= running.items() <= testing.items()
     assert locked_versions("requirements-build.lock").items() <= running.items()

@@ -86,7 +86,10 @@ class AdminAuthentication:
 
 
 def session_cookie_name(public_url: PublicUrl) -> str:
-    """With __Host- browsers take it over https only, from this host alone."""
+    """Returns the cookie's name. Over https it begins with __Host-.
+
+    Browsers accept such a cookie over https only, and only from this host.
+    """
     return cookie_name(public_url, "narthex_session")
 
 

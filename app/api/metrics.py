@@ -38,9 +38,10 @@ def routes(gateway: Gateway) -> Router:
 
 
 class MetricsPage:
-    """With a thousand models the page takes a second of Python: it is rendered in a thread, once for all scrapes that wait for it.
+    """Renders the page in a thread, once for all scrapes that wait for it.
 
-    Between two renderings is a pause of three times as long, however many scrape: anybody may, and Python runs in one thread at a time.
+    With a thousand models it takes a second of Python. Between two renderings there is a pause of three times
+    their duration, however many clients scrape: anybody may, and Python runs in one thread at a time.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:

@@ -26,12 +26,12 @@ def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[
 
 
 def shared_routes(gateway: Gateway) -> list[ControllerRouterHandler]:
-    """On both addresses: health, and the metrics unless these are for the admin API's only."""
+    """Returns the routes on both addresses: health, and the metrics unless only the admin API has them."""
     return [health.routes(gateway), *([] if gateway.settings.metrics == "admin" else [metrics.routes(gateway)])]
 
 
 def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
-    """On the callers' address."""
+    """Returns the routes on the callers' address."""
     return [
         models.routes(gateway.snapshot_cache, gateway.fleet),
         responses.routes(gateway.snapshot_cache, gateway.conversations),
@@ -44,5 +44,8 @@ def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRou
 
 
 def admin_pages(gateway: Gateway) -> list[ControllerRouterHandler]:
-    """Beside the admin API, on its address: the callers', unless the setting `admin_port` gives it one of its own."""
+    """Returns the pages that are served beside the admin API.
+
+    Its address is the callers' address, unless the setting `admin_port` gives it one of its own.
+    """
     return [metrics.routes(gateway)] if gateway.settings.metrics == "admin" else []

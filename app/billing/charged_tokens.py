@@ -1,4 +1,4 @@
-"""What was charged on a day, summed up by whom, by what served, by price and by kind of token."""
+"""The charges of one day, summed up by who was charged, by what served, by price and by kind of token."""
 
 import datetime
 from collections.abc import Mapping, Sequence

@@ -48,7 +48,7 @@ def cost_microusd(usage: Usage, price: Price, duration_us: int | None = None, at
 
 
 def cost_units(usage: Usage, price: Price, duration_us: int | None = None, at_s: float | None = None) -> int | None:
-    """As cost_microusd(), not rounded: in billionths of a microdollar."""
+    """Returns the cost as cost_microusd() computes it, but not rounded: in billionths of a microdollar."""
     if price.gpu is not None:
         return None if duration_us is None else _gpu_microusd(price.gpu, duration_us) * UNITS_PER_MICROUSD
     priced_tokens = split_by_price(usage, price)
@@ -129,7 +129,10 @@ def split_by_price(usage: Usage, price: Price) -> list[PricedTokens] | None:
 
 
 def reserved_microusd(input_tokens: int, output_tokens: int, price: Price, at_s: float | None = None) -> int | None:
-    """What limits reserve for a request that is thought to have so many tokens; None: unknown. `at_s`: see cost_microusd()."""
+    """Returns what limits reserve for a request with an estimated number of tokens, or None if that is unknown.
+
+    `at_s` is explained at cost_microusd().
+    """
     if price.gpu is None:
         return cost_microusd(Usage(input_tokens, output_tokens), price, at_s=at_s)
     seconds = (output_tokens + input_tokens / _READ_SPEEDUP) / price.gpu.tokens_per_s
@@ -170,7 +173,7 @@ def _take(priced: list[PricedTokens], kind: TokenKind, count: int, remaining: in
 
 
 def step_of(usage: Usage, price: Price) -> int:
-    """How many steps the input exceeds, of each request where several were sent."""
+    """Returns how many steps the input exceeds, of each request where several were sent."""
     input = (usage.input or 0) // (usage.requests or 1)
     return sum([input > step.above for step in price.steps])
 

@@ -57,7 +57,7 @@ def _split_groups(groups: Sequence[ChargedGroup], prices: Mapping[str, Sequence[
 
 
 def split_group(group: ChargedGroup, prices: Mapping[str, Sequence[Price]]) -> list[CostLine]:
-    """By the version of the price that the recorded cost is of."""
+    """Splits a group into lines by the version of the price that its recorded cost was computed with."""
     cost = group.cost_microusd
     if cost is None:
         return [CostLine(group, kind, quantity, None, None) for kind, quantity in _quantities(group).items()]
@@ -70,7 +70,7 @@ def split_group(group: ChargedGroup, prices: Mapping[str, Sequence[Price]]) -> l
 
 
 def _split(group: ChargedGroup, cost: int, price: Price) -> list[CostLine] | None:
-    """None: the cost is not of this price."""
+    """Splits a group by one price. Returns None if the group's cost was not computed with this price."""
     rates = _usd_by_kind(group, price)
     if rates is None:
         return None

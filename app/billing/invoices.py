@@ -1,8 +1,9 @@
-"""What providers bill, as their exports say it in CSV: read to tokens and dollars by UTC day, model and kind of token.
+"""Providers' invoices: their CSV exports, read to tokens and dollars by UTC day, model and kind of token.
 
-Exports have their columns under several names, of the web page and of the API; all known ones are read, and others are passed over.
-Sources, read 2026-11: platform.openai.com/docs/api-reference/usage, platform.claude.com/docs/en/api/admin/cost_report,
-docs.aws.amazon.com/bedrock cost-mgmt-understanding-cur-data, openrouter.ai/docs/use-cases/usage-accounting.
+An export has one set of column names from the web page and another from the API. All known names are read,
+and other columns are ignored. Sources, read 2026-11: platform.openai.com/docs/api-reference/usage,
+platform.claude.com/docs/en/api/admin/cost_report, docs.aws.amazon.com/bedrock
+cost-mgmt-understanding-cur-data, openrouter.ai/docs/use-cases/usage-accounting.
 """
 
 import csv
@@ -31,7 +32,7 @@ class InvoiceError(ValueError):
 
 
 class InvoiceLine(Struct, frozen=True):
-    """`tokens`, `usd` None: the line does not say."""
+    """A line of an invoice. `tokens` or `usd` is None if the line does not say."""
 
     day: datetime.date
     model: str
@@ -73,7 +74,10 @@ def _normalize_name(name: str) -> str:
 
 
 def _read_openai(names: set[str]) -> Callable[[Row], Iterator[InvoiceLine]]:
-    """Of costs (a line item and its amount) or of usage (tokens; cached ones are a part of the input)."""
+    """Returns the reader of an OpenAI export, which is of costs or of usage.
+
+    Costs have a line item and its amount. Usage has tokens, and cached tokens are a part of the input.
+    """
     if "line_item" in names and names & {"amount_value", "amount", "cost"}:
         return _read_openai_cost
     if "input_tokens" in names and "model" in names:
@@ -137,7 +141,10 @@ _ANTHROPIC_KINDS = {
 
 
 def _read_anthropic(names: set[str]) -> Callable[[Row], Iterator[InvoiceLine]]:
-    """Of costs (dollars in cost_usd, cents in the API's amount) or of usage (the input excludes the cache)."""
+    """Returns the reader of an Anthropic export, which is of costs or of usage.
+
+    Costs are dollars in cost_usd, or cents in the API's amount. In usage, the input excludes the cache.
+    """
     if names & {"cost_usd", "amount"}:
         return _read_anthropic_cost
     if names & {"usage_input_tokens_no_cache", "uncached_input_tokens"}:

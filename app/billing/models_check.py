@@ -23,7 +23,10 @@ Kind = Literal["new", "price", "rule", "unpriced", "unknown rules"]
 
 
 class Difference(Struct, frozen=True):
-    """`ours`, `theirs`: what differs, as text; None: not there. `source`: the list; None: it is of the gateway's own configuration."""
+    """A difference between a list and what we have. `ours` and `theirs` are text, or None if it is missing there.
+
+    `source` is the list, or None for a difference within the gateway's own configuration.
+    """
 
     kind: Kind
     provider: str
@@ -105,7 +108,7 @@ def _rule_differences(source: str, listed: ListedModel) -> Iterator[Difference]:
 
 
 def _known_rules(model: str) -> Mapping[str, bool]:
-    """What is known of the model, by LiteLLM's names of it."""
+    """Returns what our profiles know of a Claude model, by LiteLLM's names of the flags; empty for other models."""
     if not _CLAUDE.search(model):
         return {}
     profile = find_profile(model)

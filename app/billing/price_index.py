@@ -27,10 +27,11 @@ def find_price(snapshot: Snapshot, provider: str, model: str, at_s: float) -> Pr
 
 
 def find_named_price(snapshot: Snapshot, provider: str, model: str, at_s: float, reported_model: str | None = None) -> NamedPrice | None:
-    """As find_price(), with the name of the price. Cheap enough for every request: the index is built once for each snapshot.
+    """Returns what find_price() returns, with the name of the price.
 
-    `reported_model`: the host's own name of what served. Its price holds if one is configured: a name alone does not tell whether it is
-    another model (`deepseek-v4-flash` for `deepseek-chat`) or a version of the same.
+    It is cheap enough for every request: the index is built once for each snapshot. `reported_model` is the
+    host's own name of the model that served. Its price applies if one is configured: a name alone does not
+    tell whether it is another model (`deepseek-v4-flash` for `deepseek-chat`) or a version of the same.
     """
     if not snapshot.prices:
         return None

@@ -48,7 +48,7 @@ _MILLION = 1_000_000
 
 
 class UnreadableList(ValueError):
-    """What was named is not one of the lists that can be read."""
+    """Raised when a file is not one of the lists that can be read."""
 
 
 class ListedModel(Struct, frozen=True):

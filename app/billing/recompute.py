@@ -56,10 +56,13 @@ class _StoredUsage(Usage, frozen=True, array_like=False):
 
 
 class Recomputed(Struct, frozen=True):
-    """What a chunk changed. `skipped`: inferences that cannot be priced again: there is no price now, or too little was recorded of them.
+    """The changes that a chunk made.
 
-    `run`: the recomputation that it belongs to. `next`: the last inference that was looked at, from which the next chunk goes on; None:
-    it was the last chunk. `before_microusd`, `after_microusd`: of what matched, as far as it is known.
+    `run` is the recomputation that the chunk belongs to. `skipped` counts the inferences that cannot be
+    priced again, because there is no price now or too little was recorded of them. `next` is the last
+    inference that was looked at; the next chunk goes on from it. None means that this was the last chunk.
+    `before_microusd` and `after_microusd` are the costs of the inferences that matched, as far as they are
+    known.
     """
 
     run: str
@@ -137,7 +140,7 @@ def _reprice_all(rows: Sequence[tuple[Any, ...]], prices: PriceIndex) -> list[tu
 
 
 def _reprice(row: Mapping[str, Any], prices: PriceIndex) -> CostChange | None:
-    """None: it cannot be priced again."""
+    """Returns the change of an inference's cost, or None if it cannot be priced again."""
     charges = _charges_of(row)
     if charges is None:
         return None
@@ -151,7 +154,10 @@ def _reprice(row: Mapping[str, Any], prices: PriceIndex) -> CostChange | None:
 
 
 def price_charges(charges: Sequence[_StoredCharge], prices: PriceIndex, at_s: float) -> list[_StoredCharge] | None:
-    """As app/gateway/state/charges.py prices them: the parts of one response are rounded together. None: the price of one is unknown."""
+    """Prices charges as app/gateway/state/charges.py does: the parts of one response are rounded together.
+
+    Returns None if the price of one charge is unknown.
+    """
     repriced: list[_StoredCharge] = []
     units: list[int] = []
     own_name: str | None = None
@@ -175,7 +181,10 @@ def price_charges(charges: Sequence[_StoredCharge], prices: PriceIndex, at_s: fl
 
 
 def _charges_of(row: Mapping[str, Any]) -> Sequence[_StoredCharge] | None:
-    """What is charged for an inference; empty: nothing. None: too little was recorded, before there were `charges`."""
+    """Returns the charges of an inference, which are empty if nothing is charged.
+
+    Returns None if too little was recorded, before there was `charges`.
+    """
     if row["charges"] is not None:
         return decode_charges(row["charges"])
     if row["charged_input"] is None:
@@ -207,7 +216,7 @@ def decode_charges(charges: str) -> list[_StoredCharge]:
 
 
 def encode_charges(charges: Sequence[_StoredCharge]) -> str:
-    """As app/recording/rows/rows.py writes them."""
+    """Encodes charges as app/recording/rows/rows.py writes them."""
     return msgspec.json.encode([{**_set_fields(each), "usage": _set_fields(each.usage)} for each in charges]).decode()
 
 

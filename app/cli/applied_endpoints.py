@@ -1,4 +1,4 @@
-"""What the gateway finds at the addresses of a configuration that was just applied: a wrong address is told at once, not to callers."""
+"""Reports what the gateway finds at the addresses of a configuration that was just applied, before callers do."""
 
 import time
 from collections.abc import Collection, Mapping

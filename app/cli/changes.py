@@ -1,4 +1,4 @@
-"""What was changed, as text: each field as it was and as it is."""
+"""Changes as text: each field as it was and as it is."""
 
 from collections.abc import Mapping
 from typing import Any

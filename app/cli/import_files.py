@@ -65,7 +65,7 @@ def import_(source: str, output: Path | None, force: bool, root: Path | None, as
 
 
 def _import(source: str, root: Path | None) -> Imported:
-    """By the ending of its name: YAML is LiteLLM's, TOML and folders are TensorZero's."""
+    """Imports a file or folder. YAML is read as LiteLLM's, TOML and folders as TensorZero's."""
     path = Path(source)
     if path.suffix.lower() in (".yaml", ".yml"):
         if root is not None:

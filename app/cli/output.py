@@ -1,4 +1,4 @@
-"""What commands print: framed tables on a terminal, plain aligned columns in a pipe, or one JSON document."""
+"""The output of commands: framed tables on a terminal, plain aligned columns in a pipe, or one JSON document."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What commands that run on say meanwhile."""
+"""The lines that long-running commands print meanwhile."""
 
 import contextlib
 import sys

@@ -49,7 +49,7 @@ def unrestricting_options(command: F) -> F:
 def read_restrictions(
     models: Sequence[str], routes: Sequence[str], networks: Sequence[str], *, any_model: bool, any_route: bool, any_network: bool
 ) -> dict[str, Any]:
-    """What these options change: UNSET, None for no restriction, or the list."""
+    """Returns, for each field, the change that these options ask for: UNSET, None for no restriction, or the list."""
     return {
         "models": read_change("--model", models, "--any-model", any_model),
         "routes": read_change("--route", routes, "--any-route", any_route),

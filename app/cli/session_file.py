@@ -21,13 +21,13 @@ class CliSession(Struct, frozen=True):
 
 
 def session_path() -> Path:
-    """In XDG_CONFIG_HOME, or ~/.config."""
+    """Returns the path of the session file, in XDG_CONFIG_HOME or ~/.config."""
     configured = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(configured) if configured.startswith("/") else Path.home() / ".config") / "narthex" / "session.json"
 
 
 def load_session() -> CliSession | None:
-    """None: there is none. Raises OperatorError for a file that is not one of ours."""
+    """Returns None if there is no session. Raises OperatorError for a file that is not one of ours."""
     path = session_path()
     try:
         return msgspec.json.decode(path.read_bytes(), type=CliSession)

@@ -25,12 +25,12 @@ def query_store(query: Callable[[str], Awaitable[T]]) -> T:
 
 
 def query_in_transaction(query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """As query_store(), with a connection in a transaction, which is committed unless `query` raises."""
+    """Runs a query as query_store() does, in a transaction that is committed unless `query` raises."""
     return query_store(_in_transaction(query))
 
 
 def change_store(change: Callable[[str], Awaitable[T]]) -> T:
-    """As query_store(), for what gateway processes serve: returns once all of them serve it, or says which do not."""
+    """Changes what gateway processes serve. Returns once all of them serve it, or says which do not."""
     settings = server_addresses.resolve(Settings.read())
     result = query_database(settings.database_url, change)
     warn_unless_served(settings)
@@ -38,7 +38,7 @@ def change_store(change: Callable[[str], Awaitable[T]]) -> T:
 
 
 def change_in_transaction(change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """As change_store(), with a connection in a transaction, which is committed unless `change` raises."""
+    """Changes something as change_store() does, in a transaction that is committed unless `change` raises."""
     return change_store(_in_transaction(change))
 
 

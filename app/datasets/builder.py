@@ -201,7 +201,7 @@ class DatasetBuilder:
 
 
 class _Piece:
-    """What one piece adds to a version."""
+    """The rows, sources and skips that one piece adds to a version."""
 
     def __init__(self, version: DueVersion) -> None:
         self.version = version
@@ -353,6 +353,6 @@ async def _read(reading: Awaitable[T]) -> T:
 
 
 def _log_bug(message: str, error: Exception) -> None:
-    """Without the error's own traceback, which may quote what was written."""
+    """Logs an error with its frames only: its own traceback may quote what was written."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     logger.error(message, type(error).__name__, extra={"traceback": frames})

@@ -36,7 +36,7 @@ def write_line(format: LineFormat, example: Example, output: Output) -> dict[str
 
 
 def find_faults(example: Example, output: Output) -> dict[LineFormat, str]:
-    """What keeps the example out of each format; without those that it can be written in."""
+    """Returns, by format, the reason why the example cannot be written in it. Formats that fit are left out."""
     faults: dict[LineFormat, str] = {}
     for format in LINE_FORMATS:
         try:
@@ -129,7 +129,7 @@ def _message(message: dict[str, Any], path: str, calls: set[str]) -> dict[str, A
 
 
 def _assistant(message: dict[str, Any], path: str) -> dict[str, Any]:
-    """Without reasoning and citations, for which the format has no fields."""
+    """Writes an assistant message without reasoning and citations, for which the format has no fields."""
     written: dict[str, Any] = {"role": "assistant"}
     calls = [_tool_call(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(message.get("tool_calls") or ())]
     if message.get("content") is not None:

@@ -55,9 +55,10 @@ def refers_to_earlier_turns(request: InboundRequest) -> bool:
 
 
 async def render_request(recorded: Recorded, request: InboundRequest, large_requests: TeamLargeRequests) -> InboundRequest:
-    """As it was sent to the model. `request`: as parse_recorded() returns it, with its history.
+    """Returns the request as it was sent to the model.
 
-    Templates are rendered as those of a caller's request are. Raises Skipped, and Unavailable if no process can work.
+    `request` is the result of parse_recorded(), with its history. Templates are rendered as those of a
+    caller's request are. Raises Skipped, and Unavailable if no process can do the work.
     """
     reserved = frozenset(reserved_fields(request.body))
     of_function = function_fields(request.body)

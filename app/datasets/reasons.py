@@ -1,4 +1,4 @@
-"""Why an inference that a selection matches gets no row of a dataset."""
+"""The reasons why an inference that a selection matches gets no row of a dataset."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -43,7 +43,10 @@ DESCRIPTIONS: Mapping[str, str] = {
 
 
 class Skipped(Exception):
-    """`detail`: where, as a path, or which bound was broken; never what was written there."""
+    """Raised for an inference that gets no row.
+
+    `detail` says where, as a path, or which bound was broken. It never contains what was written there.
+    """
 
     def __init__(self, reason: SkipReason, detail: str | None = None) -> None:
         super().__init__(reason, detail)

@@ -11,7 +11,7 @@ _WARN_S = 14 * 86400.0
 
 
 def diagnose(settings: Settings) -> list[Finding]:
-    """Empty where there is none: the listeners speak plain HTTP."""
+    """Returns the findings about the certificate. Without one there are none: the listeners speak plain HTTP."""
     findings = Findings("certificate")
     try:
         certificate = load_certificate(settings)

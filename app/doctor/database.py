@@ -19,7 +19,10 @@ _MAX_CONNECTION_SHARE = 0.85
 
 
 class DatabaseFacts(Struct, frozen=True):
-    """`address` without a password. `state` None: it could not be queried, and `fault` says why."""
+    """The state of the database. `address` has no password.
+
+    `state` is None if the database could not be queried, and `fault` says why.
+    """
 
     address: str
     state: PostgresStatus | None = None

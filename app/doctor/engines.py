@@ -32,10 +32,12 @@ _MAX_CONCURRENT = 32
 
 
 class EndpointFacts(Struct, frozen=True):
-    """What one endpoint answered to GET /v1/models. `status` None: no response, and `fault` says why. `models` None: it gave no list.
+    """The response of one endpoint to GET /v1/models.
 
-    `loras`: the LoRA adapters in the list; None: the engine does not list them there. `has_api`: False: it answered to an empty request
-    of the provider's API as something that does not have it.
+    `status` is None if there was no response, and `fault` says why. `models` is None if the response was no
+    list. `loras` are the LoRA adapters in the list, or None if the engine does not list them there. `has_api`
+    is False if the endpoint answered an empty request of the provider's API as something that does not have
+    this API.
     """
 
     provider: str
@@ -234,7 +236,10 @@ async def _probe_endpoint(transport: Transport, probe: _EndpointProbe) -> Endpoi
 
 
 async def _has_api(transport: Transport, probe: _EndpointProbe, provider: Provider, models: ProbeResponse) -> bool:
-    """False where neither the list of models nor the answer to an empty request is an API's, if an operator chose the address."""
+    """Returns whether the endpoint has the provider's API, if an operator chose its address.
+
+    The result is False if neither the list of models nor the answer to an empty request is an API's.
+    """
     is_chosen = probe.config.adapter in ENGINE_PROBES or probe.config.base_url is not None
     if not is_chosen or not shows_no_api(identify_engine({MODELS_PATH: models}), models):
         return True
@@ -250,7 +255,10 @@ async def _has_api(transport: Transport, probe: _EndpointProbe, provider: Provid
 
 
 def _url(provider: Provider, address: str, secret: str | None) -> httpx.URL:
-    """Where it lists its models; the root of a host whose URLs contain a model, region or project. Raises CredentialError."""
+    """Returns the URL of the list of models, or the root of a host whose URLs contain a model, region or project.
+
+    Raises CredentialError.
+    """
     if not provider.model_in_url:
         return httpx.URL(f"{with_version_segment(address)}/models")
     return provider.complete_url(provider.url(address, provider.spoken_dialects[0], "model"), secret).copy_with(raw_path=b"/")

@@ -10,7 +10,10 @@ _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "ok": 2}
 
 
 class Finding(Struct, frozen=True):
-    """`error`: something does not work, or will lose something; `warning`: it works, but may not for long. `advice`: what to do."""
+    """A finding of the doctor, with `advice` on what to do.
+
+    An `error` does not work, or will lose something. A `warning` works, but may not for long.
+    """
 
     area: str
     severity: Severity
@@ -32,10 +35,10 @@ class Findings:
         self._findings.append(Finding(self._area, "warning", message, advice))
 
     def finish(self, all_clear: str) -> list[Finding]:
-        """What was found; one `ok` finding with this message if nothing was."""
+        """Returns the findings, or one `ok` finding with this message if there are none."""
         return self._findings or [Finding(self._area, "ok", all_clear)]
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
-    """Sorted by severity, otherwise in the same order."""
+    """Returns the findings sorted by severity, otherwise in the same order."""
     return sorted(findings, key=lambda each: _RANK[each.severity])

@@ -191,7 +191,7 @@ def _admin_header(settings: Settings) -> dict[str, str]:
 
 
 async def _find_fault(client: httpx.AsyncClient, url: str) -> str | None:
-    """Why there is no response from there; None: there is one."""
+    """Returns why there is no response from an address, or None if there is one."""
     try:
         status = (await client.get(f"{url}/health/live")).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as fault:

@@ -30,7 +30,7 @@ def read_model_ids(body: bytes) -> frozenset[str] | None:
 
 
 async def read_body(response: httpx.Response) -> bytes:
-    """At least the first 4 MiB of the body; closes the response. Raises httpx.TransportError."""
+    """Reads the body until its end or until it exceeds 4 MiB, and closes the response. Raises httpx.TransportError."""
     assert isinstance(response.stream, httpx.AsyncByteStream)
     body = b""
     try:

@@ -1,4 +1,4 @@
-"""Which processes of a home run, according to its pid files and /proc."""
+"""The state of a home's processes, according to its pid files and /proc."""
 
 import os
 import time
@@ -12,7 +12,10 @@ _START_TOLERANCE_S = 3.0  # between a process's start and its pid file; the kern
 
 
 class ProcessStatus(Struct, frozen=True):
-    """`pid` None: the pid file is empty. `running`: this process exists, and is the one that wrote the pid file."""
+    """The state of a process. `pid` is None if its pid file is empty.
+
+    `running` means that this process exists, and is the one that wrote the pid file.
+    """
 
     name: str
     pid: int | None

@@ -10,7 +10,7 @@ from providers.transport.transport import Transport
 
 
 async def diagnose(settings: Settings) -> list[Finding]:
-    """Nothing where signing in is not configured."""
+    """Returns the findings about signing in, which are none if it is not configured."""
     if not settings.oidc_issuer:
         return []
     findings = Findings("sign-in")

@@ -78,7 +78,10 @@ Fallbacks = Literal["any", "allowed"]
 
 
 class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """At most `amount` of a resource for each key of a team. `model`: only of requests for this model."""
+    """The amount of a resource that each key of a team may use.
+
+    If `model` is set, the limit is only of requests for this model.
+    """
 
     resource: "Resource"
     amount: float
@@ -88,9 +91,10 @@ class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
-    """What a team's keys are held to, which they narrow and cannot widen. None: no restriction, as in Caller.
+    """The restrictions that a team sets for its keys, which a key can narrow but not widen.
 
-    `limits`: of each key for itself. `fallbacks`: whether models may fall back to any, or to those alone that the key may use.
+    `None` means no restriction, as in Caller. `limits` apply to each key separately. `fallbacks` says whether
+    models may fall back to any model, or only to those that the key may use.
     """
 
     models: tuple[str, ...] | None = None

@@ -24,10 +24,12 @@ ChargeBasis = Literal["reported", "received", "reserved"]
 
 
 class Origin(Struct, frozen=True):
-    """Of a request that the gateway makes itself, charged to whoever had it made. Its record takes part in no experiment.
+    """Why the gateway made a request itself, and for whom. Whoever had it made is charged for it.
 
-    `original_id`: the inference of a caller that it repeats, or is about: an erasure of that reaches it. `replay_id`: None: of no replay.
-    `content_team_id`: the team whose words it holds, where another one pays, to which they are not shown; None: that is who pays.
+    The record of such a request takes part in no experiment. `original_id` is the caller's inference that the
+    request repeats or is about; an erasure of that inference reaches the record, too. `replay_id` is None if
+    the request belongs to no replay. `content_team_id` is the team whose words the request holds, if another
+    team pays, to which they are not shown; None means that they belong to the team that pays.
     """
 
     kind: OriginKind
@@ -78,10 +80,11 @@ class Attempt(Struct, frozen=True, array_like=True):
 
 
 class ChargedAttempt(Struct, frozen=True, array_like=True):
-    """What one attempt is charged, so that it can be priced again.
+    """The charge for one attempt, with what is needed to price it again.
 
-    `cost_microusd`, `price`, `reported_model`: as in Exchange. `duration_us`: how long the attempt took, until the end of its response.
-    `continues`: another part of the same response, which the host bills by itself; with the charge before it, it is rounded once.
+    `cost_microusd`, `price` and `reported_model` are as in Exchange. `duration_us` is the time that the
+    attempt took, until the end of its response. `continues` marks another part of the same response, which
+    the host bills separately; it is rounded once, together with the charge before it.
     """
 
     provider: str
@@ -96,11 +99,12 @@ class ChargedAttempt(Struct, frozen=True, array_like=True):
 
 
 class ShadowRecord(Struct, frozen=True, array_like=True):
-    """Of a request of origin `shadow`, which repeats another one.
+    """The part of the record of a shadow, a request that repeats another one, that other records lack.
 
-    `name`: the function or model whose shadow it is. `team_id`: the team whose request that was, and
-    whose content this is: the record's own team is the one that pays. `is_first_turn`: the request holds no earlier response: that would
-    be one of the original's. `is_same`: the responses are the same, text and calls of tools; None: that is not known.
+    `name` is the function or model whose shadow it is. `team_id` is the team whose request is repeated, and
+    to which the content belongs; the record's own team is the one that pays. `is_first_turn` means that the
+    request holds no earlier response, which would be one of the original's. `is_same` says whether both
+    responses have the same text and tool calls; None means that this is not known.
     """
 
     name: str

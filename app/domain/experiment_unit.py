@@ -11,7 +11,7 @@ def team_unit(team_id: str) -> bytes:
 
 
 def value_unit(team_id: str, value: str) -> bytes:
-    """Of an end user or a tag's value. With the team, as no two teams share a unit."""
+    """Returns the unit of an end user or a tag's value. It includes the team, as no two teams share a unit."""
     # surrogatepass: JSON may hold half a surrogate pair.
     return f"{team_id}\0{value}".encode("utf-8", "surrogatepass")
 
@@ -21,12 +21,15 @@ def episode_unit(team_id: str, episode_id: str) -> bytes:
 
 
 def draw(purpose: bytes, salt: str, unit: bytes) -> bytes:
-    """8 bytes. Draws for different purposes, or with different salts, are independent."""
+    """Returns 8 bytes. Draws for different purposes, or with different salts, are independent."""
     salted = salt.encode()
     fields = (purpose, len(salted).to_bytes(4, "big"), salted, len(unit).to_bytes(4, "big"), unit)
     return hashlib.blake2b(b"\0".join(fields), digest_size=8).digest()
 
 
 def draw_enrolment(salt: str, unit: bytes) -> bytes:
-    """What decides whether the unit takes part. Its hexadecimal digits are the unit's hash in records."""
+    """Returns the draw that decides whether the unit takes part.
+
+    Its hexadecimal digits are the unit's hash in records.
+    """
     return draw(b"enrolment", salt, unit)

@@ -9,7 +9,10 @@ ExperimentStatus = Literal["draft", "running", "ended"]
 
 
 class RampStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """From `after_hours` after the experiment's start on, the share `enrolment` of units takes part."""
+    """A step of a ramp.
+
+    From `after_hours` after the experiment's start on, the share `enrolment` of units takes part.
+    """
 
     after_hours: float
     enrolment: float

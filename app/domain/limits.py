@@ -50,8 +50,11 @@ class LimitOverride(Struct, frozen=True):
 
 
 class CountedAs(Struct, frozen=True):
-    """What counters are named after. `keys`: of keys in scopes, by public part, the first of those that each replaces; `limits`: by name,
-    the names that limits had before they were renamed. Without an entry: their own.
+    """The names under which keys and limits are counted, where these are not their own.
+
+    `keys` maps the public part of a key in a scope to that of the first of the keys that it replaces.
+    `limits` maps the name of a limit to the name that it had before it was renamed. What has no entry is
+    counted under its own name.
     """
 
     keys: Mapping[str, str] = {}

@@ -57,7 +57,7 @@ class PriceHours(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class GpuPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """What an engine of one's own costs: the time of each request, at its share of the GPUs."""
+    """The price of an engine that you run: each request costs its time, at its share of the GPUs."""
 
     usd_per_hour: Annotated[float, Meta(description="Of one GPU.")]
     gpus: Annotated[float, Meta(description="Of one endpoint.")] = 1.0
@@ -68,7 +68,10 @@ class GpuPrice(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class PriceFields(TokenPrices, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """What can be set of a price, in US dollars for a million tokens. `input` and `output`, or `gpu`, are required."""
+    """The fields of a price that can be set, in US dollars for a million tokens.
+
+    `input` and `output`, or `gpu`, are required.
+    """
 
     tiers: Annotated[
         Mapping[str, float],

@@ -1,4 +1,4 @@
-"""Where requests go: providers, targets, models and nodes."""
+"""Providers, targets, models and nodes: where requests go."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -36,10 +36,11 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class TimeoutConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Of one attempt, in seconds: to connect, until a stream's first byte, between its blocks, and in all; and before it, in a queue.
+    """The timeouts of one attempt, in seconds, and of the wait in a queue before it.
 
-    None: the next level's. The levels are a target, its model, and the gateway's settings. `queue_s`: for a place at a target with
-    `max_concurrency`.
+    They are the time to connect, the time until a stream's first byte, the time between its blocks, and the
+    time in all. `queue_s` limits the wait for a place at a target with `max_concurrency`. `None` means that
+    the timeout of the next level applies. The levels are a target, its model, and the gateway's settings.
     """
 
     connect_s: float | None = None

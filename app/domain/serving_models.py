@@ -1,4 +1,4 @@
-"""What serves a model: its own targets, and the models that are arms of its experiment."""
+"""The targets that serve a model: its own, and those of the models that are arms of its experiment."""
 
 from collections.abc import Iterator, Mapping
 

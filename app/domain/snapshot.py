@@ -46,12 +46,14 @@ class Snapshot(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What is tried for one request, in order: the targets of the model, then those of its fallbacks.
+    """The targets that are tried for one request, in order: those of the model, then those of its fallbacks.
 
-    `model` is the name that the caller sent, `name` the configured model that it means, `names[i]` the model of `targets[i]`.
-    `function`: the one that the caller named instead; None: it named a model. Then `variant` is the one that was chosen, `name` that
-    variant's model, and `variants[i]` the variant whose prompt `targets[i]` gets. The same, without `function`, of arms of a model's
-    experiment, which is then `experiment_model`. Else `variants` is empty. `assignment`: None: no running experiment.
+    `model` is the name that the caller sent, `name` the configured model that it means, and `names[i]` the
+    model of `targets[i]`. `function` is the function that the caller named instead, or None if it named a
+    model. With a function, `variant` is the variant that was chosen, `name` is that variant's model, and
+    `variants[i]` is the variant whose prompt `targets[i]` gets. These fields hold the same of the arms of a
+    model's experiment, without `function`; `experiment_model` is then that model. Otherwise `variants` is
+    empty. `assignment` is None if no experiment runs.
     """
 
     model: str

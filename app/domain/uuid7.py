@@ -32,7 +32,7 @@ def is_uuid7(text: str) -> bool:
 
 
 def created_ms(uuid7: str) -> int:
-    """When the id was created, in milliseconds of Unix time."""
+    """Returns the time at which the id was created, in milliseconds of Unix time."""
     return int(uuid7[:8] + uuid7[9:13], 16)
 
 

@@ -25,7 +25,7 @@ from app.store.postgres.errors import BadConfiguration
 
 
 class Imported(Struct, frozen=True):
-    """What an import made: a file that `apply` takes, how many entries each of its sections has, and what is to be said about it."""
+    """The result of an import: a file that `apply` takes, the number of entries in each section, and notes."""
 
     text: str
     counts: dict[str, int]
@@ -93,7 +93,7 @@ class Draft:
             self._metrics[name] = config
 
     def add_limit(self, limit: Limit, path: str) -> None:
-        """Of two limits that count the same, the smaller amount is kept."""
+        """Adds a limit. Of two limits that count the same, the smaller amount is kept."""
         try:
             limit_validation.validate(replace(EMPTY, models=self.models, limits=(limit,)))
         except BadConfiguration as fault:
@@ -110,7 +110,7 @@ class Draft:
         self._limits[subject] = replace(other, amount=smaller, dry_run=other.dry_run and limit.dry_run)
 
     def add_price(self, price: Price, path: str) -> None:
-        """Of two prices for one model of a provider, the first is kept."""
+        """Adds a price. Of two prices for one model of a provider, the first is kept."""
         known = self._prices.get(price_key(price))
         if known is not None:
             if known != price:

@@ -10,7 +10,10 @@ NoteKind = Literal["to_do", "changed", "left_out"]
 
 
 class Note(Struct, frozen=True):
-    """`path`: in the source. `message`: why, and what to do instead. Neither repeats a value that may be secret."""
+    """A note about one place of the source. `path` is that place. `message` says why, and what to do instead.
+
+    Neither repeats a value that may be secret.
+    """
 
     kind: NoteKind
     path: str

@@ -109,7 +109,7 @@ class SourceTable:
             self.leave_out(key, text)
 
     def mark_read(self) -> None:
-        """Everything here and in the tables that were read: it is reported as a whole."""
+        """Marks every key as read, here and in the tables that were read: they are reported as a whole."""
         self._unread.clear()
         for table in self._tables:
             table.mark_read()

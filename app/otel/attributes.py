@@ -10,7 +10,10 @@ _INT64 = 2**63
 
 
 def to_attributes(values: Mapping[str, Value | None]) -> list[KeyValue]:
-    """Without those that are None. Text is cut, and numbers beyond 64 bits are left out: engines report whatever they like."""
+    """Returns the values as attributes, without those that are None.
+
+    Text is cut, and numbers beyond 64 bits are left out: engines report whatever they like.
+    """
     made = ((key, _value(value)) for key, value in values.items() if value is not None)
     return [KeyValue(key=key, value=value) for key, value in made if value is not None]
 

@@ -1,4 +1,4 @@
-"""What records name by ids, or by the operator's own names, and what is exported names otherwise."""
+"""The exported names of what records name by ids or by the operator's own names."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,7 +9,10 @@ from app.otel import names
 
 
 class Directory(Struct, frozen=True):
-    """`teams`: names by id. `adapters`: by the configured name of a provider. Of what is not in it (yet), the record's own word is used."""
+    """The names of teams by id, and of adapters by the configured name of a provider.
+
+    Of what is not in it (yet), the record's own word is used.
+    """
 
     teams: Mapping[str, str] = {}
     adapters: Mapping[str, str] = {}
@@ -19,7 +22,7 @@ class Directory(Struct, frozen=True):
         return all([each.team_id in teams and (each.served_provider is None or each.served_provider in adapters) for each in exchanges])
 
     def provider_of(self, configured_name: str | None) -> str:
-        """What the conventions call a provider; Narthex itself where no provider was reached."""
+        """Returns the conventions' name for a provider, or Narthex itself if no provider was reached."""
         if configured_name is None:
             return names.SCOPE
         adapter = self.adapters.get(configured_name, configured_name)

@@ -1,10 +1,16 @@
-"""What became of exported telemetry: the writer reports it, and /metrics shows it. It imports nothing of the export itself."""
+"""Counts of exported telemetry. The writer reports them, and /metrics shows them.
+
+This module imports nothing of the export itself.
+"""
 
 from msgspec import Struct
 
 
 class ExportCounts(Struct):
-    """Since the start of this process. `last_error`: of the last request to the collector; None: it was taken."""
+    """The counts since the start of this process.
+
+    `last_error` is the error of the last request to the collector, or None if the collector accepted it.
+    """
 
     exported_spans: int = 0
     dropped_spans: int = 0

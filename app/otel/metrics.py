@@ -151,7 +151,7 @@ class ExchangeMetrics:
                 self._attempt_failures.add(((names.ATTEMPT_PROVIDER, attempt.provider), (names.ERROR_TYPE, attempt.error)), 1)
 
     def to_metrics(self) -> list[Metric]:
-        """All that have points."""
+        """Returns all metrics that have points."""
         now_ns = time.time_ns()
         series = (self._duration, self._first_chunk, self._tokens, self._cost, self._attempt_failures)
         return [each.to_metric(self._since_ns, now_ns) for each in series if each.points]

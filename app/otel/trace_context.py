@@ -49,7 +49,11 @@ class TraceContext(Struct, frozen=True):
 
 
 class Tracing:
-    """Which trace a request belongs to. `exports`: spans are exported from here. `share`: of requests without a trace that begin one."""
+    """Finds the trace that a request belongs to.
+
+    `exports` says whether spans are exported from here. `share` is the part of the requests without a trace
+    that begin one.
+    """
 
     def __init__(self, *, exports: bool, share: float) -> None:
         self._exports = exports

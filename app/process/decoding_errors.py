@@ -1,4 +1,7 @@
-"""What msgspec says of a value of the wrong type, in words of ours: the types as JSON's users call them, and the choices of a field."""
+"""msgspec's messages about values of the wrong type, in plain words.
+
+They name types as users of JSON do, and the choices of a field.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -67,9 +70,10 @@ def _fault_of(value: Any, kinds: Sequence[Any]) -> str | None:
 
 
 def choices_at(body_type: Any, path: str) -> tuple[str, ...]:
-    """What a field may be, by its path as msgspec writes it (`$.limits[...].per`), in the order of its declaration.
+    """Returns the values that a field may have, in the order of their declaration.
 
-    Empty if the field has no fixed choices. For a field that may be a list as well, the last choice says so.
+    `path` is the path of the field as msgspec writes it (`$.limits[...].per`). The result is empty if the
+    field has no fixed choices. For a field that may be a list as well, the last choice says so.
     """
     alternatives = _types_at(body_type, path)
     choices = tuple(str(value) for each in alternatives if get_origin(each) is Literal for value in get_args(each))

@@ -14,5 +14,5 @@ def plain_usd(usd: float) -> str:
 
 
 def plain_microusd(microusd: int) -> str:
-    """Of millionths of a dollar, exactly."""
+    """Formats millionths of a dollar exactly, as an amount of US dollars."""
     return plain_usd(microusd / 1_000_000)

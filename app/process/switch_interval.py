@@ -18,7 +18,10 @@ _pauses = 0
 
 @contextlib.contextmanager
 def short_switch_interval() -> Generator[None]:
-    """For the thread that computes. The interval is that of all threads, so it is short until the last of them has finished."""
+    """Shortens the interval between switches of threads while the calling thread computes.
+
+    The interval is that of all threads, so it stays short until the last such thread has finished.
+    """
     global _users
     with _lock:
         _users += 1
@@ -34,8 +37,11 @@ def short_switch_interval() -> Generator[None]:
 
 @contextlib.contextmanager
 def paused_collector() -> Generator[None]:
-    """For a second of work whose many objects are gone at its end, without cycles: to look at 50,000 of them takes 20 ms, in which no
-    thread runs. Until the last of such work has ended, cycles of others stay, too.
+    """Pauses the garbage collector for a second of work.
+
+    The many objects of that work are gone at its end, without cycles. The collector takes 20 ms to look at
+    50,000 of them, in which no thread runs. Until the last of such work has ended, cycles of other code are
+    not collected either.
     """
     global _pauses
     with _lock:

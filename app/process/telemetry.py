@@ -49,7 +49,10 @@ class _BatchedHistogram(Histogram):
 
 
 class _LiveSeries(Collector):
-    """What another registry collects, without series of models that there are no more: files of other processes keep them."""
+    """Collects from another registry, without the series of models that no longer exist.
+
+    Files of other processes still hold these.
+    """
 
     def __init__(self, registry: CollectorRegistry, models: Collection[str] | None) -> None:
         self._registry = registry
@@ -379,13 +382,13 @@ class Telemetry:
         self._room.set(requests)
 
     def set_waiting(self, counts: Mapping[str, int]) -> None:
-        """By target. A target where nobody waits any more is shown with 0."""
+        """Sets how many requests wait, by target. A target where nobody waits any more is shown with 0."""
         for target in {*self._shown_queues, *counts}:
             self._waiting_for_target.labels(target).set(counts.get(target, 0))
         self._shown_queues |= counts.keys()
 
     def count_connection_wait(self, address: str, waited_s: float) -> None:
-        """Called only for requests that had to wait."""
+        """Records a wait for a connection. It is called only for requests that had to wait."""
         self._connection_waits.setdefault(address, []).append(waited_s)
 
     def set_connections(self, connections: Mapping[str, AddressConnections], max_connections: int) -> None:
@@ -414,7 +417,7 @@ class Telemetry:
         self._access_lines_dropped.inc(lines)
 
     def set_certificate_expiry(self, expires_at: float) -> None:
-        """In any thread."""
+        """Sets when the certificate expires, in Unix time. It may be called in any thread."""
         self._certificate_expiry.set(expires_at)
 
     def set_export(self, *, exported_spans: int, dropped_spans: int) -> None:
@@ -510,7 +513,7 @@ class Telemetry:
         return self.render_flushed()
 
     def render_flushed(self) -> bytes:
-        """As render(), as of the last flush(). In any thread."""
+        """Returns the body that render() returns, as of the last flush(). It may be called in any thread."""
         registry = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             registry = CollectorRegistry()

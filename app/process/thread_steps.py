@@ -19,7 +19,7 @@ _runs_in_steps: ContextVar[bool] = ContextVar("runs_in_steps", default=False)
 
 
 async def run_in_steps(work: Callable[[], T]) -> T:
-    """What `work` returns, computed in a thread that pauses wherever `work` goes through in_steps()."""
+    """Returns what `work` returns, computed in a thread that pauses wherever `work` goes through in_steps()."""
     return await asyncio.to_thread(_run, work)
 
 

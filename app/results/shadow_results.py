@@ -1,4 +1,4 @@
-"""What shadows show: how another variant or model answered the same requests, by differences within pairs."""
+"""Results of shadows: how another variant or model answered the same requests, by differences within pairs."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,11 @@ _TRUNCATED = "Only the newest 200,000 pairs are counted: choose a shorter time."
 
 
 class ShadowDifference(Struct, frozen=True):
-    """The shadow less the original, of a mean episode, in the metric's own unit: seconds, US dollars, tokens, or from -1 to 1.
+    """The shadow less the original, of a mean episode, in the metric's own unit: seconds, US dollars, tokens,
+    or from -1 to 1.
 
-    `low`, `high`: a confidence sequence, which holds however often it is looked at; null: too early, and `reason` says for what.
-    `verdict`: of the shadow.
+    `low` and `high` are a confidence sequence, which holds however often it is looked at. They are null if it
+    is too early, and `reason` says for what. `verdict` is about the shadow.
     """
 
     metric: str
@@ -41,7 +42,7 @@ class ShadowDifference(Struct, frozen=True):
 
 
 class SameResponses(Struct, frozen=True):
-    """Of the first turns of episodes, the part in which both responses have the same text and calls of tools."""
+    """The part of the first turns of episodes in which both responses have the same text and calls of tools."""
 
     episodes: int
     share: float
@@ -50,7 +51,10 @@ class SameResponses(Struct, frozen=True):
 
 
 class ShadowComparison(Struct, frozen=True):
-    """`original`, `shadow`: variants, or models. `pairs`: requests that both answered, or failed to. `same` null: none can be compared."""
+    """The comparison of a shadow with its original, each a variant or a model.
+
+    `pairs` counts requests that both answered, or failed to. `same` is null if no responses can be compared.
+    """
 
     original: str
     shadow: str
@@ -62,7 +66,10 @@ class ShadowComparison(Struct, frozen=True):
 
 
 class ShadowResults(Struct, frozen=True):
-    """`since`, `until`: of the shadows. `alpha`: the chance that any interval of a comparison is ever wrong. `warnings`: sentences."""
+    """The results of the shadows between `since` and `until`.
+
+    `alpha` is the chance that any interval of a comparison is ever wrong. `warnings` are sentences.
+    """
 
     name: str
     since: str
@@ -73,7 +80,7 @@ class ShadowResults(Struct, frozen=True):
 
 
 async def read_shadow_results(connection: AsyncConnection, name: str, since: datetime.datetime, until: datetime.datetime) -> ShadowResults:
-    """Of the function or model with this name. Requests of one episode are one unit."""
+    """Returns the results of the function or model with this name. Requests of one episode are one unit."""
     found, is_truncated = await read_pair_sums(connection, name, since, until)
     warnings = [*([_LATENCY] if found else []), *([_TRUNCATED] if is_truncated else [])]
     return ShadowResults(name, since.isoformat(), until.isoformat(), ALPHA, [compare(sums) for sums in found], warnings)

@@ -73,7 +73,7 @@ class ConstrainedGenerator:
         return walker.walk(rng, max_tokens, record=record)
 
     def _fitting_choices(self, source: ConstraintSource, max_tokens: int | None) -> Sequence[str]:
-        """All, if none fits."""
+        """Returns the choices that fit, or all if none fits."""
         fitting = self._choices.get((id(source), max_tokens))
         if fitting is None:
             choices = source.compile().choices
@@ -126,7 +126,7 @@ def generate_text(request: SandboxRequest, rng: Random, max_tokens: int | None, 
 
 
 def truncate_at_stop(generated: GeneratedText, stops: Sequence[str], min_tokens: int) -> GeneratedText:
-    """As engines do, which look for stop texts only after the least number of tokens."""
+    """Cuts the text off at the first stop text, as engines do: they look for one only after `min_tokens` tokens."""
     start = len("".join(split_tokens(generated.text)[:min_tokens])) if stops and min_tokens else 0
     offsets = [offset for offset in (generated.text.find(stop, start) for stop in stops) if offset >= 0]
     return replace(generated, text=generated.text[: min(offsets)], is_finished=True) if offsets else generated
@@ -142,7 +142,10 @@ def limit_tokens(steps: Sequence[Step], max_tokens: int) -> Iterator[Step]:
 
 
 def token_logprobs(generated: GeneratedText, top: int | None) -> Iterator[tuple[str, TokenLogprob | None]]:
-    """Each token with its log probability: the sum of the draws that start in it, 0 without any. None: `top` is None."""
+    """Yields each token with its log probability: the sum of the draws that start in it, 0 without any.
+
+    The log probability is None if `top` is None.
+    """
     pending = list(reversed(generated.draws)) if top is not None else []
     end_offset = 0
     for token in split_tokens(generated.text):

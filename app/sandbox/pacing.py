@@ -26,7 +26,7 @@ class PacedResponse:
     started_s: float
 
     def frame_due_s(self, frame: int, frames: int) -> float:
-        """When to send a frame (the first is 0), on the event loop's clock."""
+        """Returns the time to send a frame at, on the event loop's clock. The first frame is number 0."""
         interval_s = self.control.chunk_delay_ms / 1000 + self.model.duration_s / max(1, frames)
         return self.started_s + self.control.delay_ms / 1000 + interval_s * (frame + 1)
 

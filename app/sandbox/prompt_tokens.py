@@ -86,7 +86,7 @@ def check_context_length(tokens: int, most_tokens: int = CONTEXT_LENGTH) -> int:
 
 
 def describe_url(url: str) -> str:
-    """What a URL shows without being fetched: the type and size of a data URL, or the address."""
+    """Describes a URL without fetching it: the type and size of a data URL, or the address."""
     if not url.startswith("data:"):
         return url[:80] or "not included"
     head, _, payload = url.partition(",")

@@ -26,11 +26,14 @@ alternatives (top_logprobs) count as tokens.
 
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
-    """`user_text`: the last message of the user. `min_tokens`: of free text. `seed_material`: what a seeded response depends on, apart
-    from the seed. `written`: the beginning of the response, after which it goes on. `unending_tokens`: how much text there is if nothing
-    ends it (`ignore_eos`).
+    """A request as the sandbox serves it.
 
-    None: no constraint, seed or maximum was given, no log probabilities are wanted, the end is not ignored.
+    `user_text` is the last message of the user. `min_tokens` is that of free text. `seed_material` is what a
+    seeded response depends on, apart from the seed. `written` is the beginning of the response, after which
+    it goes on. `unending_tokens` is how much text there is if nothing ends it (`ignore_eos`).
+
+    None means: no constraint, seed or maximum was given, no log probabilities are wanted, the end is not
+    ignored.
     """
 
     model: str
@@ -198,7 +201,7 @@ def read_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def wants_reasoning(body: ChatBody, control: Control) -> bool:
-    """Decided by our own field first, then the engine's (chat_template_kwargs), then OpenAI's."""
+    """Returns whether to reason: decided by our own field, then the engine's (chat_template_kwargs), then OpenAI's."""
     if control.reasoning is not None:
         return control.reasoning
     template = body.chat_template_kwargs or {}
@@ -209,7 +212,11 @@ def wants_reasoning(body: ChatBody, control: Control) -> bool:
 
 
 def build_seed_material(body: ChatBody | CompletionBody, texts: Sequence[str], source: ConstraintSource | None) -> bytes:
-    """Not the body's bytes: streaming or not, and two spellings of one constraint, must give the same response."""
+    """Returns the parts of a request that decide its response.
+
+    The body's bytes would not do: streaming or not, and two spellings of one constraint, must give the same
+    response.
+    """
     constraint = [source.kind, source.source, source.whitespace] if source else []
     tools = [body.tools, body.tool_choice] if isinstance(body, ChatBody) and body.tools else []
     return msgspec.json.encode([body.model, texts, constraint, tools])

@@ -1,4 +1,4 @@
-"""What the responses of chat, completions and token generation share: id, time and model, and OpenAI's usage."""
+"""The parts that responses of chat, completions and token generation share: id, time and model, and OpenAI's usage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ FINGERPRINT = "narthex-sandbox"
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What every chunk of one response repeats. `created`: Unix time."""
+    """The fields that every chunk of one response repeats. `created` is a Unix time."""
 
     id: str
     created: int

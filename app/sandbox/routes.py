@@ -27,7 +27,7 @@ from app.sandbox.vllm_tokenize import DetokenizeBody, TokenizeBody, detokenize, 
 
 
 class SandboxBody(Protocol):
-    """What every request body has."""
+    """The fields that every request body has."""
 
     @property
     def model(self) -> str: ...
@@ -124,7 +124,7 @@ def prepare_generate(body: GenerateBody) -> Generate:
 
 
 def prepare_comparison(create: Callable[[B], dict[str, Any]]) -> Callable[[B], Generate]:
-    """For embeddings and what compares them: computed on a thread, with the prompt's tokens in `usage`."""
+    """Prepares embeddings and what compares them: computed on a thread, with the prompt's tokens in `usage`."""
 
     def prepare(body: B) -> Generate:
         async def generate() -> GeneratedResponse:
@@ -137,7 +137,10 @@ def prepare_comparison(create: Callable[[B], dict[str, Any]]) -> Callable[[B], G
 
 
 def prepare_document(create: Callable[[B], dict[str, Any]]) -> Callable[[B], Generate]:
-    """For routes that answer at once and use no tokens. Computed here, because a large body is prepared on a thread."""
+    """Prepares a response of a route that answers at once and uses no tokens.
+
+    The document is computed here, because a large body is prepared on a thread.
+    """
 
     def prepare(body: B) -> Generate:
         document = create(body)

@@ -25,9 +25,10 @@ class CallableTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolPlan:
-    """Which tools may be called, and how many calls there are. `matching`: the tools that fit the message.
+    """The tools that may be called, and how many calls there are. `matching` are the tools that fit the message.
 
-    `exact_calls`: the number that the request's `sandbox` object demands; None: no demand. `is_named`: the caller chose one by name.
+    `exact_calls` is the number that the request's `sandbox` object demands, or None if it demands none.
+    `is_named` says whether the caller chose a tool by name.
     """
 
     tools: tuple[CallableTool, ...] = ()

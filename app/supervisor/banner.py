@@ -1,4 +1,4 @@
-"""What `narthex up` prints once everything answers: an address, a key, and examples that work when pasted."""
+"""The text that `narthex up` prints once everything answers: an address, a key, and examples that work when pasted."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""What a new home starts with: a caller's key, an administrator's key, and the sandbox engine's models."""
+"""The first contents of a new home: a caller's key, an administrator's key, and the sandbox engine's models."""
 
 import datetime
 from collections.abc import Mapping

@@ -39,7 +39,7 @@ def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T
 
 
 def _first_line(fault: BaseException) -> str:
-    """Of the driver's own error; SQLAlchemy wraps it, and adds lines of its own."""
+    """Returns the first line of the driver's own error. SQLAlchemy wraps it, and adds lines of its own."""
     while fault.__cause__ is not None:
         fault = fault.__cause__
     return (str(fault).strip() or type(fault).__name__).splitlines()[0]

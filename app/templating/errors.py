@@ -1,4 +1,4 @@
-"""What can be wrong with a template, or with what it is rendered with.
+"""The faults of a template, or of what it is rendered with.
 
 TemplateFault       the template itself, found when it is saved
 RenderFault         a request: its input, or what the template makes of it
@@ -6,7 +6,10 @@ RenderFault         a request: its input, or what the template makes of it
 
 
 class TemplateFault(Exception):
-    """`message`: a sentence. `line`: of the template, from 1; None: of no single one."""
+    """Raised for a wrong template. `message` is a sentence.
+
+    `line` is the line of the template, from 1, or None if it is no single one.
+    """
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -15,9 +18,11 @@ class TemplateFault(Exception):
 
 
 class RenderFault(Exception):
-    """`message`: a sentence. `path`: of the part of the input that is meant, as `.name` or `[0]`; empty: all of it.
+    """Raised if a template cannot be rendered. `message` is a sentence.
 
-    `is_of_template`: no input would help, as the template uses something that does not exist, or takes too long.
+    `path` is the part of the input that is meant, such as `.name` or `[0]`, or empty for all of it.
+    `is_of_template` means that no input would help: the template uses something that does not exist, or takes
+    too long.
     """
 
     def __init__(self, message: str, path: str = "", *, is_of_template: bool = False) -> None:

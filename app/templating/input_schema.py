@@ -79,7 +79,7 @@ class InputSchema:
 
 
 def _first_wrong_item(alone: jsonschema_rs.Validator, name: str, items: Sequence[Any]) -> int | None:
-    """None: no item is wrong by itself."""
+    """Returns the index of the first item that is wrong by itself, or None if there is none."""
     valid, invalid = 0, len(items)
     while invalid - valid > 1:
         half = (valid + invalid) // 2

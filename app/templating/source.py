@@ -1,8 +1,9 @@
-"""What is checked of a template's source before MiniJinja gets it, and which names it assigns and which templates it includes.
+"""Checks of a template's source before MiniJinja gets it, and the names it assigns and the templates it includes.
 
-MiniJinja compiles by recursion: 4,000 operators in one expression, or 1,000 `elif`, end the process (3.1.0, a stack of 1 MB). So blocks
-are short and few. Its fuel counts what a loop does, and not how lists grow that hold themselves: see vetting.py. Nor does it count the
-indent of `tojson`, which is written before the fuel is taken: so that is a number in the template, and never one of a caller.
+MiniJinja compiles by recursion: 4,000 operators in one expression, or 1,000 `elif`, end the process (3.1.0, a
+stack of 1 MB). So blocks are short and few. Its fuel counts what a loop does, but not how lists grow that
+hold themselves: see vetting.py. Nor does it count the indent of `tojson`, which is written before the fuel is
+taken. So the indent must be a number in the template, and never one of a caller.
 """
 
 import re
@@ -42,8 +43,11 @@ _MAX_FACTOR_DIGITS = 4
 
 
 class Scanned(NamedTuple):
-    """`includes`: names of other templates. `assigned`: names that it may give a value itself. `is_bounded`: fuel bounds the time of all
-    that it does; if not, it multiplies by what an input may say.
+    """The result of a scan.
+
+    `includes` are names of other templates. `assigned` are names that the template may give a value itself.
+    `is_bounded` means that fuel bounds the time of all that it does. If not, it multiplies by what an input
+    may say.
     """
 
     includes: frozenset[str]

@@ -36,10 +36,11 @@ def new_environment() -> minijinja.Environment:
 
 
 class Templates:
-    """Of one variant, by name; `system`, `user` and `assistant` are of messages of that role. `is_bounded`: whether fuel bounds the time
-    that they take; if not, they are rendered in a process that can be ended.
+    """The templates of one variant, by name. `system`, `user` and `assistant` render messages of that role.
 
-    `schemas`: of what each is rendered with. A template without one has no variables but, of a role, the text of the message.
+    `schemas` are those of the inputs that each template is rendered with. A template without a schema has no
+    variables, except that the template of a role has the text of the message. `is_bounded` says whether fuel
+    bounds the time that the templates take. If it does not, they are rendered in a process that can be ended.
     Raises TemplateFault.
     """
 
@@ -100,7 +101,7 @@ class Templates:
         return self.render_unchecked(name, inputs)
 
     def render_unchecked(self, name: str, inputs: Mapping[str, Any]) -> str:
-        """As render(), of inputs that keep to the schema."""
+        """Renders a template as render() does, with inputs that are known to match the schema. Raises RenderFault."""
         try:
             rendered = self._environment.render_template(name, **inputs)
         except minijinja.TemplateError as fault:

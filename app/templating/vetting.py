@@ -31,7 +31,10 @@ class TemplateSet(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """`place`: the name of a template, or the path of a schema; empty: the set as a whole. `message` empty: there is nothing wrong."""
+    """The result of a check. An empty `message` means that nothing is wrong.
+
+    `place` is the name of a template or the path of a schema, or empty for the set as a whole.
+    """
 
     place: str = ""
     message: str = ""

@@ -1,4 +1,4 @@
-"""What a writer's process does for webhooks, beside storing records, which it never holds up."""
+"""The work of a writer's process for webhooks. It never holds up the storing of records."""
 
 import asyncio
 import contextlib

@@ -37,7 +37,10 @@ class Reached(Struct, frozen=True):
 
     @property
     def once(self) -> tuple[Any, ...]:
-        """What makes it the same notice: another amount, by a change or an override, has thresholds of its own."""
+        """The key that makes two notices the same.
+
+        Another amount, by a change or an override, has thresholds of its own.
+        """
         rule = self.spent.rule
         of_rule = (rule.name, rule.limit.per, rule.limit.time_zone)
         return (*of_rule, *self.spent.values.items(), self.spent.start_ms, self.amount, self.threshold)
@@ -55,7 +58,7 @@ class BudgetCheck:
         self._partial_hours = PartialHours()
 
     async def check(self) -> int:
-        """How many events were created. 0 also while another process checks."""
+        """Returns how many events were created, which is 0 also while another process checks."""
         async with self._database.connect() as connection:
             webhooks = await read_enabled(connection)
             if not webhooks:
@@ -79,9 +82,10 @@ class BudgetCheck:
         return sum(created)
 
     async def _without_idle(self, connection: AsyncConnection, rules: Sequence[Rule]) -> Sequence[Rule]:
-        """Without those of one key or team that has used nothing lately: there may be one for each of many thousand keys.
+        """Returns the rules without those of one key or team that has used nothing lately.
 
-        Now and then, and when the configuration has changed, all: what other machines had spooled is stored late.
+        There may be one such rule for each of many thousand keys. Now and then, and when the configuration
+        has changed, all rules are returned: what other machines had spooled is stored late.
         """
         if time.monotonic() - self._checked_all_s > _CHECK_ALL_EVERY_S:
             self._checked_all_s = time.monotonic()

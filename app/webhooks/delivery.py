@@ -43,7 +43,10 @@ async def deliver_due(database: AsyncEngine, sender: WebhookSender) -> int:
 
 
 def retry_after_s(attempts: int) -> float | None:
-    """After so many failed attempts; None: not again. Drawn a little apart, so that receivers that were away are not flooded."""
+    """Returns the wait after so many failed attempts, or None if there is no further attempt.
+
+    Waits are drawn a little apart, so that receivers that were away are not flooded.
+    """
     return None if attempts > len(RETRIES_S) else RETRIES_S[attempts - 1] * random.uniform(1.0, 1.1)
 
 

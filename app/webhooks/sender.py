@@ -35,7 +35,10 @@ _PORTS = {"https": 443, "http": 80}
 
 
 class Sent(Struct, frozen=True):
-    """What came of an attempt. `error` None: the receiver has taken it, with a status of 2xx. Errors hold nothing that it sent."""
+    """The result of an attempt. Errors quote nothing that the receiver sent.
+
+    `error` is None if the receiver accepted the event with a status of 2xx.
+    """
 
     status: int | None
     error: str | None
@@ -57,7 +60,7 @@ class WebhookSender:
         self._resolve_host = self._names.resolve if resolve_host is None else resolve_host
 
     async def send(self, due: DueDelivery) -> Sent:
-        """Never raises: whatever went wrong is the result."""
+        """Sends an event. It never raises: whatever went wrong is the result."""
         try:
             async with asyncio.timeout(self._settings.webhook_timeout_s):
                 status = await self._post(due)
@@ -107,7 +110,7 @@ class WebhookSender:
         raise _NotSent("no server responds there, or its TLS certificate is not trusted") from last
 
     async def _addresses(self, scheme: str, host: str, port: int) -> list[str]:
-        """Those to try. Raises _NotSent unless all that the host has are allowed."""
+        """Returns the addresses to try. Raises _NotSent unless all addresses of the host are allowed."""
         try:
             found = await self._resolve_host(host, port)
         except (OSError, UnicodeError):

@@ -27,7 +27,7 @@ class EngineLoad(Struct, frozen=True):
 
 
 def read_engine_load(page: bytes, metrics: LoadMetrics) -> EngineLoad | None:
-    """None: the page has none of the metrics, so it is another engine's, or no page of metrics."""
+    """Returns None if the page has none of the metrics: it is another engine's, or no page of metrics."""
     running = [value for name in metrics.running for value in _values(page, name)]
     waiting = [value for name in metrics.waiting for value in _values(page, name)]
     if not running and not waiting:

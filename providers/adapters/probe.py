@@ -43,37 +43,37 @@ class ListedModel(Struct, frozen=True):
 
 
 class ProbeResult(Struct, frozen=True):
-    """What an endpoint is.
+    """The engine, models and router that an endpoint was found to have."""
 
-    `engine`: the name of its adapter; None: unknown. `version`: as reported; None where it is not, or where only a router reports one.
-    `models` None: the endpoint lists none to us. `router`: what is between us and the engines; None: nothing that we know of.
-    """
-
+    # The name of the engine's adapter; None if it is unknown.
     engine: str | None = None
+    # As reported; None if it is not reported, or only a router reports one.
     version: str | None = None
+    # None if the endpoint lists none to us.
     models: tuple[ListedModel, ...] | None = None
+    # The router between us and the engines; None if we know of none.
     router: str | None = None
     lora_adapters: LoadedAdapters = None
     image_support: ImageSupport = NO_IMAGE_SUPPORT
 
 
 def no_version(responses: ProbeResponses) -> str | None:
-    """For engines that do not report their version."""
+    """Returns None, for engines that do not report their version."""
     return None
 
 
 def no_router(responses: ProbeResponses, models: Sequence[ListedModel]) -> str | None:
-    """For engines in front of which no router can be recognised."""
+    """Returns None, for engines in front of which no router can be recognised."""
     return None
 
 
 def no_lora_adapters(responses: ProbeResponses, models: Sequence[ListedModel] | None, router: str | None) -> LoadedAdapters:
-    """For engines that do not list their LoRA adapters."""
+    """Returns None, for engines that do not list their LoRA adapters."""
     return None
 
 
 def no_image_support(responses: ProbeResponses) -> ImageSupport:
-    """For engines that do not report which models read images."""
+    """Returns an empty mapping, for engines that do not report which models read images."""
     return NO_IMAGE_SUPPORT
 
 

@@ -47,7 +47,7 @@ class InvalidOption(ValueError):
 
 
 class Adapted(Struct):
-    """What adapt_request() did to a body: the fields that it dropped, and how the constraint is enforced, if there is one."""
+    """The result of adapt_request(): the fields that it dropped, and how the constraint is enforced, if there is one."""
 
     dropped: list[str]
     constraint_plan: ConstraintPlan | None
@@ -225,7 +225,10 @@ class Provider:
         return None if self.default_base_url is not None else f"adapter {self.name!r} has no address of its own."
 
     def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
-        """Where a dialect is served. `base_url` with or without its version segment. `model` and `stream` are for `model_in_url`."""
+        """Returns the URL at which a dialect is served.
+
+        `base_url` may have its version segment or not. `model` and `stream` are for `model_in_url`.
+        """
         return dialect_url(base_url, dialect)
 
     def display_url(self, base_url: str) -> str:
@@ -244,7 +247,10 @@ class Provider:
         return [("authorization", f"Bearer {credential}")] if credential else []
 
     def signer(self, credential: str | None, fetch: Fetch) -> Signer | None:
-        """What signs each request, or gets a token for it; None: headers() suffice. Raises CredentialError for another host's."""
+        """Returns what signs each request, or gets a token for it; None if headers() suffice.
+
+        Raises CredentialError for a credential of another host.
+        """
         return None
 
     # Which dialects it speaks, and how requests and responses differ in them.
@@ -259,7 +265,10 @@ class Provider:
         return self.spoken_dialects
 
     def dialect_rule_for(self, model: str) -> DialectRule | None:
-        """Which requests one of its models takes in one dialect only, or best; None: the dialect does not depend on the request."""
+        """Returns the rule for requests that one of its models takes in one dialect only, or best in that one.
+
+        None means that the dialect does not depend on the request.
+        """
         return None
 
     def inline_media_kinds_in(self, dialect: str) -> frozenset[MediaKind]:
@@ -290,7 +299,7 @@ class Provider:
         return betas
 
     def stream_unwrapper(self, dialect: str) -> StreamUnwrapper | None:
-        """What removes the host's own framing from around a dialect's stream; None: there is none."""
+        """Returns what removes the host's own framing from around a dialect's stream, or None if there is no such framing."""
         return None
 
     # Continuing a response that broke off.
@@ -436,7 +445,7 @@ class Provider:
         return None
 
     def apply_model_list(self, pages: Sequence[bytes]) -> Sequence[str]:
-        """From now on models accept what the list says; returns those of which it says something else than our tables."""
+        """Makes models accept what the list says. Returns the models on which the list and our tables disagree."""
         return ()
 
     def diagnostic_request(self, raw: bytes) -> bytes | None:
@@ -452,7 +461,10 @@ class Provider:
 
 
 def _template_rule(options: Mapping[str, Any]) -> TemplateRule | None:
-    """What the options say of the models' chat templates; None: they take what every caller sends, as far as is known."""
+    """Returns the rule that the options state for the models' chat templates.
+
+    None means that the templates take what every caller sends, as far as is known.
+    """
     if options.get("instructions") == "nowhere":
         return "no_instructions"
     if options.get("turns") == "alternate":

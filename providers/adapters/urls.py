@@ -18,7 +18,10 @@ ROOT_PATHS: Mapping[str, str] = {"vllm_generate": "/inference/v1/generate", "oll
 
 
 def dialect_url(base_url: str, dialect: str) -> httpx.URL:
-    """Where a dialect is served. The dialect of an engine route (providers/engine_routes) is its path, such as /v1/rerank."""
+    """Returns the URL at which a dialect is served.
+
+    The dialect of an engine route (providers/engine_routes) is its path, such as /v1/rerank.
+    """
     if dialect.startswith("/v1/"):
         return httpx.URL(with_version_segment(base_url) + dialect.removeprefix("/v1"))
     root_path = dialect if dialect.startswith("/") else ROOT_PATHS.get(dialect)

@@ -260,7 +260,7 @@ class LimitExceeded(RequestError):
 
 
 class LimitUnsatisfiable(LimitExceeded):
-    """Not a 429, and without Retry-After: SDKs would retry a 429, and no waiting helps."""
+    """A limit that a request can never meet: a 400 without Retry-After, since SDKs would retry a 429 and no waiting helps."""
 
     status = 400
     kind = "invalid_request_error"

@@ -16,18 +16,18 @@ MISSING_RESULT = "This call has no result: it was interrupted, or its result was
 
 
 def lost_call_text(call_id: str | None) -> str:
-    """What precedes a result whose call is not in the conversation, in the text of the user that it becomes."""
+    """Returns the line above a result whose call is not in the conversation, in the user's text that the result becomes."""
     return f"Result of tool call {call_id:.100}, which is no longer part of this conversation:"
 
 
 class Repair(Struct):
-    """What became of a history. `paths`: the caller's, of what was put in order. `indexes`: the caller's index of each entry, in order.
+    """The record of how a history was put in order."""
 
-    `part_paths`: for entries whose content has other parts now, by their place: the caller's path of each part.
-    """
-
+    # The caller's paths of what was put in order.
     paths: Sequence[str]
+    # The caller's index of each entry of the repaired history.
     indexes: Sequence[int]
+    # The caller's path of each part, by the place of the entry, for entries whose content has other parts now.
     part_paths: Mapping[int, Sequence[str]] = {}
 
     def original_path(self, path: str) -> str:
@@ -54,9 +54,10 @@ class Entry(Struct):
 
 
 class Missing(Struct):
-    """Where a result of this call has to be. `index`: of the entry with the call."""
+    """The place at which a result of this call has to be."""
 
     call_id: str
+    # The index of the entry with the call.
     index: int
 
 

@@ -1,4 +1,4 @@
-"""What of a JSON text is outside of its strings: brackets, commas, colons and numbers. It is found before anything is decoded."""
+"""The part of a JSON text outside of its strings: brackets, commas, colons and numbers. Nothing has to be decoded to find it."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,10 @@ SPLIT_BYTES = 16 * 1024
 
 
 def outside_strings(raw: bytes, dropped: bytes = b"") -> Iterator[bytes]:
-    """In pieces, without the bytes that are in `dropped`. A quote must not be dropped: it tells where strings begin and end.
+    """Yields the text outside of strings in pieces, without the bytes that are in `dropped`.
 
-    Of what is not JSON, all that comes before the first mistake is told apart as a parser does it.
+    `dropped` must not hold a quote, which tells where strings begin and end. In a text that is not JSON, everything before
+    the first mistake is told apart as a parser does it.
     """
     half_escape, in_string = b"", 0
     for start in range(0, len(raw), STEP_BYTES):

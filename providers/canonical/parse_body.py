@@ -33,7 +33,7 @@ def parse_body(raw: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, Body]:
 
 
 def undecodable(error: msgspec.DecodeError | UnicodeDecodeError | RecursionError, param: str | None = None) -> InvalidRequest:
-    """What a caller is told of a part of its body that was looked through and cannot be decoded, such as the number 1e400."""
+    """Returns the error for a part of a body that was looked through and cannot be decoded, such as the number 1e400."""
     if isinstance(error, RecursionError):
         return InvalidRequest("The body is nested too deeply.", param=param)
     if isinstance(error, UnicodeDecodeError):

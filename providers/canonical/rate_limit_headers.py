@@ -43,7 +43,10 @@ class RateLimits(Struct, frozen=True):
 
     @property
     def exhausted_until(self) -> float:
-        """When every exhausted resource has been reset, in monotonic seconds; past if none is. One that reports no reset is ignored."""
+        """The time at which every exhausted resource has been reset, in monotonic seconds; past if none is exhausted.
+
+        A resource that reports no reset is ignored.
+        """
         return max((limit.resets_at or 0.0 for limit in self.limits if limit.remaining is not None and limit.remaining <= 0), default=0.0)
 
 

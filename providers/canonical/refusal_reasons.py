@@ -29,7 +29,7 @@ _CONTENT_WORDS = re.compile(
 
 
 def refusal_reason(error: UpstreamError) -> RefusalReason | None:
-    """None: another model is no more likely to take the request."""
+    """Returns why a model refused a request, or None if another model is no more likely to take it."""
     if error.upstream_status is None or not 400 <= error.upstream_status < 500 or error.upstream_status == 429:
         return None
     code = (error.upstream_code or "").lower()

@@ -90,7 +90,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def _event_data(frame: bytes) -> bytes | None:
-    """None for a frame without data, or with empty data: neither is an event."""
+    """Returns the data of a frame, or None for a frame without data or with empty data: neither is an event."""
     if frame.startswith(b"data: ") and b"\n" not in frame:
         return frame[6:] or None
     if frame.startswith(b"event: ") and frame.count(b"\n") == 1:  # as Anthropic and OpenAI's Responses write them

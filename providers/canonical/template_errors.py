@@ -1,7 +1,7 @@
-"""What chat templates say when they refuse the order of messages, and which rule each of these sentences is about.
+"""The sentences with which chat templates refuse the order of messages, and the rule that each of them is about.
 
 A template raises its sentence while the engine renders the prompt. The engine passes it on with a 400 or 422, or as if it had failed
-itself: llama.cpp, LM Studio, llama-cpp-python and Ollama with a 500, although the request would fail again anywhere.
+itself: llama.cpp, LM Studio, llama-cpp-python and Ollama answer with a 500, although the request would fail again anywhere.
 """
 
 import re

@@ -20,7 +20,7 @@ _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 
 
 def read_thinking_object(value: Any) -> Thinking | None:
-    """What such an object asks for. None: it is none of them, or asks for nothing."""
+    """Returns the thinking that such an object requests, or None if it is no such object or requests nothing."""
     if not isinstance(value, Mapping):
         return None
     fields = cast("Mapping[str, Any]", value)

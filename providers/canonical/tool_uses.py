@@ -1,4 +1,4 @@
-"""What hosts bill by the use, and not by the token: searches, tools that the host runs, requests.
+"""Uses that hosts bill by the use, and not by the token: searches, tools that the host runs, requests.
 
 A name that ends in `_request` counts once for a request that used something at all, however often: Google bills its older models so.
 Uses that no host bills (Anthropic's web fetch) are not counted.

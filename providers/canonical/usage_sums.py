@@ -11,7 +11,10 @@ _UNSUMMED = ("tier", "region", "estimated", "requests", "tool_uses", "iterations
 
 
 def sum_usage(usages: Sequence[Usage]) -> Usage:
-    """At least one. A count that none of them reports stays None; `tier` and `region` are the first one's."""
+    """Adds up usages, of which there must be at least one.
+
+    A count that none of them reports stays None. `tier` and `region` are those of the first usage.
+    """
 
     def total(field: str) -> Any:
         counts = [count for each in usages if (count := getattr(each, field)) is not None]

@@ -91,7 +91,10 @@ class SecretMask:
 
 
 def _beside_redaction(text: str, start: int, end: int, consumed: int) -> tuple[int, int]:
-    """Where the characters beside text[start:end] that may belong to a secret begin, not before `consumed`, and where they end."""
+    """Returns where the characters beside text[start:end] that may belong to a secret begin, and where they end.
+
+    They do not begin before `consumed`.
+    """
     return start - _count_before(_BESIDE_REDACTION, text[max(consumed, start - 100) : start]), _end_after(_BESIDE_REDACTION, text, end)
 
 

@@ -27,7 +27,7 @@ _text_decoder = msgspec.json.Decoder(str | list[str])
 
 
 def check_one_list(tokens: Any) -> str | None:
-    """For engines that take one list of token ids."""
+    """Returns why engines that take one list of token ids refuse these, or None if they are one list."""
     return "it takes one list of token ids in a request." if tokens and isinstance(tokens[0], list) else None
 
 

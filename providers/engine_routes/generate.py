@@ -177,7 +177,10 @@ def _read_output(raw: bytes) -> _Output:
 
 
 def _finish_reason(output: _Output) -> str | None:
-    """None if it has not finished. Raises UpstreamError for a reason that means that the response failed."""
+    """Returns None if the output has not finished.
+
+    Raises UpstreamError for a reason that means that the response failed.
+    """
     finished = output.meta_info.finish_reason
     reason = None if finished is None else finished.type
     check_failure(reason)
@@ -189,6 +192,9 @@ def _usage(output: _Output) -> Usage:
 
 
 def check_sampling_params(value: Any) -> str | None:
-    """For SGLang: constraints are checked before an engine is called, which is done at the routes that have fields for them."""
+    """Returns why SGLang's sampling parameters are refused if they hold a constraint, or None if they hold none.
+
+    Constraints are checked before an engine is called, which is done at the routes that have fields for them.
+    """
     constraint = next((name for name in _SGLANG_CONSTRAINTS if name in value), None) if isinstance(value, dict) else None
     return f"`{constraint}` is for /v1/chat/completions and /v1/completions, as `response_format`." if constraint else None

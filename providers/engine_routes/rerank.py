@@ -52,7 +52,7 @@ _list_decoder = msgspec.json.Decoder(list[Raw])
 
 
 def check_texts_only(value: Any) -> str | None:
-    """For engines that take only texts. `value`: one text, or a list."""
+    """Returns why engines that take only texts refuse `value`, a text or a list; None if it holds only texts."""
     return None if all(isinstance(each, str) for each in as_list(value)) else "it takes texts there, not media."
 
 

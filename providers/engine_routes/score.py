@@ -37,7 +37,7 @@ class DataPair(Struct):
 
 
 class Queries(Struct):
-    """With one of `documents` and `items`."""
+    """The request with `queries`, and with one of `documents` and `items`."""
 
     queries: Side
     documents: Side | None = None

@@ -95,7 +95,7 @@ class Tokenize(Route):
 
 
 def check_one_text(value: Any) -> str | None:
-    """For engines that take one text in a request."""
+    """Returns why engines that take one text in a request refuse `value`, or None if it is one text."""
     return None if isinstance(value, str) else "it takes one text in a request."
 
 

@@ -33,7 +33,10 @@ def read_bound_block(error: UpstreamError) -> str | None:
 
 
 def conversation_of(body: Body, dialect: str, provider: str, model: str) -> bytes | None:
-    """What stays the same in all further requests of a conversation: its first signature. None: it has none."""
+    """Returns a digest of the first signature in a conversation, which stays the same in all its further requests.
+
+    Provider and model are part of the digest. Returns None for a conversation without a signature, and in dialects other than Messages.
+    """
     if dialect != _DIALECT or "messages" not in body:
         return None
     found = _SIGNATURE.search(bytes(as_raw(body["messages"])))

@@ -38,7 +38,10 @@ def has_function_tools(body: Body) -> bool:
 
 
 def leave_prefill_out(body: Body, rule: LearnedRule, drop_policy: DropPolicy) -> bool:
-    """Without the final assistant message that the model was to continue. Raises Unsupported where that is not allowed."""
+    """Leaves out the final assistant message that the model was to continue, and returns whether there was one.
+
+    Raises Unsupported where that is not allowed.
+    """
     messages = _messages(body)
     last = messages[-1] if messages else None
     if last is None or last.get("role") != "assistant" or last.get("tool_calls") or _has_calls(last.get("content")):

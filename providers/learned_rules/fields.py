@@ -97,14 +97,17 @@ def fit_value(body: Body, rule: LearnedRule, drop_policy: DropPolicy) -> bool:
 
 
 def use_one_sampling_field(body: Body, rule: LearnedRule, drop_policy: DropPolicy) -> bool:
-    """Of a temperature and `top_p` only the temperature, unless that one is the default."""
+    """Keeps only the temperature where `top_p` is set, too, or only `top_p` if the temperature is the default."""
     if not body.has_value("temperature") or not body.has_value("top_p"):
         return False
     return _leave_out_top_level(body, "temperature" if body.value("temperature") == 1 else "top_p", drop_policy)
 
 
 def _nearest_effort(effort: str, accepted: Sequence[str]) -> str | None:
-    """None: no effort that we know is accepted, or this one is none."""
+    """Returns the next lower effort that is accepted, or else the lowest one.
+
+    None means that no known effort but `none` is accepted, or that `effort` is not a known one.
+    """
     known = sorted((each for each in accepted if each in _EFFORTS), key=_EFFORTS.index)
     if not known or effort not in _EFFORTS:
         return None

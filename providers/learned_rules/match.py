@@ -50,7 +50,10 @@ _CALLERS_CODE = frozenset({"chat_template", "chat_template_kwargs"})
 
 
 def read_lesson(error: UpstreamError, dialect: str, raw: bytes, betas: bytes = b"") -> Lesson | None:
-    """What a request that was refused with this error teaches; None: nothing. `raw`, `betas`: its body, and its `anthropic-beta`."""
+    """Returns what a request that was refused with this error teaches, or None if it teaches nothing.
+
+    `raw` is the request's body, and `betas` its `anthropic-beta`.
+    """
     if not isinstance(error, UpstreamRejected) or error.upstream_status not in _STATUSES or len(error.message) > _MAX_MESSAGE_CHARS:
         return None
     message = unwrap_relayed(error.message)
@@ -98,7 +101,10 @@ def _explains(rule: LearnedRule, body: Body) -> bool:
 
 
 def _read_betas(values: Sequence[str], dialect: str, body: Body, betas: bytes) -> Lesson | None:
-    """Of an error that names no beta: all that were sent, for this request alone. One beta among others does not condemn those."""
+    """Returns a lesson about the betas that an error names or, if it names none, about all that were sent.
+
+    The latter holds for this request alone unless a single beta was sent: one beta among others does not condemn those.
+    """
     in_body: Any = body.value("anthropic_beta") if "anthropic_beta" in body else None
     sent = {name.decode("ascii", "replace") for part in betas.split(b",") if (name := part.strip())}
     sent |= {str(name) for name in cast("list[Any]", in_body)} if isinstance(in_body, list) else set()

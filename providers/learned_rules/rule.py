@@ -42,14 +42,15 @@ class LearnedRule(Struct, frozen=True, order=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is about: a newer rule with the same key replaces it."""
+        """The subject of the rule: a newer rule with the same key replaces it."""
         return self.kind, self.dialect, self.field
 
 
 class Lesson(Struct, frozen=True):
-    """What one error taught. `is_shared`: it holds for every request, and not only for the one that was refused."""
+    """The rules that one error taught."""
 
     rules: tuple[LearnedRule, ...]
+    # Whether they hold for every request, and not only for the one that was refused.
     is_shared: bool = True
 
 
@@ -58,10 +59,10 @@ RulesByTarget = Mapping[tuple[str, str], tuple[LearnedRule, ...]]
 
 
 class LearnedRules:
-    """What is in force, and shared by all providers of a process. `has_any` False: nothing is learned, as nearly always.
+    """The rules that are in force, shared by all providers of a process.
 
-    `bound_conversations`: those whose host is to drop thinking blocks that are bound to another one, with the path of the first block;
-    see bound_thinking.py.
+    `has_any` is False while nothing is learned, as nearly always. `bound_conversations` are those whose host is to drop thinking
+    blocks that are bound to another one, with the path of the first block; see bound_thinking.py.
     """
 
     __slots__ = ("bound_conversations", "by_target", "has_any")

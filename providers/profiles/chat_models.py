@@ -17,25 +17,27 @@ from providers.profiles.rules_by_version import Version
 
 
 class ChatModelRules(Struct, frozen=True, kw_only=True):
-    """What a model takes in a chat.
-
-    `efforts`: the levels that it tells apart, least first, without "none"; empty: it has none; None: unknown, and each is sent.
-    `renamed_efforts`: the level that an effort stands for, where that is not the nearest one. `thinking`: "always", or whether it thinks
-    where the request does not say; None: unknown. `forces_calls`: tool_choice may demand a call while it thinks. `fixed`: the values that
-    its maker's API takes for a field. `ignored`: fields that it ignores or refuses. `reads_images`: None: unknown. `inlines_references`:
-    arguments that a tool's schema describes by a $ref come back as strings. `max_output`: more tokens are refused.
-    """
+    """The rules of a model for chats."""
 
     # The family's title, by find_chat_rules().
     family: str = ""
+    # The levels that it tells apart, least first, without "none"; empty: it has none; None: unknown, and each is sent.
     efforts: tuple[Effort, ...] | None = None
+    # The level that an effort stands for, where that is not the nearest one.
     renamed_efforts: Mapping[Effort, Effort] = {}
+    # "always", or whether it thinks where the request does not say; None: unknown.
     thinking: Literal["always", "by default", "on request", "never"] | None = None
+    # Whether tool_choice may demand a call while it thinks.
     forces_calls: bool = True
+    # The values that its maker's API takes for a field.
     fixed: Mapping[str, tuple[Any, ...]] = {}
+    # The fields that it ignores or refuses.
     ignored: tuple[str, ...] = ()
+    # None: unknown.
     reads_images: bool | None = None
+    # True: arguments that a tool's schema describes by a $ref come back as strings.
     inlines_references: bool = False
+    # More tokens are refused.
     max_output: int | None = None
 
 

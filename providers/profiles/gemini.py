@@ -1,4 +1,4 @@
-"""What Gemini models accept, by their names. A name without a generation counts as one of the newest, as Google's aliases are.
+"""The rules of Gemini models, by their names. A name without a generation counts as one of the newest, as Google's aliases are.
 
 Sources: https://ai.google.dev/gemini-api/docs/thinking, .../latest-model and .../generate-content/whats-new-gemini-3.6,
 https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/gemini/3-5-flash-lite, litellm-docs#1505, opencode#38924
@@ -17,20 +17,19 @@ _LEVELS: tuple[Effort, ...] = ("low", "medium", "high")
 
 
 class GeminiProfile(Struct, frozen=True, kw_only=True):
-    """What a model accepts.
+    """The rules of one model."""
 
-    `levels`: its values of thinkingLevel, lowest first (from Gemini 3 on); empty: `budget_range` is the least and the most tokens of a
-    budget, None if it does not reason. `honours_sampling`: temperature, topP and topK have an effect.
-    `requires_signatures`: it refuses a history in which calls have no signature. `tools_with_schema`: tools may accompany a schema of
-    the answer.
-    """
-
+    # Its values of thinkingLevel, lowest first (from Gemini 3 on); empty: it has `budget_range` instead.
     levels: tuple[Effort, ...] = ()
+    # The least and the most tokens of a budget, where `levels` is empty; None: it does not reason.
     budget_range: tuple[int, int] | None = None
     can_disable_thinking: bool = False
+    # Whether temperature, topP and topK have an effect.
     honours_sampling: bool = True
+    # Whether it refuses a history in which calls have no signature.
     requires_signatures: bool = False
     media_in_results: bool = False
+    # Whether tools may accompany a schema of the answer.
     tools_with_schema: bool = False
 
 

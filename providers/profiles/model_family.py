@@ -11,11 +11,14 @@ RowsByLine = Mapping[str, Sequence[tuple[Version, Rules]]]
 
 
 class ModelVersion(NamedTuple):
-    """What a name says. `line`: "" if it names no known line. `version` None: an alias of the newest. `is_known`: a row names it."""
+    """The family, line and version that a model's name states."""
 
     family: str
+    # "" if the name has no known line.
     line: str
+    # None: an alias of the newest version.
     version: Version | None
+    # Whether a row names the version; True for an alias.
     is_known: bool
 
 
@@ -39,7 +42,7 @@ class ModelFamily(Generic[Rules]):
         self._read_version = read_version
 
     def find(self, model: str) -> ModelVersion | None:
-        """None: a model of another family."""
+        """Returns the line and version that a name states, or None for a model of another family."""
         name = bare_name(model)
         matched = self._pattern.search(name)
         if matched is None:

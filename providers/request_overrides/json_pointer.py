@@ -40,7 +40,10 @@ def set_value(body: Body, tokens: Sequence[str], value: Raw, path: str, copied: 
 
 
 def delete_value(body: Body, tokens: Sequence[str], path: str, copied: set[str]) -> None:
-    """As set_value(). What is not there is deleted already."""
+    """Deletes a value; one that is not there is deleted already. The parameters are those of set_value().
+
+    Raises InvalidRequest for a pointer that leads into a text, or into a field that is too large.
+    """
     top, *rest = tokens
     if not rest:
         body.pop(top, None)
@@ -78,7 +81,7 @@ def _copy(body: Body, key: str, path: str, copied: set[str]) -> Any:
 
 
 def _child(holder: Any, token: str, path: str) -> Any:
-    """None: there is none."""
+    """Returns what is at this token, or None if nothing is."""
     if isinstance(holder, dict):
         return cast("dict[str, Any]", holder).get(token)
     if isinstance(holder, list):

@@ -1,4 +1,4 @@
-"""What a caller adds to the request that goes to a target: TensorZero's extra_body, extra_headers and provider_tools.
+"""The additions of a caller to the request that goes to a target: TensorZero's extra_body, extra_headers and provider_tools.
 
 Nothing here gets around what the gateway reads, bounds, checks or writes (own_fields.py, headers.py), and what an adapter refuses by name
 (providers/restricted_fields.py) it refuses here too: its rules are applied afterwards.
@@ -17,7 +17,7 @@ _list = msgspec.json.Decoder(list[Raw])
 
 
 class Scope(Struct, frozen=True):
-    """Which requests an override is for, by the configured names; None: all."""
+    """The requests that an override is for, by the configured names. None means all."""
 
     model: str | None = None
     provider: str | None = None
@@ -76,7 +76,7 @@ class RequestOverrides(Struct, frozen=True):
                 set_value(body, override.tokens, override.value, override.path, copied)
 
     def headers_for(self, target: Scope) -> Mapping[str, str]:
-        """By name, in lower case; of several with one name the last counts."""
+        """Returns the headers for a target, by name in lower case. Of several with one name the last counts."""
         headers: dict[str, str] = {}
         for override in self.headers:
             if override.scope.covers(target):

@@ -53,7 +53,10 @@ _text = msgspec.json.Decoder(str)
 def read_overrides(
     extra_body: Raw | None, extra_headers: Raw | None, provider_tools: Raw | None, prefix: str = ""
 ) -> RequestOverrides | None:
-    """None: there are none. `prefix`: of the caller's names of these fields. Raises InvalidRequest."""
+    """Returns the overrides, or None if there are none. Raises InvalidRequest.
+
+    `prefix` is what the caller's names of these fields begin with.
+    """
     body: tuple[BodyOverride, ...] = ()
     headers: tuple[HeaderOverride, ...] = ()
     tools: tuple[ProviderTool, ...] = ()

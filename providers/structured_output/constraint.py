@@ -57,7 +57,10 @@ _decode_tools = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
 def read_constraint(dialect: str, body: Body) -> Constraint | None:
-    """None: nothing constrains the answer. Raises InvalidRequest for two output formats, or an invalid one."""
+    """Returns what constrains the answer, or None if nothing does.
+
+    Raises InvalidRequest for two output formats, or an invalid one.
+    """
     strict_tools, caller_paths = _read_strict_tools(body) if dialect != "vllm_generate" else _NO_STRICT_TOOLS
     located = locate_format(dialect, body)
     if located is None:

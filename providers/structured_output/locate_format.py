@@ -37,7 +37,10 @@ class LocatedFormat(Struct, frozen=True):
 
 
 def locate_format(dialect: str, body: Body) -> LocatedFormat | None:
-    """None: the body has no output format. Raises InvalidRequest for two of them, or an invalid one."""
+    """Returns the output format and its place, or None if the body has none.
+
+    Raises InvalidRequest for two of them, or an invalid one.
+    """
     if dialect == "vllm_generate":
         return _locate_in_sampling_params(body)
     output = read_output_format(body)

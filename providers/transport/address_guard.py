@@ -1,4 +1,4 @@
-"""Which addresses are not called because a configuration names them: metadata services of clouds, link-local ones, and our own.
+"""Addresses that are not called just because a configuration names them: clouds' metadata, link-local ones, and our own.
 
 Whoever may write the configuration could otherwise have the machine's cloud credentials sent to themselves, or requests go round in
 circles. Other addresses of this machine and of private networks are those of engines.
@@ -88,7 +88,10 @@ class AddressGuard:
         self._setting = setting
 
     def check_host(self, host: str, port: int) -> None:
-        """Without a look-up. `host`: a name, or an address however it is written, as a URL has it. Raises AddressRefused."""
+        """Checks a host without a look-up. Raises AddressRefused.
+
+        `host` is a name, or an address however it is written, as a URL has it.
+        """
         name = host.lower().rstrip(".")
         if self._allowed.has_name(name, port):
             return

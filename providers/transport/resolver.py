@@ -20,7 +20,7 @@ class Resolver:
         self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="names")
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """As look_up(), without blocking."""
+        """Returns what look_up() returns, and raises what it raises, without blocking."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, look_up, host, port)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ class ResponseTooLarge(httpx.TransportError):
 
 
 class StreamConnection(Protocol):
-    """What a ResponseStream needs of its connection; see providers/transport/connection.py."""
+    """The part of a connection that a ResponseStream needs; see providers/transport/connection.py."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
@@ -97,7 +97,7 @@ class ResponseStream(httpx.AsyncByteStream):
         return block
 
     async def _next_of_many(self) -> bytes:
-        """At a later turn of the event loop: whoever reads works on what it gets at once."""
+        """Returns the next block at a later turn of the event loop, because whoever reads works on what it gets at once."""
         await self._wait_for_turn()
         response = self.response
         blocks = response.blocks

@@ -155,7 +155,7 @@ class Transport(httpx.AsyncBaseTransport):
         return Stats(sum(len(origin.idle) for origin in self._origins.values()), len(self._busy), self._opened, self._reused)
 
     def connections(self) -> dict[str, AddressConnections]:
-        """By address, those that have any."""
+        """Returns the connections of each address that has any."""
         by_address: dict[str, AddressConnections] = {}
         none = AddressConnections(0, 0, 0, 0)
         for origin in self._origins.values():  # several at an address whose requests name different TLS servers

@@ -27,7 +27,7 @@ Report = dict[str, dict[str, Any]]
 
 
 async def run_client(client: Client, service: Service, model: str, checks: Iterable[str]) -> Report:
-    """What the script of a client reports of these checks."""
+    """Runs the script of a client with these checks, and returns its report."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")}
     process = await asyncio.create_subprocess_exec(
         *client.command(),
@@ -81,7 +81,7 @@ class ClientRuns:
         return report
 
     async def _stopped(self, before: float) -> bool:
-        """Whether the engine noticed the disconnect; it may take a moment."""
+        """Returns whether the engine noticed the disconnect, which may take a moment."""
         deadline = asyncio.get_running_loop().time() + STOP_WITHIN_S
         while asyncio.get_running_loop().time() < deadline:
             if await self._aborted() > before:

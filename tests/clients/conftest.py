@@ -1,4 +1,4 @@
-"""What the clients run against: the complete service, its sandbox, and scripted engines of every dialect."""
+"""Fixtures for the clients: the complete service, its sandbox, and scripted engines of every dialect."""
 
 import re
 import tomllib

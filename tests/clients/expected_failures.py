@@ -1,4 +1,4 @@
-"""What is known not to work, and why: the words are those of the table in docs/clients.md."""
+"""The checks that are known to fail, and why: the words are those of the table in docs/clients.md."""
 
 from collections.abc import Mapping
 
@@ -17,5 +17,5 @@ _FAILURES: Mapping[tuple[str, str], Mapping[str, str]] = {
 
 
 def expected_failure(client: Client, model: str, check: str) -> str | None:
-    """Why this check fails; None: it works."""
+    """Returns why this check fails, or None if it works."""
     return _FAILURES.get((str(client), model), {}).get(check)

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def is_installed(folder: Path) -> bool:
-    """Whether a folder was completed with the current lock file."""
+    """Returns whether a folder was completed with the current lock file."""
     return _marker_file(folder).is_file() and _marker_file(folder).read_text() == _expected_marker(folder)
 
 

@@ -110,7 +110,7 @@ class StrictHost:
         yield from self._thinking_refusals(body)
 
     def _thinking_refusals(self, body: Mapping[str, Any]) -> Refusals:
-        """Thinking whose signature is not ours, or whose prefix has changed since."""
+        """Yields a refusal for each thinking block whose signature is not ours, or whose prefix has changed since."""
         for index, message in enumerate(body["messages"]):
             for block in message["content"] if isinstance(message["content"], list) else ():
                 text = block.get("reasoningContent", {}).get("reasoningText", block if block.get("type") == "thinking" else None)
@@ -143,7 +143,7 @@ def _model_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prefix(body: Mapping[str, Any], messages: int) -> str:
-    """What thinking is bound to. Marks for caching may move, and a text may become a block."""
+    """Returns the part of a conversation that thinking is bound to, in which cache marks may move and a text may become a block."""
     tools = body.get("tools") or body.get("toolConfig", {}).get("tools")
     return json.dumps(_normalize([body.get("system"), tools, body["messages"][:messages]]))
 
@@ -159,7 +159,7 @@ def _normalize(value: Any) -> Any:
 
 
 def _model_refusals(path: str, body: Mapping[str, Any]) -> Refusals:
-    """What the model refuses, whoever hosts it: Opus 5.5, and Sonnet 4.5, which thinks by a budget."""
+    """Yields what the model refuses, whoever hosts it: Opus 5.5, and Sonnet 4.5, which thinks by a budget."""
     fields = _model_fields(body)
     thinking, config = fields.get("thinking", {}), fields.get("output_config", {})
     forced = fields.get("tool_choice", {}).get("type") in ("any", "tool")
@@ -261,7 +261,7 @@ def _cache_marks(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _template_refusals(path: str, body: Mapping[str, Any]) -> Refusals:
-    """Instructions anywhere but in one first message. In Messages `system` is that message."""
+    """Refuses instructions anywhere but in a single first message, which in Messages is `system`."""
     roles = [message["role"] for message in body["messages"]]
     if any(role in ("system", "developer") for role in (roles if path.endswith("/messages") else roles[1:])):
         yield "System message must be at the beginning."

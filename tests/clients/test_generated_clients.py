@@ -28,7 +28,7 @@ async def document(service: Service, tmp_path: Path) -> Path:
 
 
 async def run(*command: str | Path, folder: Path, **variables: str) -> str:
-    """What a command prints. It must end with status 0."""
+    """Runs a command, which must end with status 0, and returns what it prints."""
     path = f"{OPENAPI_GENERATOR / 'bin'}{os.pathsep}{os.environ['PATH']}"  # the generator formats its code with ruff
     environment = {**os.environ, "NO_PROXY": "127.0.0.1", **variables, "PATH": path}
     process = await asyncio.create_subprocess_exec(

@@ -24,7 +24,7 @@ _PARIS = {"city": "Paris"}
 
 @dataclass
 class Run:
-    """What the client saw, and what the engine received meanwhile."""
+    """One run: the client's report, and the requests that the engine received meanwhile."""
 
     report: dict[str, dict[str, Any]]
     requests: list[ReceivedRequest]

@@ -81,7 +81,10 @@ class AnthropicCaller:
 
 
 def _assert_stream_contract(body: bytes) -> None:
-    """message_start, blocks one after the other, each started and stopped, message_delta, message_stop; pings anywhere."""
+    """Asserts the order of events, with pings anywhere.
+
+    It is message_start, blocks one after the other, each started and stopped, message_delta, message_stop.
+    """
     events = [_EVENTS.validate_python(each).model_dump(mode="json") and each for each in event_payloads(body) if each["type"] != "ping"]
     assert event_names(body) == [each["type"] for each in event_payloads(body)]
     assert events[0]["type"] == "message_start" and events[0]["message"]["content"] == []

@@ -115,12 +115,16 @@ def _assemble_custom_calls(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
 
 
 def _valid(response: dict[str, Any]) -> ChatCompletion:
-    """Validated by the SDK's own types, which it does not do by itself."""
+    """Validates a response by the SDK's own types, which the SDK does not do by itself."""
     return ChatCompletion.model_validate(response)
 
 
 def _assert_stream_contract(body: bytes) -> None:
-    """One id, [DONE] only at the end, each choice finished once and without content after, usage at most once, calls numbered in order."""
+    """Asserts that the chunks keep the contract of the API.
+
+    They share one id, and [DONE] comes only at the end. Each choice finishes once, without content after that. Usage comes at most once,
+    and calls are numbered in order.
+    """
     chunks = event_payloads(body)
     assert body.endswith(b"data: [DONE]\n\n") and body.count(b"[DONE]") == 1
     assert len({chunk["id"] for chunk in chunks}) == 1

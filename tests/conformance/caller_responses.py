@@ -102,7 +102,10 @@ class ResponsesCaller:
 
 
 def _assert_stream_contract(body: bytes) -> None:
-    """Numbered from 0 without gaps: created, in_progress, items, an end. Deltas add up to the done events and to the final response."""
+    """Asserts that the events keep the contract of the API.
+
+    They are numbered from 0 without gaps: created, in_progress, items, an end. Deltas add up to the done events and to the final response.
+    """
     events = event_payloads(body)
     assert [each["sequence_number"] for each in events] == list(range(len(events)))
     assert event_names(body) == [each["type"] for each in events]

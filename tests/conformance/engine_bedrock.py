@@ -23,7 +23,7 @@ def wire_response(situation: Situation) -> WireResponse:
 
 
 def invoke_response(situation: Situation) -> WireResponse:
-    """What InvokeModel answers for Claude: Anthropic's own events, each within a chunk."""
+    """Returns the response of InvokeModel for Claude: Anthropic's own events, each within a chunk."""
     events = engine_anthropic.stream_events(situation)
     chunks = [event("chunk", {"bytes": base64.b64encode(json.dumps(each).encode()).decode(), "p": "abc"}) for each in events]
     return WireResponse(b"".join(chunks), json.dumps(engine_anthropic.response_body(situation)).encode())

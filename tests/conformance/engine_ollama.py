@@ -14,7 +14,7 @@ HEAD = {"model": "engine-model", "created_at": "2026-09-21T14:13:20.123456789Z"}
 
 
 def can_express(situation: Situation) -> bool:
-    """Whether Ollama has fields for it: texts, thinking, and calls whose arguments are an object; one choice, no cached tokens."""
+    """Returns whether Ollama has fields for it: texts, thinking, and calls whose arguments are an object; one choice, no cached tokens."""
     for part in situation.parts:
         match part:
             case Text():
@@ -36,7 +36,7 @@ def can_express(situation: Situation) -> bool:
 
 
 def can_express_in_one_body(situation: Situation) -> bool:
-    """Whether the unstreamed message keeps the order: it has thinking, then text, then calls."""
+    """Returns whether the unstreamed message keeps the order: it has thinking, then text, then calls."""
     kinds = [("Reasoning", "Text", "ToolCall").index(type(part).__name__) for part in situation.parts]
     return kinds == sorted(kinds)
 

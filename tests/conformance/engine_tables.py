@@ -25,10 +25,10 @@ from tests.support.request_translation import MEDIA, endpoint_of
 
 
 class Outcome(Struct, frozen=True):
-    """What one engine's adapter makes of a request. `upstream_body`: None if nothing is sent."""
+    """The outcome of a request at one engine's adapter."""
 
     label: str
-    upstream_body: Mapping[str, Any] | None = None
+    upstream_body: Mapping[str, Any] | None = None  # None if nothing is sent
     dropped: tuple[str, ...] = ()
 
 
@@ -92,7 +92,7 @@ def _tables() -> Iterator[str]:
 
 
 def evidence_table() -> str:
-    """Which tests check the columns of each engine."""
+    """Returns a table of the tests that check the columns of each engine."""
     rows = (_row([engine.title, " ".join(f"`tests/{test}`" for test in engine.evidence_tests)]) for engine in ENGINES)
     return "\n".join([_row(["", "tested by"]), _row(["---"] * 2), *rows, ""])
 

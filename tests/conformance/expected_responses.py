@@ -18,7 +18,10 @@ _CHAT_ORDER = ("reasoning", "text", "refusal", "call", "custom")
 
 
 def expected_response(situation: Situation, caller: str, *, streamed: bool) -> SdkResponse:
-    """What the caller's SDK must return. `streamed`: to the caller; only a stream can hold the truncated arguments of a call."""
+    """Returns what the caller's SDK must return.
+
+    `streamed` says whether the caller gets a stream: only a stream can hold the truncated arguments of a call.
+    """
     parts = [_expected_part(part, caller, streamed=streamed) for part in situation.parts if not isinstance(part, Opaque)]
     if caller == CHAT:
         parts.sort(key=lambda part: _CHAT_ORDER.index(part[0]))
@@ -34,7 +37,10 @@ def expected_response(situation: Situation, caller: str, *, streamed: bool) -> S
 
 
 def comparable(response: SdkResponse) -> SdkResponse:
-    """With the arguments of calls as canonical JSON, as Anthropic's format keeps no spelling, and without ids that the gateway mints."""
+    """Returns the response with the arguments of calls as canonical JSON, and without the ids that the gateway mints.
+
+    The arguments need it because Anthropic's format does not keep their spelling.
+    """
     return SdkResponse(
         parts=tuple(
             ("call", _blank_if_minted(part[1]), part[2], canonical_json(part[3])) if part[0] == "call" else part for part in response.parts
@@ -74,7 +80,10 @@ def _expected_part(part: Part, caller: str, *, streamed: bool) -> SdkPart:
 
 
 def _anthropic_input(arguments: str, *, streamed: bool) -> str:
-    """As Anthropic's SDK returns it: of a stream, as much as is JSON; unstreamed, what is not JSON under `_unparsed`."""
+    """Returns arguments as Anthropic's SDK returns them.
+
+    If they were streamed, the SDK keeps as much as is JSON; if not, it puts arguments that are not JSON under `_unparsed`.
+    """
     if streamed:
         return json.dumps(from_json(arguments.encode() or b"{}", partial_mode=True))
     try:

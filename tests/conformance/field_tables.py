@@ -50,11 +50,11 @@ _ADVICE = re.compile(r" (?:Leave it out, choose another model,|Leave it out\. An
 
 
 class Cell(Struct, frozen=True):
-    """What becomes of a field at a target. `reason`: why it is refused. `refused_neutral_values`: those that are refused, too."""
+    """The outcome of a field at a target."""
 
     handling: Handling
-    reason: str = ""
-    refused_neutral_values: tuple[Any, ...] = ()
+    reason: str = ""  # why the field is refused
+    refused_neutral_values: tuple[Any, ...] = ()  # the neutral values that are refused, too
 
 
 @cache
@@ -115,7 +115,10 @@ class _TargetTable:
 
 
 def _handling(api: CallerApi, sample: FieldSample, translated: TranslatedRequest, plain: TranslatedRequest | None) -> Handling:
-    """`plain`: the same without the field; None: there is no request without it."""
+    """Returns how the field is handled.
+
+    `plain` is the same request without the field, or None if there is no request without it.
+    """
     if set(translated.dropped).difference(() if plain is None else plain.dropped):
         return "reported hint"
     if set(_emulated(translated)).difference(() if plain is None else _emulated(plain)):
@@ -172,7 +175,10 @@ def _row(api: CallerApi, sample: FieldSample, targets: Sequence[TableTarget]) ->
 
 
 def _reasons(api: CallerApi, targets: Sequence[TableTarget]) -> Iterator[str]:
-    """For each reason, the fields that are refused for it and by whom; fields that the same targets refuse stand together."""
+    """Yields a line for each reason: the fields that are refused for it, and by whom.
+
+    Fields that the same targets refuse share a line.
+    """
     paths_by_refusal: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for sample in api.samples:
         titles_by_reason: dict[str, list[str]] = {}

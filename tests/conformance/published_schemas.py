@@ -40,9 +40,9 @@ def _validator(vendor: str, name: str, lenient: bool) -> jsonschema_rs.Draft2020
 
 
 def schema_errors(vendor: str, name: str, value: Any, *, lenient: bool) -> list[str]:
-    """Where a value is not what the vendor's document says, and why.
+    """Returns where a value is not what the vendor's document says, and why.
 
-    `lenient`: null and an absent field are the same, as they are to generated clients: where either is allowed so is the other.
+    If `lenient`, null and an absent field are the same, as they are to generated clients: where either is allowed so is the other.
     A value with a `type` is held against the alternative of that type, for a plain error.
     """
     validator = _validator(vendor, _alternative(vendor, name, value), lenient)
@@ -80,7 +80,10 @@ def _document(vendor: str) -> Any:
 
 
 def _as_json_schema(schema: Any, lenient: bool) -> Any:
-    """What clients are generated from: types, fields and alternatives (which overlap), without bounds, patterns and formats."""
+    """Returns the part of a schema that clients are generated from.
+
+    It keeps types, fields and alternatives (which overlap), without bounds, patterns and formats.
+    """
     if schema is True:  # of additionalProperties
         return schema
     kept: dict[str, Any] = {key: schema[key] for key in ("$ref", "type", "enum", "const", "required") if key in schema}

@@ -51,7 +51,7 @@ class RequestCase(Struct, frozen=True):
     outcomes: Mapping[str, Outcome]
 
     def outcome(self, caller: str, target: str) -> Outcome | None:
-        """None: the caller's API cannot express it."""
+        """Returns the outcome for this caller at this target, or None if the caller's API cannot express the request."""
         if caller not in self.request_fields:
             return None
         return self.outcomes.get(f"{caller}>{target}") or (Translated() if caller == target else self.outcomes[target])

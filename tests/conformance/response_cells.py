@@ -44,7 +44,10 @@ def situation_name(cell: Cell) -> str:
 
 
 def translations(cell: Cell) -> Iterator[tuple[str, bytes, bool]]:
-    """What the caller gets, streamed or not on either side: how, the bytes, and whether they are a stream."""
+    """Yields the response that the caller gets, for each combination of streamed and unstreamed.
+
+    Each item is the combination, the bytes, and whether they are a stream.
+    """
     for arrives_streamed, body in ((True, cell.wire.stream), (False, cell.wire.body)):
         if body is None or (not arrives_streamed and cell.target in ALL and cell.target not in cell.situation.unstreamed_targets):
             continue

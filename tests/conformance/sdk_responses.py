@@ -77,5 +77,5 @@ def event_names(stream: bytes) -> list[str]:
 
 
 def dump_for_next_request(model: BaseModel) -> Any:
-    """What an SDK sends when its user puts a response, or a part of one, into the next request."""
+    """Returns what an SDK sends when its user puts a response, or a part of one, into the next request."""
     return model.model_dump(mode="json", exclude_unset=True, exclude=getattr(model, "__api_exclude__", None))

@@ -1,4 +1,4 @@
-"""Whether a body or a stream is what typed clients accept: by the official SDK's models, validated strictly, and the published schemas.
+"""Checks that a body or a stream is what typed clients accept: the official SDK's models, validated strictly, and the published schemas.
 
 The SDKs themselves do not validate what they return. Clients in languages with closed enums and required fields do.
 """
@@ -52,9 +52,10 @@ ANTHROPIC_MODEL = _shape(ModelInfo, ANTHROPIC, "ModelInfo")
 
 
 def shape_errors(shape: Shape, value: Any, *, written_by_engine: bool = False) -> list[str]:
-    """What a strict client holds against a value. `written_by_engine`: its bytes pass to callers of its own API.
+    """Returns what a strict client holds against a value.
 
-    Engines leave out fields that may be null, or the other way round; so do Anthropic's own responses.
+    `written_by_engine` means that the bytes pass unchanged to callers of the engine's own API. Engines leave out fields that may be null,
+    or the other way round; so do Anthropic's own responses.
     """
     try:
         _alternative(shape, value).validate_json(json.dumps(value), strict=True)
@@ -67,7 +68,7 @@ def shape_errors(shape: Shape, value: Any, *, written_by_engine: bool = False) -
 
 @cache
 def _alternatives(shape: Shape) -> dict[str, TypeAdapter[Any]]:
-    """Of a union, the types of each `type`, which give plain errors."""
+    """Returns the types of a union by their `type`, which gives plain errors; none if the shape is no union."""
     members = get_args(get_args(shape.model)[0]) if get_args(shape.model) else ()
     return {kind: TypeAdapter(member) for member in members for kind in get_args(member.model_fields["type"].annotation)}
 
@@ -77,7 +78,7 @@ def _alternative(shape: Shape, value: Any) -> TypeAdapter[Any]:
 
 
 def response_errors(caller: str, body: bytes, *, streamed: bool, written_by_engine: bool = False) -> list[str]:
-    """The same of a complete response to a caller, or of every event of a stream."""
+    """Returns what a strict client holds against a complete response, or against the events of a stream."""
     if not streamed:
         return shape_errors(COMPLETE[caller], json.loads(body), written_by_engine=written_by_engine)
     events = [_typed(caller, each) for each in event_payloads(body) if not _is_beyond_the_types(caller, each)]
@@ -85,7 +86,7 @@ def response_errors(caller: str, body: bytes, *, streamed: bool, written_by_engi
 
 
 def _is_beyond_the_types(caller: str, event: Any) -> bool:
-    """What the APIs send, and the types of no SDK have: pings, and streamed calls of custom tools."""
+    """Returns whether the APIs send this event although the types of no SDK have it: a ping, or a streamed call of a custom tool."""
     match caller:
         case "anthropic_messages":
             return event["type"] == "ping"

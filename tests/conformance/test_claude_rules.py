@@ -137,7 +137,7 @@ async def translate(host: str, model: str, caller: str, fields: dict[str, Any]) 
 
 
 def refused_by(host: str, model: str, sent: dict[str, Any]) -> list[str]:
-    """What a host of this model answers with a 400, or does not heed, in a request of any of the three APIs."""
+    """Returns what a host of this model answers with a 400, or ignores, in a request of any of the three APIs."""
     can_force, off, efforts, sampling, can_prefill, midway = MODELS[model]
     more = part_of(sent, "additionalModelRequestFields")
     thinking = part_of(sent, "thinking") or part_of(more, "thinking")
@@ -180,7 +180,7 @@ def written_tools(sent: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def tool_schema(tool: dict[str, Any]) -> dict[str, Any]:
-    """Of Messages, of Converse, or of Chat."""
+    """Returns the schema of a tool of Messages, Converse or Chat."""
     spec = part_of(tool, "toolSpec")
     return tool.get("input_schema") or part_of(spec, "inputSchema").get("json") or part_of(tool, "function").get("parameters") or {}
 
@@ -191,7 +191,10 @@ def written_stops(sent: dict[str, Any], config: dict[str, Any]) -> list[str]:
 
 
 def answer_schema(sent: dict[str, Any]) -> dict[str, Any]:
-    """What the host itself compiles: OpenRouter does not say what it makes of one, so that its answers are checked."""
+    """Returns the answer schemas that the host itself compiles.
+
+    OpenRouter does not say what it makes of a schema, so its answers are checked.
+    """
     return {"output_config": part_of(sent, "output_config").get("format"), "outputConfig": sent.get("outputConfig")}
 
 
@@ -240,7 +243,7 @@ async def test_no_request_holds_what_its_claude_model_refuses(host: str, caller:
 
 
 def silent_losses(fields: dict[str, Any], sent: dict[str, Any], translated: TranslatedRequest) -> list[str]:
-    """Sampling, a forced call or an instruction that is not in the request, and that nothing tells of."""
+    """Returns what is missing from the sent request without a report: sampling, a forced call, or an instruction."""
     text = json.dumps(sent)
     told = " ".join([*translated.dropped, *(translated.emulation.fields if translated.emulation is not None else ())])
     lost: list[str] = []

@@ -17,7 +17,7 @@ from tests.support.strategies.chat_strategies import bounded
 
 @one_test_per_group(CELLS, group=caller_and_target, name=situation_name)
 def test_translated_response_reads_right_in_the_sdk_and_in_the_next_request(cell: Cell) -> None:
-    """In each combination of streamed and unstreamed; from a target of the caller's own dialect the engine's bytes are edited instead."""
+    """Each combination of streamed and unstreamed is right; from a target of the caller's own dialect the bytes are edited instead."""
     situation, caller, sdk = cell.situation, cell.caller, CALLERS[cell.caller]
     for mode, response, streamed in translations(cell):
         parsed = sdk.parse(response, streamed=streamed)
@@ -42,5 +42,5 @@ def test_translated_stream_is_the_same_however_its_bytes_are_chunked(data: st.Da
 
 
 def without_minted_ids(stream: bytes) -> bytes:
-    """Without the ids that the gateway mints, which are new each time."""
+    """Returns the stream without the ids that the gateway mints, which are new each time."""
     return re.sub(rb"(call|toolu|rs|msg|fc|ctc|item)_[0-9a-f]{24,}", rb"\1_minted", stream)

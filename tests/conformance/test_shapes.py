@@ -18,7 +18,7 @@ CALLERS_FIELDS = re.compile(r"(?:messages|input|tools|tool_choice|temperature|to
 
 
 def fault_of(shape: Shape, api: str, target: TableTarget) -> str | None:
-    """What is wrong with what this target is sent; None: nothing."""
+    """Returns what is wrong with the request that this target is sent, or None if nothing is."""
     provider = build_provider(target.adapter, target.adapter, target.options, None if target.is_hosted else "http://127.0.0.1:1")
     try:
         translated = asyncio.run(translate(provider.at_version(target.version), api, shape.bodies[api], target.model))

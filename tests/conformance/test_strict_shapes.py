@@ -26,7 +26,7 @@ USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 @one_test_per_group(CELLS, group=caller_and_target, name=situation_name)
 def test_response_has_the_shape_that_typed_clients_accept(cell: Cell) -> None:
-    """In each combination of streamed and unstreamed."""
+    """Each combination of streamed and unstreamed is checked."""
     for mode, response, streamed in translations(cell):
         found = response_errors(cell.caller, response, streamed=streamed, written_by_engine=cell.caller == cell.target)
         assert found == [], mode
@@ -73,7 +73,7 @@ STOP = {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequ
     ],
 )
 def test_wrong_value_is_found(shape: Any, value: Any, path: tuple[Any, ...], wrong: Any) -> None:
-    """Each of them has reached callers of some gateway. `...`: the field is missing."""
+    """Each of these values has reached callers of some gateway; `...` means that the field is missing."""
     changed = json.loads(json.dumps(value))
     holder = changed
     for key in path[:-1]:
@@ -138,7 +138,7 @@ def _engine_events(dialect: str, tier: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("tier", ["", "on_demand"])
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions", "openai_responses", "anthropic_messages"])
 def test_service_tier_that_no_api_has_reaches_no_caller(dialect: str, tier: str) -> None:
-    """Also where the engine speaks the caller's own API."""
+    """The tier is removed even where the engine speaks the caller's own API."""
     edited = CALLER_DIALECTS[dialect].edit_response(json.dumps(_engine_response(dialect, tier)).encode(), META).raw
     editor = CALLER_DIALECTS[dialect].stream_editor(META)
     done = b"data: [DONE]\n\n" if dialect in ("openai_chat", "openai_completions") else b""
@@ -177,7 +177,7 @@ def test_models_have_the_shape_that_typed_clients_accept() -> None:
 
 
 def _all_errors() -> list[NarthexError]:
-    """One of each class whose constructor takes just a message."""
+    """Returns one error of each class whose constructor takes just a message."""
     found: list[NarthexError] = []
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, NarthexError):
@@ -190,7 +190,7 @@ def _all_errors() -> list[NarthexError]:
 
 @pytest.mark.parametrize("error", _all_errors(), ids=lambda error: type(error).__name__)
 def test_error_has_the_shape_that_typed_clients_accept(error: NarthexError) -> None:
-    """All but OpenAI's `code`, which is the status: the hosted gateway documents a number."""
+    """The shape holds but for OpenAI's `code`, which is the status: the hosted gateway documents a number."""
     ours = json.loads(CALLER_DIALECTS["openai_chat"].write_error(error))
     with_text = {"error": {**ours["error"], "code": str(ours["error"]["code"])}}
     assert schema_errors(OPENAI, "ErrorResponse", with_text, lenient=False) == []

@@ -48,7 +48,7 @@ def response_meta(request_body: Any) -> ResponseMeta:
 
 
 def translate_response(response: bytes, target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
-    """What the caller receives for what the engine sends."""
+    """Returns what the caller receives for what the engine sends."""
     return translate_response_blocks([response], target, caller, arrives_streamed=arrives_streamed, streamed=streamed)
 
 

@@ -91,7 +91,7 @@ def test_rendering_twice_gives_the_same_and_no_secret_is_made(name: str):
 
 @pytest.mark.parametrize("name", SETS)
 def test_pods_run_restricted(name: str):
-    """As the `restricted` level of Pod Security demands."""
+    """Every pod has the settings that the `restricted` level of Pod Security demands."""
     for pod in pods(name):
         assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
         assert pod["automountServiceAccountToken"] is False

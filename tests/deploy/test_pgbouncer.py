@@ -111,7 +111,10 @@ class Pooled:
 
 
 async def left_behind(url: str) -> list[dict[str, Any]]:
-    """What each session of the pool keeps: as many transactions at once as it has sessions, so that each gets one."""
+    """Returns what each session of the pool keeps.
+
+    It opens as many transactions at once as the pool has sessions, so that each session gets one.
+    """
     rows: list[dict[str, Any]] = []
     async with contextlib.AsyncExitStack() as stack:
         for _ in range(POOL_SIZE):

@@ -27,7 +27,7 @@ class Environment:
         return self.venv / "bin" / "python"
 
     def is_installed(self) -> bool:
-        """Whether it was completed with the current requirements and this Python."""
+        """Returns whether it was completed with the current requirements and this Python."""
         return self._marker_file.is_file() and self._marker_file.read_text() == self._expected_marker()
 
     def install(self) -> str | None:

@@ -43,7 +43,7 @@ def _install_vllm() -> None:
 
 
 def is_installed() -> bool:
-    """Whether VENV was completed with the current requirements and this Python."""
+    """Returns whether VENV was completed with the current requirements and this Python."""
     return _marker_file().is_file() and _marker_file().read_text() == _expected_marker()
 
 

@@ -83,7 +83,10 @@ def cpu_time_s(engine: Engine) -> float:
 
 
 def becomes_idle(engine: Engine, within_cpu_s: float) -> bool:
-    """Whether its process stops computing for a second before it has used so much processor time, which other load does not change."""
+    """Returns whether its process stops computing for a second before it has used so much processor time.
+
+    Other load does not change the processor time that it uses.
+    """
     start = before = cpu_time_s(engine)
     idle_halves = 0
     while before - start < within_cpu_s:

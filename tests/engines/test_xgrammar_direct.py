@@ -1,4 +1,4 @@
-"""Which schemas xgrammar enforces, in the version that vLLM uses: the basis of is_schema_covered()."""
+"""The schemas that xgrammar enforces, in the version that vLLM uses: the basis of is_schema_covered()."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What integration tests share: one running service, scripted engines, and the official SDKs."""
+"""The fixtures that integration tests share: one running service, scripted engines, and the official SDKs."""
 
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -29,7 +29,7 @@ NODE_SECRET = "the-secret-of-nodes-in-tests"
 
 @pytest.fixture(scope="session")
 def service() -> Generator[Service]:
-    """Two workers, and timeouts short enough to wait for, but longer than what a busy machine takes by itself.
+    """A service of two workers, whose timeouts are short enough to wait for, but longer than what a busy machine takes by itself.
 
     Breakers stay closed, and nothing is retried unless a model says so: tests make the same engine fail many times on purpose.
     """
@@ -67,9 +67,10 @@ def service() -> Generator[Service]:
 async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, ScriptedEngine]]:
     """Two scripted engines, `first` and `second`, behind these models.
 
-    The first alone: scripted, vllm (as a current vLLM), old-vllm (as vLLM 0.11), only-streams and never-streams, claude and responses
-    (which serve Anthropic Messages or OpenAI Responses alone), pinned (a vLLM whose target is pinned to chat), accepting (with one more
-    accepted field). Both: pair (two targets), backed (the first, with `second` as a fallback). None: unreachable.
+    The first alone serves scripted, vllm (as a current vLLM), old-vllm (as vLLM 0.11), only-streams and never-streams, claude and
+    responses (which serve Anthropic Messages or OpenAI Responses alone), pinned (a vLLM whose target is pinned to chat) and accepting
+    (with one more accepted field). Both serve pair (two targets) and backed (the first, with `second` as a fallback). Neither serves
+    unreachable.
     """
     first, second = ScriptedEngine(), ScriptedEngine()
     await first.start()

@@ -1,4 +1,4 @@
-"""From requests to a stop: an arm whose engine fails is stopped by the writer soon after the first windows have ended."""
+"""An arm whose engine fails is stopped by the writer soon after the first windows have ended: the whole way from requests to the stop."""
 
 import asyncio
 from collections.abc import Generator

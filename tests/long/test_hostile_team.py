@@ -33,7 +33,7 @@ async def teams() -> AsyncGenerator[TwoTeams]:
 
 
 def _new_schema(number: int) -> Any:
-    """For one request in twenty."""
+    """Returns a response format with a new schema for one request in twenty, and None for the others."""
     if number % 20:
         return None
     schema = {"type": "object", "title": f"schema {number}", "properties": {"a": {"type": "string"}}}

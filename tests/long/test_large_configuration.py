@@ -27,7 +27,7 @@ def _configuration(output_tokens: int) -> bytes:
 
 @pytest.mark.parametrize("dry_run", ["true", "false"], ids=["shown", "applied"])
 async def test_thousands_of_changed_models_delay_no_request(teams: TwoTeams, dry_run: str):
-    """In some round, as the machine's other work only ever adds: every round changes all models."""
+    """One round without delay is enough, as the machine's other work only ever adds to it; every round changes all models."""
     rounds: list[str] = []
     async with teams.service.admin_client() as admin:
         for output_tokens in range(100, 100 + _MAX_ROUNDS):

@@ -39,7 +39,7 @@ FROM generate_series($1::bigint, $2::bigint) AS n
 
 @pytest.fixture(scope="module")
 async def database(postgres: Postgres) -> AsyncGenerator[str]:
-    """With a few keys, to which a test adds the others."""
+    """The URL of a database with a few keys, to which a test adds the others."""
     await postgres.execute("CREATE DATABASE many TEMPLATE migrated")
     url = postgres.database_url("many")
     await execute(url, _INSERT_TEAMS)

@@ -41,7 +41,10 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def environment(port: int) -> dict[str, str]:
-    """Without the virtual environment and settings of this checkout. Only the port is set, as 8787 may be taken."""
+    """The environment without the virtual environment and settings of this checkout.
+
+    Only the port is set, because 8787 may be taken.
+    """
     inherited = {
         name: os.environ[name] for name in os.environ if not name.startswith(("NARTHEX", "VIRTUAL_ENV", "PYTHON", "DATABASE", "REDIS"))
     }

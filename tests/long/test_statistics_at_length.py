@@ -1,6 +1,7 @@
-"""What results promise, over thousands of simulated experiments with a look after every unit. Seeds are fixed: these pass always or never.
+"""The promises of results, over thousands of simulated experiments with a look after every unit.
 
-Logs its numbers (`make test-long ARGS="-k statistics --log-cli-level=INFO"`), which docs/statistics.md repeats.
+Seeds are fixed, so these tests pass always or never. They log their numbers
+(`make test-long ARGS="-k statistics --log-cli-level=INFO"`), which docs/statistics.md repeats.
 """
 
 import logging
@@ -81,7 +82,7 @@ A_A: dict[str, tuple[Values, Versions, Plan]] = {
 
 @pytest.mark.parametrize("name", A_A)
 def test_equal_arms_are_called_different_in_at_most_six_of_a_hundred_experiments(name: str) -> None:
-    """With 99 % certainty of the rate, where alpha is 0.05."""
+    """The bound holds for the true rate with 99 % certainty, where alpha is 0.05."""
     values, versions, plan = A_A[name]
     found = sum(int(rejections(units, versions, plan).sum()) for units in experiments(values, versions, RUNS, seed=1))
     LOG.info("A/A, %s: %.4f, at most %.4f", name, found / RUNS, upper_bound(found, RUNS))

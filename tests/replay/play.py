@@ -69,7 +69,7 @@ class Case(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Played(Struct):
-    """What a case leads to. `done`: the stream ended with [DONE]."""
+    """The outcome of a case."""
 
     upstream_request: dict[str, Any] | None = None
     dropped: list[str] = []
@@ -78,7 +78,7 @@ class Played(Struct):
     stream_error: str | None = None
     usage: Usage | None = None
     finish_reason: str | None = None
-    done: bool = False
+    done: bool = False  # whether the stream ended with [DONE]
 
 
 def cases() -> dict[str, Case]:

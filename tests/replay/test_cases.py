@@ -28,7 +28,7 @@ def test_case_plays_as_written(case: Case) -> None:
 
 
 def test_every_case_expects_a_response_or_an_error() -> None:
-    """And the engine's part, unless nothing is sent to it."""
+    """A case also has the engine's response, unless nothing is sent to the engine."""
     assert len(ALL) == len(list(CASES.iterdir())) >= 9
     for name, case in ALL.items():
         assert (case.response is None) != (case.expected_error is None), name

@@ -55,7 +55,7 @@ def test_providers_page_ends_with_the_generated_table():
 
 
 def test_core_features_have_evidence_for_every_host():
-    """Recorded or constructed, except for the hosts with little evidence."""
+    """The evidence is recorded or constructed; the hosts with little evidence are excepted."""
     if not FOLDER.is_dir():
         pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine")
     open_cells = {

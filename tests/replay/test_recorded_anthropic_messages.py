@@ -129,7 +129,7 @@ def test_recorded_request_survives_the_canonical_round_trip(recording: Recording
 
 
 def texts_as_blocks(node: Any) -> Any:
-    """With every text as a block, so that both forms of a text compare equal."""
+    """Returns the node with every text as a block, so that both forms of a text compare equal."""
     if isinstance(node, list):
         return [texts_as_blocks(each) for each in node]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(node, dict):

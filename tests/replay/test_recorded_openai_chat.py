@@ -278,7 +278,7 @@ def add_call_type(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_repeated_finish(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without chunks that repeat the finish of a choice (OpenRouter, Together)."""
+    """Returns the chunks without those that repeat the finish of a choice (OpenRouter, Together)."""
     finished: set[int] = set()
     kept: list[dict[str, Any]] = []
     for chunk in chunks:
@@ -290,7 +290,7 @@ def drop_repeated_finish(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def normalize_usage(recording: Recording, usage: dict[str, Any]) -> dict[str, Any]:
-    """With reasoning included in the output, and Mistral's `num_cached_tokens` of early 2026 under OpenAI's name."""
+    """Returns usage with reasoning included in the output, and Mistral's `num_cached_tokens` of early 2026 under OpenAI's name."""
     if "num_cached_tokens" in usage:
         return {**usage, "prompt_tokens_details": {"cached_tokens": usage["num_cached_tokens"]}}
     if recording.name.partition("/")[0] not in REASONING_NOT_IN_OUTPUT:

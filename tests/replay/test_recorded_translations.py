@@ -100,7 +100,7 @@ def test_recordings_cover_every_dialect_streamed():
 
 @one_test_per_group(pairs(WITH_RESPONSE), group=both_dialects, name=recording_name)
 def test_recorded_response_means_the_same_to_every_other_caller(pair: Pair) -> None:
-    """Read by the caller's official SDK, and as the SDK sends it back with the next request."""
+    """The caller's official SDK reads the response, and sends it back with the next request."""
     recording, caller = pair
     target = CHAT_DIALECTS[recording.dialect]
     if recording.streamed:
@@ -134,7 +134,10 @@ def refusal_as_text(choice: Choice, _: bool) -> Choice:
 
 
 def truncated_call_as_the_sdk_has_it(choice: Choice, streamed: bool) -> Choice:
-    """Of the truncated arguments of a streamed call Anthropic's SDK keeps what is JSON; unstreamed they are complete."""
+    """Returns the choice as Anthropic's SDK has it.
+
+    Of the truncated arguments of a streamed call, the SDK keeps what is JSON; unstreamed, they are complete.
+    """
     (call,) = choice.parts
     assert isinstance(call, ToolCall)
     return replace(choice, parts=(replace(call, arguments="{}"),)) if streamed else choice
@@ -167,7 +170,7 @@ USAGE_FIELDS_NOT_REPORTED: Mapping[str, frozenset[str]] = {
 
 
 def normalize_usage(usage: Usage | None, not_reported: frozenset[str] = frozenset()) -> Usage:
-    """With zero for what is not reported."""
+    """Returns usage with zero for whatever is not reported."""
     normalized = replace(usage or Usage(), **dict.fromkeys(not_reported))
     return replace(normalized, **{name: getattr(normalized, name) or 0 for name in Usage.__struct_fields__ if name != "tier"})
 
@@ -254,7 +257,7 @@ def test_recorded_request_reaches_every_other_dialect_or_is_refused_by_field(pai
 
 
 def comparable_request(chat: ChatRequest, target: str) -> dict[str, Any]:
-    """What a request asks for, so that it compares across dialects."""
+    """Returns what a request asks for, in a form that compares across dialects."""
     output = chat.output
     return {
         "messages": [part for message in chat.messages for part in _comparable_parts(message, target)],

@@ -38,7 +38,10 @@ def assigned(
     pin: str | None = None,
     caller: Caller = CALLER,
 ) -> Assignment:
-    """Of a request so long after the start. `age_ms`: how long ago the snapshot was known to be the newest."""
+    """Assigns a request that comes `at_ms` after the start, and returns the assignment.
+
+    `age_ms` is how long ago the snapshot was known to be the newest.
+    """
     now_ms = START_MS + at_ms
     facts = RequestFacts(caller, episode or episode_born(at_ms, 0), user, tags or {}, now_ms, now_ms - age_ms)
     return assign(of, facts, pin)

@@ -47,7 +47,7 @@ def one_test_per_group(
 
 
 def _failure(check: Callable[..., None], *case: Any) -> str | None:
-    """What is wrong with a case, and the line that found it; None if nothing."""
+    """Returns what is wrong with a case, and the line that found it, or None if nothing is."""
     try:
         check(*case)
     except (Exception, pytest.fail.Exception) as error:

@@ -30,7 +30,7 @@ async def check_answer(response: httpx.Response) -> None:
 
 
 async def _find_document(url: httpx.URL) -> dict[str, Any] | None:
-    """None: the address has no admin API."""
+    """Returns the OpenAPI document, or None if the address has no admin API."""
     if not _documents:
         async with httpx.AsyncClient(verify=False, timeout=120) as client:
             fetched = await client.get(url.copy_with(path="/openapi.json", query=None))

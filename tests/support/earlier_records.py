@@ -32,7 +32,7 @@ async def migrate_to(database: str, revision: str) -> None:
 
 
 async def store_as_before(database: str, exchanges: Iterable[dict[str, Any]]) -> None:
-    """With what it kept of usage, and no other sums."""
+    """Stores exchanges as the earlier version did: with what it kept of usage, and without any other sums."""
     rows = [inference_row(make_exchange(**fields)) for fields in exchanges]
     connection = await connect(database)
     try:

@@ -154,7 +154,10 @@ def _outcome(metric: str, rows: list[Any]) -> int | None:
 
 
 async def assert_sums_equal_a_scan(database: str) -> int:
-    """Returns over how many units, by the metric that most have."""
+    """Asserts that the kept sums equal a scan of all records.
+
+    Returns over how many units that was, by the metric that most of them have.
+    """
     sums, counts = await scan(database)
     connection = await connect(database)
     try:

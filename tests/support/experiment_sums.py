@@ -32,7 +32,7 @@ async def add_units(
 
 
 async def put_in_force(database_url: str, experiment: str, days_ago: float) -> None:
-    """As if all its versions had been made so long ago, so that they are in force."""
+    """Puts all versions of an experiment in force, as if they had been made this many days earlier."""
     connection = await connect(database_url)
     try:
         await connection.execute(

@@ -135,7 +135,7 @@ def translate_chat_fields(
 
 
 def emulated_chat_fields(provider: Provider, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those of an OpenAI chat request that the gateway honours itself. Raises as translate_chat_fields() does."""
+    """The fields of an OpenAI chat request that the gateway honours itself. Raises as translate_chat_fields() does."""
     emulation = _translate_fields(provider, fields).emulation
     return () if emulation is None else emulation.fields
 

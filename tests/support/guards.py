@@ -36,7 +36,10 @@ _MAY_BLOCK = (
 
 
 def install(report_path: str | None = None) -> None:
-    """Once per process. `report_path`: where a process that a test started reports to."""
+    """Installs the guards; a process calls it once.
+
+    `report_path` is where a process that a test started reports to.
+    """
     global _report_path
     _report_path = report_path
     for owner, name in (
@@ -90,7 +93,10 @@ def _returns_at_once(name: str, args: tuple[Any, ...]) -> bool:
 
 
 def _place_in_our_code() -> str | None:
-    """Where our code called, if it did: a test that blocks its own loop delays nobody else."""
+    """Returns the place in our code that made the call.
+
+    Returns None if no code of ours made it, or code that may block, or a test: a test that blocks its own loop delays nobody else.
+    """
     frame = inspect.currentframe()
     while frame is not None:
         path = frame.f_code.co_filename

@@ -80,7 +80,7 @@ class EngineConnection:
         return head + body
 
     async def send(self, *pieces: bytes) -> None:
-        """Each piece by itself: the caller's loop turns between them."""
+        """Sends each piece by itself: the caller's loop turns between them."""
         for piece in pieces:
             if self.writer.is_closing():  # uvloop would answer the write with a RuntimeError
                 raise ConnectionResetError
@@ -96,7 +96,7 @@ class EngineConnection:
         self.writer.transport.abort()
 
     async def sees_disconnect(self, within_s: float = 30.0) -> bool:
-        """Whether the caller closes the connection, whatever it sends before."""
+        """Returns whether the caller closes the connection, whatever it sends before."""
         try:
             async with asyncio.timeout(within_s):
                 while await self.reader.read(65536):

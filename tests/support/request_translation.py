@@ -32,7 +32,7 @@ def drop_everything(_: str) -> bool:
 
 
 def endpoint_of(provider: Provider) -> Endpoint:
-    """As much of an endpoint of this provider as a translation needs."""
+    """Returns as much of an endpoint of this provider as a translation needs."""
 
     def dialects_for(model: str) -> ModelDialects:
         return ModelDialects(provider.spoken_dialects_for(model), provider.dialect_rule_for(model))

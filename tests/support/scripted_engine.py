@@ -41,7 +41,7 @@ class ReceivedRequest:
         self.write(b"0\r\n\r\n")
 
     def reset_connection(self) -> None:
-        """As a killed engine does."""
+        """Aborts the connection, as a killed engine does."""
         self.writer.transport.abort()
 
 
@@ -67,7 +67,7 @@ class ScriptedEngine:
         self.port = 0
 
     async def start(self) -> None:
-        """Again after stop(): at the same address."""
+        """Starts the server; after stop(), it starts again at the same address."""
         self._server = await asyncio.start_server(self._handle_connection, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 

@@ -41,15 +41,12 @@ _LONG_STRINGS_FLOOR_S = {
 
 @dataclass(frozen=True)
 class Slice:
-    """What the quiet team saw for some seconds.
+    """The quiet team's view of some seconds."""
 
-    `p99_s` counts from when each request was due, so that a stall delays all of them. `large_s`: the longest of the large ones, which are
-    few. `slowdown`: how many times as long as on a machine
-    with nothing else to do the gateway's threads took, by the time that they were ready to run and another process ran instead.
-    """
-
-    p99_s: float
-    large_s: float
+    p99_s: float  # from when each request was due, so that a stall delays all of them
+    large_s: float  # the longest of the large requests, which are few
+    # How many times as long the gateway's threads took as on a machine with nothing else to do, by the time that they
+    # were ready to run and another process ran instead.
     slowdown: float
     statuses: dict[int, int]
 
@@ -69,10 +66,12 @@ class AttackReport:
 
     @property
     def is_unharmed(self) -> bool:
-        """Whether in some round the quiet team's p99 stayed below twice its quiet value, or 20 ms (`floor_s`), and its large requests
-        below three times theirs, or eight times `floor_s`: each does four pieces of work, and waits for a call into C in each.
+        """True if some round left the quiet team unharmed.
 
-        In some, and not in all: the machine's other work only ever adds, and what an attack causes comes back in every round.
+        In such a round its p99 stayed below twice its quiet value, or 20 ms (`floor_s`) times the slowdown, and its large requests stayed
+        below three times theirs, or eight times that: each does four pieces of work, and waits for a call into C in each.
+
+        It need not be every round: the machine's other work only ever adds, and what an attack causes comes back in every round.
         """
         return any(
             attacked.p99_s <= max(2 * quiet.p99_s, attacked.slowdown * self.floor_s)
@@ -127,11 +126,11 @@ class TwoTeams:
         return report
 
     async def measure(self) -> Slice:
-        """What the quiet team sees while something else is going on."""
+        """Returns what the quiet team sees while something else is going on."""
         return await self._measure({})
 
     def new_id(self) -> str:
-        """Earlier than the ids of all requests that follow."""
+        """Mints an id that is earlier than those of all requests that follow."""
         return uuid7.mint()
 
     async def records(self, side: str, since_id: str) -> list[dict[str, Any]]:
@@ -156,7 +155,7 @@ class TwoTeams:
         return [dict(row) for row in rows]
 
     async def _measure(self, fields: dict[str, Callable[[int], Any]]) -> Slice:
-        """Requests at a steady pace, whether those before are answered or not."""
+        """Sends requests at a steady pace, whether those before are answered or not."""
         latencies: list[float] = []
         large: list[float] = []
         statuses: dict[int, int] = {}
@@ -196,7 +195,7 @@ class TwoTeams:
         return sum(int(ran) for ran, _, _ in times), sum(int(waited) for _, waited, _ in times)
 
     async def _send(self, body: bytes) -> int:
-        """0 if the connection was closed."""
+        """Sends one request and returns its status, or 0 if the connection was closed."""
         connection = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = connection
         head = f"POST {CHAT} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {self._quiet_key}\r\ncontent-length: {len(body)}\r\n\r\n"

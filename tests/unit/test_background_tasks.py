@@ -69,7 +69,7 @@ async def test_stopped_task_counts_no_failure():
 
 
 async def test_cancellation_from_outside_ends_the_task():
-    """As when the event loop ends: a task that went on would keep the process from ending."""
+    """The event loop cancels tasks when it ends: a task that went on would keep the process from ending."""
 
     async def work() -> None:
         await asyncio.Event().wait()

@@ -25,7 +25,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link to this page may name after its `#`, as the usual renderers write it."""
+    """Returns what a link to this page may name after its `#`, as the usual renderers write it."""
     text = prose(page)
     headings = (EXPLICIT_ANCHOR.sub("", heading).strip().lower() for heading in HEADING.findall(text))
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings} | set(EXPLICIT_ANCHOR.findall(text))

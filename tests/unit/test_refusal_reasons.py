@@ -1,4 +1,4 @@
-"""Why a host refused a request, by its own words; docs/sources.md says whose they are."""
+"""The reasons for which a host refused a request, by its own words; docs/sources.md says whose they are."""
 
 import json
 

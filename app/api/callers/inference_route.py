@@ -148,7 +148,7 @@ class InferenceRoute:
         return ids
 
     async def _send_error(self, error: NarthexError, call: HttpCall, context: RequestContext, sink: HttpResponseSink) -> None:
-        """As a response of its own, or as the last frame of a stream that has begun."""
+        """Sends an error as a response of its own, or as the last frame of a stream that has begun."""
         gateway, planned = self._gateway, context.planned
         if error.param == "model" and (admitted := admitted_of(context.stage)) is not None:
             error.param = admitted.request.model_field

@@ -46,7 +46,10 @@ _ANY_PROVIDER = ("node", "")
 
 
 class NodeStatus(Struct):
-    """What a node says of itself. `role`: 1 serves whole requests, 2 only reads prompts, 3 only writes responses."""
+    """The status that a node reports.
+
+    `role` is 1 if it serves whole requests, 2 if it only reads prompts, and 3 if it only writes responses.
+    """
 
     models: list[str] | None = None
     role: int = _HYBRID
@@ -61,7 +64,11 @@ class NodeBody(Struct):
 
 
 class _Sender(Struct, frozen=True):
-    """Who sends a request about nodes. `address`: only nodes there may be changed; None: any may be. `provider`: empty: it names none."""
+    """The sender of a request about nodes.
+
+    `address` is the only address whose nodes may be changed; None means that any may be. `provider` is empty
+    if the sender names none.
+    """
 
     address: str | None
     provider: str
@@ -71,7 +78,10 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
     fleet, settings = gateway.fleet, gateway.settings
 
     async def identify(request: Request[Any, Any, Any]) -> _Sender:
-        """By the secret of nodes, else an admin key. Raises CallerCredentialRequired, NotAllowed."""
+        """Identifies the sender by the secret of nodes, or else by an admin key.
+
+        Raises CallerCredentialRequired, NotAllowed.
+        """
         user, secret = _basic_credential(request.headers.get("authorization", ""))
         if secret is not None:
             known = settings.node_secret.parsed

@@ -27,13 +27,19 @@ _PATHS = "/v1/"
 
 
 class RefusedRequests:
-    """Of the application on the callers' address, which may have the admin API, too: that is left out."""
+    """Counts and samples refusals of the application on the callers' address.
+
+    That address may also serve the admin API, whose refusals are left out.
+    """
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     def add(self, scope: Scope, error: NarthexError, *, is_mistyped: bool = False) -> None:
-        """Called while an error is answered. `is_mistyped`: there is a path like the one that was requested."""
+        """Counts and samples a refusal while its error is answered.
+
+        `is_mistyped` means that there is a path like the one that was requested.
+        """
         if not isinstance(error, _COUNTED):
             return
         path: str = scope["path"]
@@ -50,7 +56,7 @@ class RefusedRequests:
         self._gateway.refusals.add(context, error, self._gateway.snapshot_cache.snapshot, unknown_key)
 
     def _find_caller(self, scope: Scope) -> Caller | None:
-        """Of a key that has just been looked up."""
+        """Returns the caller of a key that has just been looked up, or None if the key is missing or unknown."""
         try:
             return self._gateway.snapshot_cache.keys.get_cached(hash_key(read_key(dict(scope["headers"]))))
         except CallerCredentialRequired:

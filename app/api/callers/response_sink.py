@@ -145,7 +145,10 @@ class HttpResponseSink:
         await self._call.send_response(error.status, _JSON + headers + self._headers(include_served=False), body)
 
     def _headers(self, include_served: bool = True) -> bytes:
-        """What is known by the stage that the request has reached. `include_served` False: omit x-narthex-served (error responses)."""
+        """Returns the headers that are known at the stage that the request has reached.
+
+        Without `include_served`, x-narthex-served is left out, as for error responses.
+        """
         context = self._context
         match context.stage:
             case Attempted() as attempted:

@@ -56,7 +56,7 @@ _TENSORZERO_ERROR: Schema = {
 
 
 def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
-    """Without `servers`, which depend on the address that a request was sent to."""
+    """Builds the document without `servers`, which depend on the address that a request was sent to."""
     admin, admin_schemas = admin_paths(operations)
     callers, caller_schemas = caller_paths(CALLER_ROUTES)
     shared = {

@@ -1,4 +1,4 @@
-"""What responses of all routes share in the OpenAPI document: the error shape, its statuses, and headers."""
+"""The parts of the OpenAPI document that all responses share: the error shape, its statuses, and headers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

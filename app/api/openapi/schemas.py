@@ -68,7 +68,11 @@ def _clean(schema: Any, names: Mapping[str, str]) -> Any:
 
 
 def _item_of_tuple(items: Sequence[Schema]) -> Schema:
-    """What each item of a tuple may be; generators of clients refuse a document with `items: false`, and bounds say how many there are."""
+    """Returns a schema that each item of a tuple matches.
+
+    Generators of clients refuse a document with `items: false`. The tuple's bounds say how many items there
+    are.
+    """
     kinds = [item for index, item in enumerate(items) if item not in items[:index]]
     return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 

@@ -32,15 +32,19 @@ def manages(call: Call[Any, Any], account: Account) -> bool:
 
 
 async def require_other_owner(call: Call[Any, Any], group_roles: GroupRoles) -> None:
-    """After a change in this transaction: raises Conflict if the company has no owner left, unless an admin key made the change."""
+    """Raises Conflict if a change in this transaction left the company without an owner.
+
+    A change by an admin key is always permitted.
+    """
     if call.principal.kind != "key" and not await count_company_owners(call.connection, group_roles):
         raise Conflict("Then the company would have no owner: make somebody else an owner first. An admin key may do this in any case.")
 
 
 def require_may_send_credentials(call: Call[Any, Any], changed: Changed) -> None:
-    """After a change in this transaction: raises NotAllowed if it sends a credential to a new place, unless the principal may set those.
+    """Raises NotAllowed if a change in this transaction sends a credential to a new place.
 
-    Nobody can read a credential. Whoever could have it sent to an address of their own could.
+    A principal who may set credentials may do so. Nobody can read a credential, but whoever could have it
+    sent to an address of their own could.
     """
     if call.principal.may("credentials:write"):
         return

@@ -41,7 +41,7 @@ WaitUntilApplied = Callable[[ServedVersions, bool], Awaitable[Applied]]
 
 
 class DryRun(Struct, frozen=True):
-    """What the same request without `dry_run` would change now. Nothing was changed."""
+    """The changes that the same request without `dry_run` would make now. Nothing was changed."""
 
     dry_run: bool
     changes: list[Change]
@@ -188,7 +188,10 @@ class Dispatcher:
             return Answer(DryRun(True, changes, list(answer.warnings)), status=200), ServedVersions()
 
     async def _check_again(self, operation: Operation[Any, Any], call: Call[Any, Any], request: Request[Any, Any, Any]) -> None:
-        """Before a change of somebody's access: whoever makes it may have lost theirs to a change that this one waited for."""
+        """Authenticates and authorizes again before a change of somebody's access.
+
+        Whoever makes the change may have lost their own access to a change that this one waited for.
+        """
         if operation.permission == "access:write":
             await lock_access(call.connection)
             call.principal = await self._authenticate_for(operation, request)

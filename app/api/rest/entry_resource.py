@@ -1,4 +1,4 @@
-"""What providers, models, limits and prices share: list, show, create, put, patch and delete entries of the configuration."""
+"""The operations that providers, models, limits and prices share: list, show, create, put, patch and delete."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +49,10 @@ class EntryQuery(Protocol):
 
 
 class DeletedEntry(Struct, frozen=True):
-    """What was deleted: its place in a configuration file. `warnings`: also limits of keys that went with it."""
+    """The entry that was deleted. `name` is its place in a configuration file.
+
+    `warnings` also names limits of keys that were deleted with it.
+    """
 
     name: str
     deleted: Literal[True] = True
@@ -320,7 +323,7 @@ class EntryResource(Generic[T]):
 
 
 def _changed_type(shown: type[Struct], noun: str) -> type[Any]:
-    """What a change of an entry answers: the entry, with warnings if there are any."""
+    """Returns the response type of a change of an entry: the entry, with warnings if there are any."""
     return msgspec.defstruct(
         f"Changed{noun.capitalize()}",
         [("warnings", Warnings | UnsetType, UNSET)],
@@ -333,5 +336,5 @@ def _changed_type(shown: type[Struct], noun: str) -> type[Any]:
 
 
 def etag(entry: Entry) -> str:
-    """Of what an editor may change."""
+    """Returns the ETag of the part of the entry that an editor may change."""
     return etag_of(entry.config)

@@ -21,7 +21,7 @@ def patch_type(settings: type[Struct], name: str) -> type[Any]:
 
 
 def merge(value: Any, patch: Any) -> Any:
-    """What `patch` makes of `value`, both as JSON's own types."""
+    """Returns `value` with `patch` applied, both as JSON's own types."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}

@@ -35,11 +35,13 @@ class NoBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a handler returns. `etag`: of the resource, as etag_of() makes it. `status`, `media_type` None: the operation's own.
+    """The result of a handler.
 
-    `body`: what msgspec encodes, bytes as they are, or an async generator of bytes, which is streamed; if it raises, the connection is
-    closed, so that nobody takes the part for the whole. `warnings`: about probable mistakes; a dry run reports them, any other answer only
-    where `body` has them, too.
+    `body` is encoded by msgspec, except for bytes, which are sent as they are, and an async generator of
+    bytes, which is streamed. If the generator raises, the connection is closed, so that nobody takes the part
+    for the whole. `etag` is the resource's, as etag_of() makes it. `status` and `media_type` None mean the
+    operation's own. `warnings` are about probable mistakes. A dry run reports them; any other answer contains
+    them only if `body` does.
     """
 
     body: Any

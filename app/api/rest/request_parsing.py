@@ -44,7 +44,7 @@ def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
 
 
 def _decode_untyped(raw: bytes) -> Any:
-    """None: it is nested too deeply. Raises DecodeError."""
+    """Returns the decoded JSON, or None if it is nested too deeply. Raises DecodeError."""
     try:
         return msgspec.json.decode(raw)
     except RecursionError:
@@ -52,7 +52,7 @@ def _decode_untyped(raw: bytes) -> Any:
 
 
 def convert_admin_body(value: Any, body_type: type[T]) -> T:
-    """As parse_admin_body(), of a body that is JSON's own types already."""
+    """Does what parse_admin_body() does, for a body that already consists of JSON's own types."""
     try:
         return msgspec.convert(value, body_type)
     except msgspec.ValidationError as fault:

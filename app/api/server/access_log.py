@@ -35,7 +35,10 @@ _DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 
 class AccessLine(Struct, frozen=True, rename={"from_": "from"}):
-    """None: it is not known, as no key was taken, or the request is no inference. `key`: its public part."""
+    """One line of the log. `key` is the public part of the key.
+
+    None means that the value is unknown: no key was accepted, or the request is no inference.
+    """
 
     at: str
     method: str

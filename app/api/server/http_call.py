@@ -197,7 +197,11 @@ class HttpCall:
             self.begin_with(status, fields, first)
 
     def begin_with(self, status: int, fields: bytes, first: bytes) -> None:
-        """As begin_stream() with whole frames that are not large, where nothing need be waited for; see may_interject."""
+        """Starts a chunked response as begin_stream() does, without waiting.
+
+        `first` consists of whole frames and is not large. Call it only where nothing needs to be waited for;
+        see may_interject.
+        """
         self.response_started = True
         self.is_chunked_stream = self._chunked
         if not self._chunked:
@@ -240,7 +244,10 @@ class HttpCall:
         self._connection.transport.write(self._chunk(frames))
 
     async def _wait_for_caller(self) -> None:
-        """Until the caller has taken enough. What waits has its place, and its number, before whatever is put between."""
+        """Waits until the caller has taken enough.
+
+        The data that waits keeps its place, and its number, before anything that is interjected.
+        """
         self._is_sending = True
         try:
             await self._connection.flow.drain()

@@ -222,7 +222,7 @@ def http_protocol_class(
             return self.waits_since + times.for_body_s(received_bytes) - now_s
 
         def _end_waiting(self) -> None:
-            """Nothing more came for as long as it may take."""
+            """Handles the end of the time within which more had to arrive."""
             self._read_timer = None
             if self.flow.read_paused or self._caller_transport.waits_for_turn:
                 # The rest may have come, and wait behind the requests in progress. Its time begins when it is read.

@@ -134,7 +134,10 @@ class InferenceProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, but the keep-alive timer is not reset by each request: it checks the clock when it expires."""
+        """Does what uvicorn's method does, but does not reset the keep-alive timer with each request.
+
+        The timer checks the clock when it expires.
+        """
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return

@@ -55,6 +55,9 @@ class RequestIdApp:
 
 
 def _only_value(headers: Iterable[Header]) -> bytes | None:
-    """None also if there are several: which one the caller knows it by is not known."""
+    """Returns the header's value, or None if it is missing or sent several times.
+
+    Of several values it is not known which one the caller knows the request by.
+    """
     values = [value for name, value in headers if name == HEADER]
     return values[0] if len(values) == 1 else None

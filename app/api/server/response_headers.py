@@ -25,7 +25,10 @@ def request_headers(id: str) -> list[Header]:
 
 
 def error_headers(error: NarthexError, *, anthropic: bool = False) -> list[Header]:
-    """When to try again, which methods are allowed, and what is left of limits. `anthropic`: with the names of its rate-limit headers."""
+    """Returns headers that say when to try again, which methods are allowed, and what is left of limits.
+
+    `anthropic` gives the rate-limit headers Anthropic's names.
+    """
     headers: list[Header] = []
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))

@@ -16,7 +16,10 @@ _TOO_WEAK = ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK")
 
 
 class BadCertificate(ValueError):
-    """`problem`: what is wrong. `advice`: the setting or command that fixes it."""
+    """Raised for a certificate that cannot be used.
+
+    `problem` says what is wrong. `advice` names the setting or command that fixes it.
+    """
 
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(f"{problem}\n{advice}")
@@ -30,7 +33,10 @@ class _PassphraseNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """`context`: for a server. `names`: whom it is for. `expires_at`: when the first certificate of its chain ends, as Unix time."""
+    """A certificate of the listeners, in a `context` for a server. `names` are the hosts and addresses it is for.
+
+    `expires_at` is the Unix time at which the first certificate of its chain ends.
+    """
 
     context: ssl.SSLContext
     names: tuple[str, ...]
@@ -52,7 +58,10 @@ def load_certificate(settings: Settings) -> Certificate | None:
 
 
 def fingerprint(settings: Settings) -> tuple[object, ...]:
-    """What differs once either file has been replaced or rewritten. Links are followed, as Kubernetes and ACME clients swap them."""
+    """Returns a value that differs once either file has been replaced or rewritten.
+
+    Links are followed, as Kubernetes and ACME clients swap them.
+    """
     return tuple(_file_state(path) for path in (settings.tls_cert, settings.tls_key))
 
 
@@ -124,7 +133,7 @@ def _server_context(settings: Settings) -> ssl.SSLContext:
 
 
 def _refuse_passphrase() -> str:
-    """Without it OpenSSL would read one from the terminal, and wait."""
+    """Raises _PassphraseNeeded. Without this callback OpenSSL would wait for a passphrase from the terminal."""
     raise _PassphraseNeeded
 
 

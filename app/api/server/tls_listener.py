@@ -62,6 +62,6 @@ class TlsListener:
 
 
 def open_tls(settings: Settings, on_load: Callable[[float], None]) -> TlsListener | None:
-    """None: the listeners speak plain HTTP. Raises BadCertificate."""
+    """Returns the TLS listener, or None if the listeners speak plain HTTP. Raises BadCertificate."""
     certificate = load_certificate(settings)
     return None if certificate is None else TlsListener(settings, certificate, on_load)

@@ -1,4 +1,7 @@
-"""How many requests of signing in are served: these routes need no key, and each may make the gateway send something to the issuer."""
+"""The limits on sign-in requests.
+
+These routes need no key, and each may make the gateway send something to the issuer.
+"""
 
 import time
 from collections import OrderedDict
@@ -15,7 +18,11 @@ _MAX_AT_ONCE = 16
 
 
 class AttemptLimit:
-    """In each gateway process: requests of an address, by a bucket that fills evenly, and requests in progress."""
+    """The limits on sign-in requests in each gateway process.
+
+    The requests of one address are limited by a bucket that fills evenly, and there is a limit on those in
+    progress.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

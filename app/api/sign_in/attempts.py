@@ -48,7 +48,7 @@ def begin(return_to: str) -> BrowserSignIn:
 
 
 class BrowserSignIns:
-    """In cookies of their own for each, so that several tabs can sign in at once."""
+    """The sign-ins of browsers, each in cookies of its own, so that several tabs can sign in at once."""
 
     def __init__(self, vault: Vault, public_url: PublicUrl) -> None:
         self._vault = vault
@@ -90,7 +90,10 @@ class BrowserSignIns:
 
 
 def write_device_handle(vault: Vault, sign_in: DeviceSignIn) -> str:
-    """What a command sends to learn whether its sign-in is complete: nothing in it can be read or used but by this gateway."""
+    """Returns what a command sends to learn whether its sign-in is complete.
+
+    Only this gateway can read or use it.
+    """
     return _encrypt(vault, "device", sign_in)
 
 

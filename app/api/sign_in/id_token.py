@@ -31,9 +31,10 @@ _UNREADABLE = (JoseError, ValueError, TypeError, RecursionError)
 
 
 async def identify(issuer: Issuer, settings: Settings, tokens: IssuedTokens, nonce: str | None) -> Person:
-    """Whom the issuer has identified. `nonce`: of the sign-in; None: a device's, which has none.
+    """Returns the person whom the issuer has identified.
 
-    Raises InvalidUpstreamResponse for a token that is not valid, and what Issuer's methods raise.
+    `nonce` is that of the sign-in, or None for a device's sign-in, which has none. Raises
+    InvalidUpstreamResponse for a token that is not valid, and what Issuer's methods raise.
     """
     claims = await _verify(issuer, settings, tokens.id_token, nonce)
     has_everything = _find_groups(claims, settings.oidc_groups_claim) is not None and ("email" in claims or "preferred_username" in claims)

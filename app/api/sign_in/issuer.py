@@ -42,7 +42,7 @@ _MAX_KEY_CHARACTERS = 2_000
 
 
 class Discovery(Struct, frozen=True):
-    """What is read of the issuer's discovery document."""
+    """The fields that are read from the issuer's discovery document."""
 
     issuer: str
     authorization_endpoint: str
@@ -64,7 +64,7 @@ class IssuedTokens(Struct, frozen=True):
 
 
 class DeviceCodes(Struct, frozen=True):
-    """What begins a device sign-in (RFC 8628, section 3.2)."""
+    """The issuer's response that begins a device sign-in (RFC 8628, section 3.2)."""
 
     device_code: str
     user_code: str
@@ -113,7 +113,7 @@ class Issuer:
             return self._discovery
 
     async def authorization_url(self, parameters: Mapping[str, str]) -> str:
-        """Where a browser goes to sign in."""
+        """Returns the URL that a browser opens to sign in."""
         endpoint = (await self.discover()).authorization_endpoint
         client = {"response_type": "code", "client_id": self._settings.oidc_client_id, "scope": self._settings.oidc_scopes}
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode({**client, **parameters})}"
@@ -165,7 +165,7 @@ class Issuer:
                 raise self._refused(answer)
 
     async def user_info(self, access_token: str) -> Mapping[str, Any]:
-        """What the issuer says of a person beside the ID token. Empty where it has nothing more."""
+        """Returns what the issuer says of a person beside the ID token; {} without a userinfo endpoint."""
         endpoint = (await self.discover()).userinfo_endpoint
         if endpoint is None:
             return {}

@@ -1,4 +1,4 @@
-"""What a browser shows if signing in fails. Programs get the same as JSON."""
+"""The page that a browser shows if signing in fails. Programs get the error as JSON."""
 
 import base64
 import hashlib

@@ -1,4 +1,7 @@
-"""Where a browser goes after signing in: to a page of this server, or of an origin that may use it from scripts. Nowhere else."""
+"""The page that a browser returns to after signing in.
+
+It belongs to this server or to an origin that may use the server from scripts; no other page is accepted.
+"""
 
 import re
 from collections.abc import Collection

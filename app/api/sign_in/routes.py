@@ -55,13 +55,17 @@ class SignInQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeviceTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """`device_code`: as POST /admin/v1/sign-in/device returned it."""
+    """The sign-in to complete. `device_code` is the one that POST /admin/v1/sign-in/device returned."""
 
     device_code: Annotated[str, Meta(min_length=1, max_length=8_000)]
 
 
 class DeviceAuthorization(Struct, frozen=True, omit_defaults=True):
-    """What a person does to sign in, and what their command then sends every `interval` seconds; the names are RFC 8628's."""
+    """The codes and addresses of a device sign-in, named as in RFC 8628.
+
+    The person opens `verification_uri` and enters `user_code`. Their command then sends `device_code` every
+    `interval` seconds.
+    """
 
     device_code: str
     user_code: str
@@ -79,7 +83,7 @@ class DevicePending(Struct, frozen=True):
 
 
 class DeviceSignedIn(Struct, frozen=True):
-    """`token`: shown this once; it is sent as `Authorization: Bearer <token>`."""
+    """The completed sign-in. `token` is shown this once; send it as `Authorization: Bearer <token>`."""
 
     token: str
     name: str

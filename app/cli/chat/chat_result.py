@@ -27,7 +27,7 @@ class ChatResult(Struct, frozen=True):
 
 
 def result_document(result: ChatResult) -> dict[str, Any]:
-    """What `narthex chat --json` prints."""
+    """Returns the document that `narthex chat --json` prints."""
     usage = result.usage
     return {
         "inference_id": result.inference_id,

@@ -1,4 +1,4 @@
-"""What commands of users and service accounts share: reading accounts, pages of them, and how they are shown."""
+"""The parts that commands of users and of service accounts share: how accounts are read, paged and shown."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -47,7 +47,7 @@ def list_accounts(kind: AccountKind, query: AccountPageQuery) -> Page[Account]:
 
 
 async def find_account(connection: AsyncConnection, group_roles: GroupRoles, kind: AccountKind, name: str) -> Account:
-    """By its name or, of a user, its id. Raises OperatorError."""
+    """Finds an account by its name or, if it is a user, by its id. Raises OperatorError if there is none."""
     by_id = kind == "user" and is_uuid7(name)
     account = await accounts.find_account(connection, kind, group_roles, id=name.lower() if by_id else None, name=None if by_id else name)
     if account is None:

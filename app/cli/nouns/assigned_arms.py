@@ -1,4 +1,4 @@
-"""Which variant or arm a recorded request was assigned to, and by which experiment, as text."""
+"""The variant or arm that a recorded request was assigned to, and the experiment that did so, as text."""
 
 
 def variant_text(assigned: str | None, served: str | None) -> str:
@@ -9,5 +9,5 @@ def variant_text(assigned: str | None, served: str | None) -> str:
 
 
 def experiment_text(name: str | None, version: int | None) -> str:
-    """As in the header x-narthex-experiment."""
+    """Returns the experiment as the header x-narthex-experiment has it, or nothing if there was none."""
     return "" if name is None else f"{name}@{version}"

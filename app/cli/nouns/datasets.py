@@ -419,7 +419,7 @@ def _print_made(version: DatasetVersion, *, is_wait: bool, as_json: bool) -> Non
 
 
 async def _wait(url: str, version: DatasetVersion) -> DatasetVersion:
-    """Until it is built, or the command is interrupted: the writers go on then."""
+    """Waits until the version is built. If the command is interrupted, the writers go on."""
     engine = create_database_engine(url)
     try:
         while version.status == "building":

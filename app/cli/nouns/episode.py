@@ -137,7 +137,7 @@ def _describe_attempt(attempt: TimelineAttempt) -> str:
 
 
 def _bar(attempt: TimelineAttempt, total_us: int) -> str:
-    """When it ran, on the scale of the request. One whose start is not recorded fills its end."""
+    """Draws when an attempt ran, on the scale of the request. One whose start is not recorded fills its end."""
     took_us = min(total_us, total_us if attempt.duration_us is None else attempt.duration_us)
     began_us = total_us - took_us if attempt.started_us is None else min(attempt.started_us, total_us)
     scale = _BAR_WIDTH / max(1, total_us)

@@ -202,7 +202,7 @@ async def _write_parquet(url: str, filters: InferenceFilter, keep_hours_days: in
 
 
 async def _follow(url: str, filters: InferenceFilter, *, as_json: bool) -> None:
-    """Until the command is interrupted."""
+    """Prints new inferences until the command is interrupted."""
     engine = create_database_engine(url)
     try:
         position: str | None = None

@@ -208,7 +208,7 @@ def _parse_limit(option: str) -> TeamLimit:
 
 
 def _parse_patterns(options: Sequence[str]) -> dict[str, str]:
-    """By name; an empty pattern removes the one of that name."""
+    """Returns the patterns by name. An empty pattern removes the one of that name."""
     patterns: dict[str, str] = {}
     for option in options:
         name, separator, pattern = option.partition("=")

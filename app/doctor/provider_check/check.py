@@ -162,7 +162,7 @@ class _CredentialCheck:
         return Explanation("works", "It works.")
 
     async def _request_inference(self) -> tuple[str, Explanation]:
-        """What was requested, and the result. Raises as _send() does."""
+        """Returns a name of what was requested, and the result. Raises what _send() raises."""
         if not self._target.model:
             return "nothing", Explanation("no_model", "No target names a model of it, and the check needs one.", "Name one with --model.")
         first_error: Exception | None = None

@@ -1,4 +1,4 @@
-"""Why a request failed, as an outcome and a sentence: from a connection error, or from the host's error response."""
+"""Explanations of failed requests: an outcome and a sentence for a connection error or the host's error response."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ _MODEL = re.compile(
 
 
 def explain_connection_error(fault: httpx.TransportError, address: str) -> Explanation:
-    """Why there was no response."""
+    """Explains why there was no response."""
     url = httpx.URL(address)
     causes = list(_exception_chain(fault))
     for each in causes:
@@ -68,7 +68,11 @@ def explain_connection_error(fault: httpx.TransportError, address: str) -> Expla
 
 
 def explain_upstream_error(error: UpstreamError, *, credential: str | None, model: str | None) -> Explanation:
-    """What the host's error means. `credential`: its reference, None without one; `model`: the requested one, None for a listing."""
+    """Explains the host's error.
+
+    `credential` is the reference of the credential, or None without one. `model` is the requested model, or
+    None for a listing.
+    """
     provider_message = f"Its message: {error.reason if isinstance(error, CredentialRefused) else error.message}"
     searched_text = f"{error.upstream_code or ''} {provider_message}"
     match error:

@@ -8,7 +8,7 @@ from providers.canonical.refusal_reasons import RefusalReason
 
 
 class Rank(enum.IntEnum):
-    """Which of several failures tells the caller most: the highest."""
+    """How much a failure tells the caller: of several failures, the highest is raised."""
 
     OPERATION_NOT_SUPPORTED = 1
     LIMITED = 2
@@ -18,9 +18,11 @@ class Rank(enum.IntEnum):
 
 
 class Failures:
-    """Why targets did not serve. The error that is raised in the end: of the highest rank; of several, the first, or upstream's last.
+    """The failures of targets, and the error that is raised in the end.
 
-    `reasons`: for which a fallback may be used. `refusal`: why the model refused the request, which its other targets would do as well.
+    That is the one of the highest rank; of several, it is the first, or upstream's last. `reasons` are those
+    for which a fallback may be used. `refusal` is why the model refused the request, which its other targets
+    would do as well.
     """
 
     __slots__ = ("_error", "_rank", "reasons", "refusal")

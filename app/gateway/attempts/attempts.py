@@ -265,7 +265,10 @@ class Attempts:
         raise error
 
     async def _use_variant(self, serving: _Serving, variant: str) -> None:
-        """From now on targets get the request of this variant. Raises NarthexError if its templates refuse it."""
+        """Gives targets the request of this variant from now on.
+
+        Raises NarthexError if its templates refuse it.
+        """
         of_variant, attempted = serving.translators.of_variant, serving.attempted
         assert of_variant is not None
         serving.translators = await of_variant(variant)
@@ -286,7 +289,10 @@ class Attempts:
         return ranked
 
     def _run(self, plan: Plan, target: Target, model_name: str, variant_name: str | None) -> _TargetRun:
-        """`variant_name`: whose prompt the target gets; None: the plan is of no function."""
+        """Begins the run of a target.
+
+        `variant_name` is the variant whose prompt it gets, or None if the plan is of no function.
+        """
         model = plan.snapshot.models[model_name]
         retries = target.retries if target.retries is not None else model.retries
         if variant_name is None or plan.function is None:
@@ -337,7 +343,10 @@ class Attempts:
     async def _serve_in_turn(
         self, serving: "_Serving", model_name: str, run: _TargetRun, runs: Sequence[_TargetRun], wait_s: float
     ) -> OutboundResponse | OutboundStream | None:
-        """As _serve_target(), with a place at a target that has few, for which the request waits so long."""
+        """Does what _serve_target() does, once there is a place at a target that has few.
+
+        Returns None, too, if there is no place within `wait_s`.
+        """
         try:
             run.place = await self._target_queues.take(run.target, serving.team_id, serving.priority, wait_s)
         except Unavailable as busy:
@@ -359,9 +368,10 @@ class Attempts:
     async def _serve_target(
         self, serving: "_Serving", model_name: str, run: _TargetRun, runs: Sequence[_TargetRun]
     ) -> OutboundResponse | OutboundStream | None:
-        """None: the next target is to be tried. Raises UpstreamError if trying elsewhere cannot help.
+        """Returns None if the target did not serve and the next one is to be tried.
 
-        `runs`: all of the model. When all endpoints have failed before, only the best one is tried again, unless its breaker has opened.
+        Raises UpstreamError if trying elsewhere cannot help. `runs` holds all targets of the model. When all
+        endpoints have failed before, only the best one is tried again, unless its breaker has opened.
         """
         attempted, failures, translators = serving.attempted, serving.failures, serving.translators
         target, run.retry_after_s = run.target, None
@@ -474,7 +484,10 @@ class Attempts:
         choice: EndpointChoice,
         first: HedgedAttempt,
     ) -> tuple[OutboundResponse | OutboundStream, HedgedAttempt]:
-        """What the first of two attempts gives, where the one alone takes too long. See send_hedged()."""
+        """Returns the first response and the attempt that it came from. See send_hedged().
+
+        There are two attempts where one alone takes too long.
+        """
         attempted, streamed = serving.attempted, first.translator.request.stream
         hedge = attempted.planned.plan.snapshot.models[model_name].hedge
         assert hedge is not None
@@ -515,7 +528,10 @@ class Attempts:
     async def _find_second(
         self, serving: "_Serving", model_name: str, run: _TargetRun, runs: Sequence[_TargetRun], choice: EndpointChoice
     ) -> HedgedAttempt | None:
-        """At another endpoint of the target, else at the model's next target. Raises NarthexError."""
+        """Returns an attempt at another endpoint of the target, else at the model's next target, or None.
+
+        Raises NarthexError.
+        """
         for other in (run, *(each for each in runs if each is not run)):
             translator, left_out = await self._translator_for(serving, model_name, other.target)
             if other is not run:
@@ -616,7 +632,7 @@ def _group_targets(plan: Plan, ranked: Sequence[int]) -> list[_TargetGroup]:
 
 
 def _note_translation(attempted: Attempted, translated: TranslatedRequest, left_out: Sequence[str]) -> None:
-    """What the response was made without, and how its constraint was kept."""
+    """Records what was emulated, what the response was made without, and how its constraint was kept."""
     attempted.emulation = translated.emulation
     if attempted.planned.admitted.read_as:
         attempted.emulation = add_field(translated.emulation, attempted.planned.admitted.read_as)

@@ -45,7 +45,10 @@ _ABORTED = "Aborted"
 
 
 class AttemptStage(Protocol):
-    """Where an attempt notes that it has begun, so that whatever ends it is recorded and released; a RequestContext is one."""
+    """The place where an attempt notes that it has begun, such as a RequestContext.
+
+    So whatever ends the attempt, it is recorded and released.
+    """
 
     stage: Stage
 
@@ -57,7 +60,10 @@ class AttemptStage(Protocol):
 
 
 class EndpointAttempts:
-    """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint."""
+    """Makes attempts at one endpoint.
+
+    `transport` sends to engines. `checks` validate responses of engines that do not enforce a constraint.
+    """
 
     def __init__(
         self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport, large_requests: LargeRequests
@@ -190,7 +196,10 @@ class EndpointAttempts:
 
 
 def _candidate_clients(endpoint: Endpoint, target: Target, translator: RequestTranslator) -> list[CredentialClient]:
-    """At least one. Raises CallerCredentialRequired."""
+    """Returns at least one client with a credential to try.
+
+    Raises CallerCredentialRequired if the caller has to send one and did not.
+    """
     try:
         clients = endpoint.credential_pool.candidates(translator.headers, target.model)
     except CredentialError as fault:
@@ -210,7 +219,7 @@ def _caller_credential_refused(endpoint: Endpoint, error: CredentialRefused) -> 
 
 
 def _prefer_shorter_wait(failed: UpstreamError | None, error: Overloaded) -> UpstreamError:
-    """What the caller is told of several credentials: overloaded rather than refused; of two waits, the shorter."""
+    """Returns the failure to report of several credentials: overloaded rather than refused; of two waits, the shorter."""
     if not isinstance(failed, Overloaded):
         return error
     waits = (failed.retry_after_s, error.retry_after_s)

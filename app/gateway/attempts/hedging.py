@@ -54,18 +54,21 @@ class _Latencies:
         bisect.insort(self._sorted, seconds)
 
     def quantile(self, quantile: float) -> float | None:
-        """None: too few are known."""
+        """Returns that quantile of the times, or None if too few are known."""
         return self._sorted[int(quantile * len(self._sorted))] if len(self._sorted) >= _MIN_SAMPLES else None
 
 
 class HedgeTimer:
-    """When to hedge: by model and kind of response, in this process."""
+    """Decides when to hedge, by the times of each model and kind of response in this process."""
 
     def __init__(self) -> None:
         self._latencies: dict[tuple[str, bool], _Latencies] = {}
 
     def begin(self, model: str, hedge: HedgeConfig, *, streamed: bool) -> float | None:
-        """A request begins: after how many seconds to hedge it; None: it is not known yet."""
+        """Notes that a request begins.
+
+        Returns after how many seconds to hedge it, or None if that is not known yet.
+        """
         latencies = self._of(model, streamed)
         latencies.credit = min(_MAX_CREDIT, latencies.credit + hedge.budget)
         return latencies.quantile(hedge.quantile)
@@ -79,7 +82,7 @@ class HedgeTimer:
         return True
 
     def record(self, model: str, attempt: Attempt, *, streamed: bool) -> None:
-        """An attempt that answered."""
+        """Records the time of an attempt that answered."""
         self._of(model, streamed).add(attempt.duration_us / 1e6)
 
     def _of(self, model: str, streamed: bool) -> _Latencies:
@@ -92,19 +95,19 @@ class HedgeTimer:
 
 
 class HedgedAttempt(Struct):
-    """What one of the two sends, and where. `left_out`: paths of what the request does not have. `place`: at a target that has few."""
+    """One of the two attempts: what it sends, and where."""
 
     endpoint: Endpoint
     target: Target
     translated: TranslatedRequest
     translator: RequestTranslator
-    left_out: Sequence[str]
+    left_out: Sequence[str]  # paths of what the request does not have
     timeouts: AttemptTimeouts
     prompt_tokens: int
-    place: Place | None = None
+    place: Place | None = None  # at a target that has few
 
     def release_place(self) -> None:
-        """Once: a second call does nothing."""
+        """Releases the place, if it has one. A second call does nothing."""
         if self.place is not None:
             self.place.release()
             self.place = None

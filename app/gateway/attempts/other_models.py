@@ -42,7 +42,11 @@ async def name_other_models(refusal: Unsupported, translator: RequestTranslator,
 
 
 def _other_targets(planned: Planned) -> Iterator[tuple[str, str, Target]]:
-    """Of each model, in the order of their names, with the model that the target belongs to: itself or an arm of its experiment."""
+    """Yields the targets of each other model that the key may use, in the order of the models' names.
+
+    Before the target come that model and the one that the target belongs to: itself or an arm of its
+    experiment.
+    """
     plan = planned.plan
     for model in sorted(usable_models(plan.snapshot, planned.admitted.caller)):
         if model not in plan.names and model != plan.experiment_model:

@@ -42,7 +42,10 @@ _REFUSAL_CODES = frozenset({"invalid_encrypted_content", "thinking_signature_inv
 
 @functools.lru_cache(maxsize=4096)
 def mark_of(provider: str) -> bytes:
-    """Eight hexadecimal digits, the same in every process. They are no secret: a forged one only makes its request prefer a provider."""
+    """Returns eight hexadecimal digits, the same in every process.
+
+    They are no secret: a forged one only makes its request prefer a provider.
+    """
     return hashlib.blake2b(provider.encode(), digest_size=4).hexdigest().encode()
 
 
@@ -93,8 +96,9 @@ VariantTranslators: TypeAlias = Callable[[str], Awaitable["ProviderTranslators"]
 class ProviderTranslators:
     """The translator of a request for each provider: where state is marked, each gets a request of its own.
 
-    `marked_state`: None: the request has none. `are_all_the_same`: every provider gets the original. `of_variant`: the same for another
-    variant of the function, whose request is another; None: the request is for no function.
+    `marked_state` is None if the request has none. `are_all_the_same` means that every provider gets the
+    original. `of_variant` returns the same for another variant of the function, whose request is another; it
+    is None if the request is for no function.
     """
 
     def __init__(
@@ -126,7 +130,10 @@ class ProviderTranslators:
         return None if continuing is None else ProviderTranslators(continuing, of_variant=self.of_variant)
 
     async def leave_state_out(self, provider: str) -> bool:
-        """From now on the provider gets the request without any state. False: it has none, or that was done before."""
+        """Gives the provider the request without any state from now on.
+
+        Returns False if it has none, or if that was done before.
+        """
         if provider in self._without_state:
             return False
         self._without_state += (provider,)
@@ -143,7 +150,10 @@ class ProviderTranslators:
 
 
 def find_marked_state(request: InboundRequest, raw: bytes) -> MarkedState | None:
-    """None: there is none, as nearly always. `raw`: the body as it came, without the history of its conversation."""
+    """Returns the marked state in a request, or None if there is none, as nearly always.
+
+    `raw` is the body as it came, without the history of its conversation.
+    """
     if find_carrier(raw) is None:
         has_history = request.previous_response_id is not None or request.references_items
         if not has_history or find_carrier(request.body.write()) is None:
@@ -207,7 +217,7 @@ def _without_blocks(messages: Sequence[Any], is_removed: Callable[[bytes], bool]
 
 
 def _state_of(block: Any) -> bytes:
-    """Empty: the block has none."""
+    """Returns the state of a block, empty if it has none."""
     match block:
         case {"type": "thinking", "signature": str(state)} | {"type": "redacted_thinking", "data": str(state)}:
             return state.encode()

@@ -33,7 +33,7 @@ class Place:
         self._reservation: Reservation | None = reservation
 
     def release(self) -> None:
-        """Once: a second call does nothing."""
+        """Gives the place back. A second call does nothing."""
         if self._reservation is not None:
             self._queue.free(self._reservation)
             self._reservation = None
@@ -170,7 +170,7 @@ class TargetQueues:
         return await self._queue_of(target, target.max_concurrency).take(team_id, priority, wait_s)
 
     def waiting_counts(self) -> Mapping[str, int]:
-        """How many wait, by the name of each target where somebody does."""
+        """Returns how many wait, by the name of each target where somebody does."""
         return {_name(key[0], key[1], key[2]): queue.waiting_count for key, queue in self._queues.items() if queue.waiting_count}
 
     def _queue_of(self, target: Target, max_concurrency: int) -> TargetQueue:

@@ -57,7 +57,7 @@ class Cooldown:
 
     @property
     def models(self) -> dict[str, tuple[float, RateLimits | None]]:
-        """By model: until when it is in cooldown, and the rate limits that the host reported last (None: none)."""
+        """The end of each model's cooldown, and the rate limits that the host reported last, None if it reported none."""
         return {model: (model_cooldown.until, model_cooldown.rate_limits) for model, model_cooldown in self._model_cooldowns.items()}
 
     def record_headers(self, model: str, headers: httpx.Headers) -> None:

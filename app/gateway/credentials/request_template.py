@@ -10,11 +10,11 @@ from providers.transport.http1_request import SharedHead
 
 
 class RequestTemplateKey(Struct, frozen=True):
-    """What URL and headers depend on. `model`: "" where the URL does not name it; `stream`: False where it makes no difference."""
+    """The properties of a request on which its URL and headers depend."""
 
     dialect: str
-    model: str = ""
-    stream: bool = False
+    model: str = ""  # "" where the URL does not name it
+    stream: bool = False  # False where it makes no difference
     betas: bytes = b""
 
 

@@ -1,1 +1,1 @@
-"""What the gateway does itself for a request because its target cannot: emulation."""
+"""Emulation: what the gateway does itself for a request because its target cannot."""

@@ -150,7 +150,10 @@ class _ReadText:
         self._held = ""
 
     def _read_text(self, text: str) -> Generator[str | ToolCall, None, str]:
-        """What follows the beginning of a call; empty: none begins in this text."""
+        """Yields the text before a call.
+
+        Returns what the call begins with, empty if none begins in this text.
+        """
         if self._may_begin_bare:
             stripped = text.lstrip()
             if not stripped and len(text) < _MAX_HELD_SPACE:
@@ -173,7 +176,7 @@ class _ReadText:
         return ""
 
     def _read_in_call(self, text: str, call: list[str]) -> Generator[str | ToolCall, None, str]:
-        """What follows the end of the call; empty: it does not end in this text."""
+        """Collects a call until it ends. Returns what follows its end, empty if it does not end in this text."""
         end = -1 if self._is_bare else text.find(CALL_END)
         if end >= 0:
             call.append(text[:end])
@@ -188,7 +191,7 @@ class _ReadText:
         return ""
 
     def _end_call(self, pieces: list[str], *, is_complete: bool) -> Iterator[str | ToolCall]:
-        """`is_complete`: the closing tag came."""
+        """Yields the call, or its text if it is none. `is_complete` means that the closing tag came."""
         written = "".join(pieces)
         self._call, self._call_chars = None, 0
         call = _read_call(written) or (_read_cut_off_call(written) if self._is_call_demanded and not is_complete else None)
@@ -200,7 +203,7 @@ class _ReadText:
         self._is_bare = False
 
     def _text(self, text: str) -> Iterator[str]:
-        """Without the white space between a call and what follows it."""
+        """Yields the text without the white space between a call and what follows it."""
         if self._after_call:
             text = text.lstrip()
         if text:

@@ -11,12 +11,18 @@ _PLACE = re.compile(r"messages\[(?P<message>\d+)\](?:\.content\[(?P<part>\d+)\])
 
 
 class DescribedPlaces(Struct, frozen=True):
-    """For each message its place before, and those of its parts. A message that was added has the place `messages`."""
+    """The former place of each message, and those of its parts.
+
+    A message that was added has the place `messages`.
+    """
 
     messages: Sequence[tuple[str, Sequence[str]]]
 
     def original_path(self, path: str) -> str:
-        """The path before of what is at `path` now; of a part that was added, that of its message."""
+        """Returns the former path of what is at `path` now.
+
+        For a part that was added, it is that of its message.
+        """
         matched = _PLACE.fullmatch(path)
         if matched is None or int(matched["message"]) >= len(self.messages):
             return path
@@ -27,12 +33,15 @@ class DescribedPlaces(Struct, frozen=True):
         return parts[part] + matched["rest"] if part < len(parts) else place
 
     def after_instruction(self, before: int, after: int) -> "DescribedPlaces":
-        """The places once an instruction was added: `before` and `after` count the messages. It may be a message of its own."""
+        """Returns the places once an instruction was added, perhaps as a message of its own.
+
+        `before` and `after` count the messages.
+        """
         return DescribedPlaces((("messages", ()),) * (after - before) + tuple(self.messages))
 
 
 def own_places(messages: Sequence[Message]) -> DescribedPlaces:
-    """Those of messages that are what they were."""
+    """Returns the places of messages that are what they were."""
     return DescribedPlaces(
         [
             (f"messages[{index}]", [f"messages[{index}].content[{number}]" for number in range(len(message.parts))])

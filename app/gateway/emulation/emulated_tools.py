@@ -47,18 +47,14 @@ _MAX_ENFORCED_BYTES = 50_000
 
 
 class EmulatedTools(Struct, frozen=True):
-    """`tools`: those that may be called, by name. `are_described`: in the prompt, so that calls are read from the text.
+    """The tools of a chat, with what the gateway does itself about them."""
 
-    `is_demanded`: a response must call one, or is an error. `is_single`: it makes one call at most. `fields`: of the canonical chat, which
-    the target is not sent. `places`: where the parts of the chat were; None: where they are.
-    """
-
-    tools: Mapping[str, Tool]
-    are_described: bool
-    is_demanded: bool
-    is_single: bool
-    fields: frozenset[str]
-    places: DescribedPlaces | None = None
+    tools: Mapping[str, Tool]  # those that may be called, by name
+    are_described: bool  # in the prompt, so that calls are read from the text
+    is_demanded: bool  # a response must call one, or is an error
+    is_single: bool  # a response makes one call at most
+    fields: frozenset[str]  # those of the canonical chat that the target is not sent
+    places: DescribedPlaces | None = None  # where the parts of the chat were; None if that is where they are
 
     @property
     def are_native(self) -> bool:
@@ -72,7 +68,7 @@ class EmulatedTools(Struct, frozen=True):
 
     @property
     def call_schema(self) -> JsonSchema:
-        """Of a response that is one call and nothing else."""
+        """The schema of a response that is one call and nothing else."""
         calls = [_call_schema(tool) for tool in self.tools.values()]
         return JsonSchema(Raw(msgspec.json.encode(calls[0] if len(calls) == 1 else {"anyOf": calls})), name="call")
 

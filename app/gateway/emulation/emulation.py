@@ -26,24 +26,26 @@ _STRICT_TOOL = re.compile(r"tools\[(\d+)\](?:\.function)?\.strict")
 
 
 class Emulation(Struct):
-    """What the gateway does for one response.
+    """The work that the gateway does itself for one response, and what came of it."""
 
-    `fields`: the caller's names of the fields that it honours itself. `stop`: the texts at which it ends the response; empty: none.
-    `single_call`: it passes on the first tool call of each choice alone. `withheld_calls`: how many others came so far. `strict_tools`: the
-    schemas, by the names of their tools, to which it holds the arguments of calls. `tools`: those that it describes in the prompt, or whose
-    call it demands there; None: the target has what the caller wants of tools. `is_rewritten`: the target speaks the caller's dialect, but
-    has its tools in another form (older functions, namespaces), so that its calls are written anew for the caller. `has_cut`: the response
-    was ended at one of the texts of `stop`. `tool_names`: the caller's names of tools, by those under which the target got them.
-    """
-
+    # The caller's names of the fields that the gateway honours itself.
     fields: tuple[str, ...]
+    # The texts at which it ends the response.
     stop: tuple[str, ...] = ()
+    # Whether it passes on the first tool call of each choice alone, and how many others came so far.
     single_call: bool = False
     withheld_calls: int = 0
+    # The schemas, by the names of their tools, to which it holds the arguments of calls.
     strict_tools: Mapping[str, Raw] = {}
+    # The tools that it describes in the prompt, or whose call it demands there; None if the target has what the caller
+    # wants of tools.
     tools: EmulatedTools | None = None
+    # The target speaks the caller's dialect, but has its tools in another form (older functions, namespaces), so that
+    # its calls are written anew for the caller.
     is_rewritten: bool = False
+    # The response was ended at one of the texts of `stop`.
     has_cut: bool = False
+    # The caller's names of tools, by those under which the target got them.
     tool_names: Mapping[str, str] = {}
 
     @property

@@ -146,7 +146,7 @@ class _HeldText:
         self._stops = stops
 
     def add(self, text: str) -> str:
-        """What of the text so far the caller may have."""
+        """Returns what the caller may have by now of the text that was held back and this one."""
         text = self.rest + text
         matches = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if matches:  # the first to be complete: an engine that writes token by token ends there
@@ -159,5 +159,5 @@ class _HeldText:
 
 
 def _common_length(text: str, stop: str) -> int:
-    """How much of the end of `text` is a beginning of `stop`."""
+    """Returns how many characters at the end of `text` are a beginning of `stop`."""
     return next((length for length in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:length])), 0)

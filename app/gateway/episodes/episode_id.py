@@ -26,7 +26,10 @@ class Episode(Struct, frozen=True):
 
     @property
     def born_ms(self) -> int | None:
-        """When it began, in Unix time, as far as its id can be believed: whoever made a `caller_uuid7` chose it. None: of kind text."""
+        """The Unix time in ms at which the episode began, or None for an id of kind `text`.
+
+        It is as true as the id: whoever made a `caller_uuid7` chose it.
+        """
         return None if self.kind == "text" else uuid7.created_ms(self.id)
 
 

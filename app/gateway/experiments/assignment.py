@@ -24,7 +24,7 @@ _effective_ms = attrgetter("effective_ms")
 
 
 def assign(experiment: Experiment, facts: RequestFacts, pin: str | None = None) -> Assignment:
-    """`pin`: the arm that the caller demands."""
+    """Returns the arm of a request. `pin` is the arm that the caller demands."""
     unit = unit_of(experiment.unit, facts)
     drawn = b"" if unit is None else draw_enrolment(experiment.salt, unit.id)
     version = _version_at(experiment, facts.now_ms if unit is None else unit.at_ms)
@@ -67,7 +67,7 @@ def _version_at(experiment: Experiment, at_ms: int) -> ExperimentVersion | None:
 def _find_exclusion(
     experiment: Experiment, version: ExperimentVersion | None, unit: Unit, facts: RequestFacts, drawn: bytes
 ) -> NotEnrolled | None:
-    """Why the unit gets the control, whichever worker assigns it; None: it takes part."""
+    """Returns why the unit gets the control, whichever worker assigns it, or None if it takes part."""
     if experiment.eligible and not _is_eligible(experiment.eligible, facts):
         return "ineligible"
     # Without a salt of the experiment: it holds the same units out of all that have the same kind of unit.
@@ -105,5 +105,8 @@ def _left_out(
 
 
 def _uniform(drawn: bytes) -> float:
-    """Between 0 and 1, and neither of them. Exact in a float: all 64 bits divided by 2**64 would round up to 1."""
+    """Returns a number between 0 and 1, and neither of them.
+
+    It is exact in a float: all 64 bits divided by 2**64 would round up to 1.
+    """
     return ((int.from_bytes(drawn) >> 12) + 0.5) * 2**-52

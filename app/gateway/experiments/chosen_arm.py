@@ -8,16 +8,20 @@ from app.gateway.experiments.unit import RequestFacts
 
 
 class ChosenArm(NamedTuple):
-    """`serving`: the arm that is tried first. `assignment`: to the arm that counts; None: no experiment is running."""
+    """The arm that serves a request, and its assignment."""
 
-    serving: str
-    assignment: Assignment | None
+    serving: str  # the arm that is tried first
+    assignment: Assignment | None  # to the arm that counts; None if no experiment is running
 
 
 def choose_serving_arm(
     config: ExperimentConfig, running: Experiment | None, default: str | None, facts: RequestFacts, pin: str | None
 ) -> ChosenArm:
-    """`default`: the control, unless the experiment names one. `pin`: the arm that the caller demands, which exists."""
+    """Chooses the arm that serves a request.
+
+    `default` is the control, unless the experiment names one. `pin` is the arm that the caller demands, which
+    exists.
+    """
     control = config.control_arm(default)
     if running is None or config.status != "running":
         return ChosenArm(pin or config.winner or control, None)
@@ -27,6 +31,9 @@ def choose_serving_arm(
 
 
 def other_arms(config: ExperimentConfig, serving: str) -> list[str]:
-    """Those that serve if that one fails: the heaviest first, without what was stopped or retired. The control may always serve."""
+    """Returns the arms that serve if that one fails, the heaviest first.
+
+    What was stopped or retired is left out. The control may always serve.
+    """
     others = [(-weight, arm) for arm, weight in config.arms.items() if arm != serving and weight > 0 and arm not in config.stopped]
     return [arm for _, arm in sorted(others)]

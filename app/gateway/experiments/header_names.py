@@ -12,7 +12,7 @@ def write_header_name(name: str) -> bytes:
 
 
 def read_header_name(value: bytes) -> str:
-    """As callers send it: percent-encoded, or the bytes of the name itself, in UTF-8 or Latin-1."""
+    """Reads a name as callers send it: percent-encoded, or the bytes of the name itself, in UTF-8 or Latin-1."""
     raw = unquote_to_bytes(value)
     try:
         return raw.decode()

@@ -22,21 +22,21 @@ class Unit(Struct, frozen=True):
 
 
 class RequestFacts(Struct):
-    """What assignments are made by. Times in Unix time by Postgres's clock, as far as it is known.
+    """The facts about a request by which assignments are made.
 
-    `now_ms`: when the request came. `current_ms`: when the snapshot was last known to be the newest.
+    Times are Unix time by Postgres's clock, as far as it is known.
     """
 
     caller: Caller
     episode: Episode
     end_user: str | None
     tags: Mapping[str, str]
-    now_ms: int
-    current_ms: int
+    now_ms: int  # when the request came
+    current_ms: int  # when the snapshot was last known to be the newest
 
 
 def unit_of(kind: str, facts: RequestFacts) -> Unit | None:
-    """`kind`: as in ExperimentConfig.unit. None: the request lacks the user or the tag."""
+    """Returns the unit of a kind, as in ExperimentConfig.unit, or None if the request lacks the user or the tag."""
     team_id = facts.caller.team_id
     if kind == "episode":
         episode = facts.episode

@@ -31,5 +31,5 @@ def order_arms(arms: Iterable[tuple[bytes, float]], salt: bytes, unit: bytes) ->
 
 
 def _field(value: bytes) -> bytes:
-    """With its length, so that no two fields together are those of others."""
+    """Returns the value after its length, so that no two fields together are the same as two others."""
     return len(value).to_bytes(4, "big") + value

@@ -101,7 +101,7 @@ def _accept_all(caller: Caller, feedback: Sequence[Feedback]) -> list[_Accepted]
 
 
 def _keep(caller: Caller, feedback: Feedback) -> Feedback:
-    """What the team's content policy keeps of it: tags and numbers are no content."""
+    """Returns what the team's content policy keeps of the feedback. Tags and numbers are no content."""
     if feedback.kind not in _TEXT_KINDS or feedback.value is None or caller.content == "full":
         return feedback
     if caller.content == "masked":

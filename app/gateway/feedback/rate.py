@@ -1,4 +1,4 @@
-"""How much feedback a team may send to a gateway process: what one team sends is not to fill the spool and the tables of all."""
+"""Feedback rate: how much a team may send to a process, so that it does not fill the spool and the tables of all."""
 
 import time
 from collections import OrderedDict
@@ -14,7 +14,7 @@ _MAX_TEAMS = 10_000
 
 
 def counted(size_bytes: int) -> int:
-    """As how many feedback of this size counts."""
+    """Returns the number of ordinary feedback events that one event of this size counts as."""
     return max(1, -(-size_bytes // COUNTED_BYTES))
 
 

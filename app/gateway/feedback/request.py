@@ -37,7 +37,7 @@ FeedbackErrorCode = Literal["unknown_metric", "wrong_level", "wrong_value", "inv
 
 
 class InvalidFeedback(InvalidRequest):
-    """`code`: what kind of error it is, for programs and for metrics."""
+    """An error in feedback. `code` tells its kind, for programs and for metrics."""
 
     def __init__(self, message: str, *, param: str | None, code: FeedbackErrorCode = "invalid_feedback") -> None:
         super().__init__(message, param=param)
@@ -94,7 +94,7 @@ def _invalid_body(message: str, param: str | None = None) -> InvalidFeedback:
 
 
 class Target(Struct, frozen=True):
-    """What feedback is about."""
+    """The inference or episode that feedback is about."""
 
     level: MetricLevel
     id: str
@@ -148,7 +148,7 @@ def withdrawal(feedback_id: str, caller: Caller) -> Feedback:
 
 
 def check_feedback_id(id: str) -> str:
-    """In lower case. Raises InvalidFeedback."""
+    """Returns the id in lower case. Raises InvalidFeedback if it is no UUIDv7."""
     if not uuid7.is_uuid7(id):
         raise InvalidFeedback(
             f"The id of feedback is a UUIDv7, as POST /v1/feedback returned it; {id!r:.60} is not one.", param="id", code="invalid_id"
@@ -205,7 +205,7 @@ def _read_target(body: FeedbackBody, name: str, metric: MetricConfig, team_id: s
 
 
 def _describe(name: str, metric: MetricConfig, levels: Iterable[MetricLevel]) -> str:
-    """What a metric is: the beginning of a sentence."""
+    """Returns what a metric is, as the beginning of a sentence."""
     return f"{name} is a {metric.kind} of an {' or an '.join(levels)}"
 
 
@@ -227,7 +227,10 @@ def _read_inference_id(text: str, now_ms: int) -> str:
 
 
 def _read_value(raw: msgspec.Raw | msgspec.UnsetType, name: str, metric: MetricConfig) -> str:
-    """As JSON, such as Postgres can store."""
+    """Returns the value as JSON that Postgres can store.
+
+    Raises InvalidFeedback if it is not one of the metric.
+    """
     if raw is msgspec.UNSET:
         raise InvalidFeedback(f"`value` is required. {_expected(name, metric)}", param="value", code="wrong_value")
     size_bytes = len(memoryview(raw))

@@ -30,7 +30,7 @@ _SENT = {"metric": "metric", "target": "inference or episode", "value": "value",
 
 
 class FeedbackConflict(Conflict):
-    """`param`: the first field that differs."""
+    """An id of feedback was used again for other feedback. `param` is the first field that differs."""
 
     def __init__(self, feedback: Feedback, first: SentBefore) -> None:
         differs = " and ".join(_SENT[each] for each in first.differs)
@@ -45,7 +45,7 @@ class FeedbackConflict(Conflict):
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """What this process remembers of feedback. `value`, `tags`: hashes."""
+    """The part of feedback that this process remembers. `value` and `tags` are hashes."""
 
     metric: str
     level: str
@@ -60,7 +60,7 @@ class Sent(msgspec.Struct, frozen=True):
         return cls(feedback.metric, feedback.level, feedback.target_id, _hash(value), _hash(feedback.tags))
 
     def before(self, new: "Sent") -> SentBefore:
-        """What there was before `new`, with the same id."""
+        """Returns this as what was sent before `new` with the same id, and the fields in which they differ."""
         differs = [
             *(["metric"] if new.metric != self.metric else ()),
             *(["target"] if (new.level, new.target_id) != (self.level, self.target_id) else ()),
@@ -80,7 +80,10 @@ class SentFeedback:
         self._paused_until = 0.0
 
     async def remember(self, team_id: str, new: Sequence[tuple[Feedback, Sent]]) -> Mapping[str, FeedbackConflict]:
-        """`new`: repeatable feedback of a team. Returns what differs from what was sent before, by the ids of events."""
+        """Remembers `new`, repeatable feedback of a team.
+
+        Returns what differs from what was sent before, by the ids of events.
+        """
         conflicts: dict[str, FeedbackConflict] = {}
         unknown: list[Feedback] = []
         for feedback, sent in new:

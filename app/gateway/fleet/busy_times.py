@@ -10,7 +10,10 @@ _MAX_MODELS = 256
 
 
 class BusyTimes:
-    """Of one endpoint, as one worker sees it, by model: a server may be loading one of several. Times are by the monotonic clock."""
+    """The busy times of one endpoint, as one worker sees it.
+
+    They differ by model, as a server may be loading one of several. Times are by the monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
@@ -30,16 +33,16 @@ class BusyTimes:
             self._until[model] = time.monotonic() + wait_s
 
     def left_s(self, model: str, now: float) -> float:
-        """How long it is still busy; 0.0: it is not."""
+        """Returns for how long it is still busy, 0.0 if it is not."""
         return max(0.0, self._until.get(model, 0.0) - now)
 
     def models(self) -> dict[str, float]:
-        """How long it is still busy, for each model for which it is."""
+        """Returns for how many seconds it is still busy, for each model for which it is."""
         now = time.monotonic()
         return {model: until - now for model, until in self._until.items() if until > now}
 
     def refuse(self, model: str, provider: str) -> Overloaded | None:
-        """What a request gets that has nowhere else to go; None: it may be sent."""
+        """Returns the error for a request that has nowhere else to go, or None if it may be sent."""
         left_s = self.left_s(model, time.monotonic())
         if not left_s:
             return None

@@ -64,7 +64,7 @@ class Endpoint:
 
     @property
     def is_probed(self) -> bool:
-        """Only self-hosted engines are probed."""
+        """Whether the endpoint is probed, which only self-hosted engines are."""
         return self.config.adapter in ENGINE_PROBES
 
     @property

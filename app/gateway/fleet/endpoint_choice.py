@@ -47,7 +47,7 @@ class EndpointChoice:
         self._find_prefixes(request, session)
 
     def _find_prefixes(self, request: InboundRequest, session: str | None) -> None:
-        """Which of the endpoints hold how much of the prompt."""
+        """Notes which of the endpoints hold how much of the prompt."""
         target, tokens = self._target, self._prompt_tokens
         seed = (target.provider, target.model, target.lora)
         prompt = prompt_of(request.body)
@@ -88,7 +88,7 @@ class EndpointChoice:
         return endpoint
 
     def avoid(self, endpoint: Endpoint) -> None:
-        """Not this endpoint, unless it is the only one."""
+        """Leaves this endpoint out, unless it is the only one."""
         self._tried.append(endpoint)
 
     def try_again(self, endpoint: Endpoint) -> None:

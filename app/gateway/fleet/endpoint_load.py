@@ -30,24 +30,27 @@ _dispatches = itertools.count(1)
 
 
 class EndpointLoad:
-    """In tokens of prompts, so that it can be compared with what a cached prefix saves. Other workers have their own.
+    """The load of one endpoint as one worker knows it: other workers have their own.
 
-    `in_flight`: requests. `queued_tokens`: of prompts that were sent and not answered with anything yet, but for what is cached there.
-    `waiting`: streams without a first block. `waiting_since`: since when none of them got one, by the monotonic clock.
-    `others_tokens`: an estimate for requests that this worker did not send, by the engine's own metrics; 0: none, or not known.
-    `cold_requests`: how many it has to answer until it counts as warm; 0: it does. `last_dispatch`: grows with each request that is
-    sent to any endpoint; 0: none was sent here.
+    It is in tokens of prompts, so that it can be compared with what a cached prefix saves.
     """
 
     __slots__ = ("cold_requests", "in_flight", "last_dispatch", "others_tokens", "queued_tokens", "waiting", "waiting_since")
 
     def __init__(self) -> None:
+        # Requests that have not ended.
         self.in_flight = 0
+        # Of prompts that were sent and not answered with anything yet, but for what is cached there.
         self.queued_tokens = 0
+        # Streams without a first block, and since when none of them got one, by the monotonic clock.
         self.waiting = 0
         self.waiting_since = 0.0
+        # An estimate for requests that this worker did not send, by the engine's own metrics; 0 if there are none, or
+        # it is not known.
         self.others_tokens = 0
+        # How many it has to answer until it counts as warm; 0 if it does.
         self.cold_requests = 0
+        # A number that grows with each request that is sent to any endpoint; 0 if none was sent here.
         self.last_dispatch = 0
 
     def cool_down(self) -> None:
@@ -68,7 +71,10 @@ class EndpointLoad:
         return RequestLoad(self, prompt_tokens, awaits_first_block)
 
     def note_engine_load(self, reported: EngineLoad | None) -> None:
-        """What the engine says of all its callers, of whom this worker is one. None: nothing that can be read, or not any more."""
+        """Notes the load that the engine reports for all its callers, of whom this worker is one.
+
+        `reported` is None if nothing can be read, or not any more.
+        """
         if reported is None:
             self.others_tokens = 0
             return
@@ -104,7 +110,7 @@ class RequestLoad:
         self._leave_queue()
 
     def end(self) -> None:
-        """Once: a second call does nothing."""
+        """Takes the request off the load. A second call does nothing."""
         if not self._has_ended:
             self._has_ended = True
             self._load.in_flight -= 1

@@ -19,16 +19,17 @@ _EMPTY_POOL = EndpointPool(())
 
 
 def pool_key(target: Target) -> PoolKey:
-    """What two targets with the same endpoints have in common."""
+    """Returns the key of a target's pool, which is the same for all targets with the same endpoints."""
     weights = tuple(sorted(target.endpoint_weights.items())) if target.endpoint_weights else ()
     return target.provider, target.model, target.endpoints, weights
 
 
 class EndpointTable:
-    """Which endpoints serve a target of `snapshot`, and what may be dropped there. It does not change; what is known of endpoints does.
+    """The endpoints that serve the targets of `snapshot`, and what may be dropped there.
 
-    `endpoints`: by provider and address. `pools`: those of each target. `prefix_index`: outlives the table.
-    `discovered`: the addresses behind each `dns+http://` name. Built in steps.
+    The table does not change; what is known of endpoints does. It is built in steps. `endpoints` has them by
+    provider and address, `pools` those of each target. `prefix_index` outlives the table. `discovered` has
+    the addresses behind each `dns+http://` name.
     """
 
     def __init__(

@@ -186,7 +186,10 @@ def _names_of(snapshot: Snapshot) -> list[str]:
 
 
 def _weights_of(nodes: Sequence[Node]) -> Mapping[str, float]:
-    """By the speeds that nodes report, which are numbers of any size; a node that reports none counts as the mean of the others."""
+    """Returns weights by address, from the speeds that nodes report, which are numbers of any size.
+
+    A node that reports none counts as the mean of the others.
+    """
     speeds = [node.speed for node in nodes if node.speed]
     if not speeds:
         return {}

@@ -50,7 +50,10 @@ class ModelLists:
             await asyncio.sleep(min(_LOOK_INTERVAL_S, self._interval_s or _LOOK_INTERVAL_S))
 
     def _is_read(self, endpoint: Endpoint) -> bool:
-        """Never with a caller's credential: what its account may use is its own matter."""
+        """Returns whether the endpoint's list is read.
+
+        It never is with a caller's credential: what its account may use is its own matter.
+        """
         return self._interval_s > 0 and endpoint.provider.model_list_path is not None and endpoint.has_own_credential
 
     async def _read(self, endpoint: Endpoint) -> bool:

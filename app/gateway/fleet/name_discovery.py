@@ -50,5 +50,5 @@ def _url_of(name: str) -> httpx.URL:
 
 
 def _addresses(url: httpx.URL, hosts: Iterable[str]) -> tuple[str, ...]:
-    """In an order that does not depend on that of the name server, which differs with each answer."""
+    """Returns the addresses in an order of their own, as that of the name server differs with each answer."""
     return tuple(str(url.copy_with(host=host)) for host in sorted(set(hosts))[:_MAX_ADDRESSES])

@@ -8,16 +8,19 @@ from app.process.thread_steps import in_steps
 
 
 class OperatorDrops:
-    """What `drop` of models and of providers says, by their names; those without it have no entry."""
+    """The `drop` settings of models and of providers, by their names. Those without it have no entry."""
 
     def __init__(self, models: Mapping[str, DroppableFields], providers: Mapping[str, DroppableFields]) -> None:
         self._models = models
         self._providers = providers
 
     def extend(self, may_drop: Callable[[str], bool], models: Iterable[str], provider: str) -> Callable[[str], bool]:
-        """What the caller (`may_drop`) or the operator allows to be dropped at a target: one of its provider and the models names it.
+        """Returns a predicate for fields that the caller (`may_drop`) or the operator allows to be dropped at a target.
 
-        `models`: the requested one, the one that the target belongs to if that is another, and those by which the one led to the other.
+        The operator allows it by the target's provider or by one of the models.
+
+        `models` are the requested one, the one that the target belongs to if that is another, and those by
+        which the one led to the other.
         """
         choices: list[DroppableFields] = [self._models[model] for model in models if model in self._models]
         if provider in self._providers:
@@ -26,7 +29,7 @@ class OperatorDrops:
 
 
 def extend_may_drop(may_drop: Callable[[str], bool], choices: Sequence[DroppableFields]) -> Callable[[str], bool]:
-    """What `may_drop` or any of the operator's choices allows to be dropped."""
+    """Returns a predicate for fields that `may_drop` or any of the operator's choices allows to be dropped."""
     if "all" in choices:
         return _drop_everything
     fields = frozenset[str]().union(*choices)
@@ -34,7 +37,10 @@ def extend_may_drop(may_drop: Callable[[str], bool], choices: Sequence[Droppable
 
 
 def read_operator_drops(snapshot: Snapshot) -> OperatorDrops | None:
-    """None: no model and no provider has `drop`, so that requests need not look for it. In steps."""
+    """Reads `drop` of all models and providers, in steps.
+
+    Returns None if none has it, so that requests need not look for it.
+    """
     models: dict[str, DroppableFields] = {name: model.drop for name, model in in_steps(snapshot.models.items()) if model.drop}
     providers: dict[str, DroppableFields] = {
         name: provider.drop for name, provider in in_steps(snapshot.providers.items()) if provider.drop

@@ -89,18 +89,19 @@ class _TeamBlocks:
 
 
 class PrefixIndex:
-    """Where prompts were sent, of one worker. The blocks used least recently are forgotten first, and no team's push out another's.
+    """The endpoints to which one worker sent the blocks of prompts.
 
-    Endpoints are bits: `1 << Endpoint.slot`.
+    The blocks used least recently are forgotten first, and no team's push out another's. Endpoints are bits:
+    `1 << Endpoint.slot`.
     """
 
     def __init__(self) -> None:
         self._teams: dict[str, _TeamBlocks] = {}
 
     def find_holders(self, team_id: str, keys: Sequence[int], among: int) -> list[tuple[int, int]]:
-        """How many blocks from the first the endpoints of the set `among` hold: pairs of a set and its number, the largest last.
+        """Returns how many blocks from the first the endpoints of the set `among` hold.
 
-        Endpoints that hold none are left out.
+        They are pairs of a set and its number, the largest last. Endpoints that hold none are left out.
         """
         blocks = self._teams.get(team_id)
         found: list[tuple[int, int]] = []

@@ -208,7 +208,11 @@ async def send_probe(transport: httpx.AsyncBaseTransport, request: httpx.Request
 
 
 def _needs_recognition(endpoint: Endpoint, models: ProbeResponse) -> bool:
-    """At first, after it was unreachable or failed a request, once a minute, and when its models show another engine."""
+    """Returns whether it is time to find out which engine this is.
+
+    It is at first, after it was unreachable or failed a request, once a minute, and when its models show
+    another engine.
+    """
     if endpoint.probe_result is None or endpoint.learned_at is None:
         return True
     if endpoint.health == "unreachable" or endpoint.breaker.consecutive_failures:

@@ -1,4 +1,7 @@
-"""What a function and a variant set in a request, in each dialect: parameters, tools and the output format, unless the caller set them."""
+"""Default fields: what a function and a variant set in a request, in each dialect, unless the caller set it.
+
+They are parameters, tools and the output format.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast

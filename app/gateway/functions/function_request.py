@@ -61,7 +61,7 @@ class FunctionRequest:
         return written
 
     def finish(self, variant_name: str, body: Body) -> tuple[InboundRequest, bytes]:
-        """What write() returns, of what edit_body() made of the request."""
+        """Returns what write() does, given what edit_body() made of the request. Raises InvalidRequest."""
         variant = self.function.variants[variant_name]
         if self.dialect.name == INFERENCE:
             return self._finish_inference(body, variant)
@@ -189,7 +189,7 @@ def _render_own(templates: MessageTemplates, text: str | None, system_input: Map
 
 
 def _prepend(message: Mapping[str, str], messages: Any) -> Any:
-    """Without decoding what the caller sent."""
+    """Returns the messages after this one, without decoding what the caller sent."""
     if isinstance(messages, Raw):
         return Raw(b"[" + msgspec.json.encode(message) + b"," + bytes(messages)[1:])
     return [message, *messages]

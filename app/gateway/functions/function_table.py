@@ -14,20 +14,20 @@ from app.templating.templates import Templates, templates_of
 
 
 class CompiledVariant(Struct, frozen=True):
-    """`fields`: by dialect, what a request gets unless the caller set it."""
+    """A variant of a function, ready to be used."""
 
     name: str
     templates: Templates
-    fields: Mapping[str, tuple[DefaultField, ...]]
+    fields: Mapping[str, tuple[DefaultField, ...]]  # by dialect, what a request gets unless the caller set it
 
 
 class CompiledFunction(Struct, frozen=True):
-    """`fault`: why it cannot serve, as after an update with narrower bounds; None: it can."""
+    """A function with its variants, ready to be used."""
 
     name: str
     config: FunctionConfig
     variants: Mapping[str, CompiledVariant]
-    fault: str | None = None
+    fault: str | None = None  # why it cannot serve, as after an update with narrower bounds; None if it can
 
 
 class FunctionTable:

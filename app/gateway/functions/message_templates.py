@@ -74,7 +74,10 @@ class MessageTemplates:
             )
 
     def render_system(self, text: str | None, path: str) -> str:
-        """What the system template makes of the input, or of the caller's own `text` at `path`; None: it sent none."""
+        """Returns what the system template makes of the caller's own `text` at `path`, or of the input.
+
+        `text` is None if the caller sent none.
+        """
         if text is None:
             takes_text = self._templates.takes_text("system")
             return self._render(
@@ -113,7 +116,7 @@ class MessageTemplates:
         return rendered, system_messages > 0
 
     def _render_content(self, raw: Raw, role: str, path: str, text_type: str) -> Any:
-        """None: it stays as it is."""
+        """Returns the content as the template makes it, or None if it stays as it is."""
         beginning = bytes(raw)[:1]
         if beginning == b'"':
             if not self._has_template(role):
@@ -206,7 +209,7 @@ def _arguments_of(block: _Block) -> tuple[dict[str, Any] | None, str]:
 
 
 def _as_message(item: Any) -> Mapping[str, Raw] | None:
-    """None: it is no object."""
+    """Returns the item as a message, or None if it is no object."""
     try:
         return _decode_message(item if isinstance(item, Raw) else _encode(item))
     except msgspec.DecodeError:

@@ -57,7 +57,7 @@ class Claim:
         await asyncio.shield(self.start_completion())
 
     def start_completion(self) -> asyncio.Task[None]:
-        """As complete(), without waiting for it."""
+        """Starts what complete() does, and does not wait for it."""
         # A task starts after this turn of the loop; by then, what the turn recorded is in the spool (providers.transport.write_batcher).
         if self._completing is None:
             self._completing = self._claims.run_in_background(self._complete())

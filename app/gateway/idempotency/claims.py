@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class HeldClaim(Protocol):
-    """What is renewed; app.gateway.idempotency.claim.Claim is one. `owned_until`: by the monotonic clock."""
+    """A claim that is renewed, such as app.gateway.idempotency.claim.Claim."""
 
     claim_request: ClaimRequest
-    owned_until: float
+    owned_until: float  # by the monotonic clock
 
 
 class Claims:

@@ -128,15 +128,18 @@ class TeamLargeRequests:
         return await self.run(self._large_requests.check_and_parse, dialect, raw) if is_large(raw) else dialect.parse_request(raw)
 
     async def run_if_large(self, size_bytes: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """In the thread if the work is on more than 16 KiB, which may be a thousand objects; else at once."""
+        """Runs the work in the thread if it is on more than 16 KiB, which may be a thousand objects, and else at once."""
         return await self.run(work, *args, **kwargs) if size_bytes > SMALL_BYTES else work(*args, **kwargs)
 
     async def mask(self, body: bytes, rules: MaskRules) -> bytes:
-        """In a process: what the rules of a team take for a body, nobody knows. Raises WorkTooLarge."""
+        """Masks a body in a process, as nobody knows what the rules of a team take for it.
+
+        Raises WorkTooLarge.
+        """
         return (await self.run_in_process(MaskTask(rules.config), body))[1]
 
     async def mask_stream(self, masker: StreamMasker, frames: bytes) -> tuple[StreamMasker, bytes]:
-        """In a process, too. Raises WorkTooLarge."""
+        """Masks frames of a stream, in a process, too. Raises WorkTooLarge."""
         outcome, masked = await self.run_in_process(MaskStreamTask(masker.encode()), frames)
         return StreamMasker.decode(outcome.state), masked
 

@@ -34,5 +34,5 @@ class RequestBody:
         return work(*args, **kwargs)
 
     def grow(self, size_bytes: int) -> None:
-        """What an engine gets is so large: with the history of its conversation, or as a template makes it."""
+        """Notes the size that an engine gets: with the history of its conversation, or as a template makes it."""
         self.is_large = self.is_large or size_bytes > LARGE_BYTES

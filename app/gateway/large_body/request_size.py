@@ -40,7 +40,7 @@ _objects_decoder = msgspec.json.Decoder(list[_Object])
 
 
 class RequestCaps(Struct, frozen=True):
-    """Each is the setting of the same name."""
+    """The caps on a request, each of which is the setting of the same name."""
 
     max_messages: int
     max_content_parts: int

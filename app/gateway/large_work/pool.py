@@ -90,7 +90,7 @@ class LargeWorkPool:
 
     @property
     def pids(self) -> list[int]:
-        """Of the processes, for tests."""
+        """The ids of the processes, for tests."""
         workers = [*self._idle, *[team.piece.worker for team in self._teams.values() if team.piece is not None and team.piece.worker]]
         return [worker.pid for worker in workers if worker.pid is not None]
 

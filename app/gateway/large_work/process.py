@@ -45,14 +45,14 @@ _decode_task = msgspec.msgpack.Decoder(Task).decode
 
 
 class _Fork:
-    """What carries out a task, as the handler of the signal sees it. `is_unwanted`: the signal has come since the task did.
-
-    `writes`: a byte that it shares with the fork, set once that writes its outcome: half of one is worse than one that nobody wants.
-    """
+    """The fork that carries out a task, as the handler of the signal sees it."""
 
     def __init__(self) -> None:
         self.pid = 0
+        # The signal has come since the task did.
         self.is_unwanted = False
+        # A byte that is shared with the fork, set once that writes its outcome: half of one is worse than one that
+        # nobody wants.
         self.writes = mmap.mmap(-1, 1)
 
     def end(self, *_: object) -> None:
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def _run_in_fork(fork: _Fork, task: Task, body: bytes, memory_bytes: int, processor_s: float) -> Bound | None:
-    """None: the fork has written its outcome itself."""
+    """Returns what ended the fork, or None if it has written its outcome itself."""
     if isinstance(task, WriteTask):
         _function(task.function, task.config)  # here, so that the next fork has it, too
     parent = os.getpid()

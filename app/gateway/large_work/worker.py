@@ -103,7 +103,7 @@ class Worker:
             await self.kill()
 
     def stop(self) -> None:
-        """Until go_on(), it uses no processor."""
+        """Stops the process, which uses no processor until go_on()."""
         if not self._is_stopped:
             self._is_stopped = True
             self._signal(signal.SIGSTOP)

@@ -21,7 +21,7 @@ StoredKey: TypeAlias = tuple[str, str, str, str, str]
 
 
 class StoredRule(Struct, frozen=True):
-    """`until_s`: when it ends, in Unix time: then the host is asked again."""
+    """A learned rule until `until_s`, in Unix time, when the host is asked again."""
 
     provider: str
     model: str
@@ -55,7 +55,7 @@ class LearnedRuleStore:
 
     @property
     def rules(self) -> list[StoredRule]:
-        """Those in force, by provider and model."""
+        """The rules in force, by provider and model."""
         self.expire()
         return sorted(self._rules.values(), key=lambda each: each.key)
 
@@ -100,7 +100,10 @@ class LearnedRuleStore:
             self.unbind_conversation(conversation)
 
     def bind_conversation(self, conversation: bytes, path: str) -> None:
-        """From now on its host drops thinking blocks that are bound to another one. Each worker learns that for itself."""
+        """Notes that its host is to drop thinking blocks that are bound to another one.
+
+        Each worker learns that for itself.
+        """
         self._conversations[conversation] = path, self._clock() + self.keep_s
         self._conversations.move_to_end(conversation)
         self._bound_paths[conversation] = path
@@ -109,7 +112,7 @@ class LearnedRuleStore:
         self._note_any()
 
     def unbind_conversation(self, conversation: bytes) -> None:
-        """The host does not do that."""
+        """Undoes bind_conversation(): the host does not do that, or its time is over."""
         if self._conversations.pop(conversation, None) is not None:
             del self._bound_paths[conversation]
             self._note_any()

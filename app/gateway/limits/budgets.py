@@ -35,14 +35,15 @@ class OverrideInForce(Struct, frozen=True):
 
 
 class BudgetUsage(Struct, frozen=True):
-    """What a subject has used of a budget in the present period.
+    """The part of a budget that a subject has used in the present period.
 
-    `subject`: the values of the budget's scope. `counted_since`: the start of the period, or a later one of the rule. `spent_usd`: by
-    requests that have ended; `reserved_usd`: held by those in progress, null: Redis is unavailable; `remaining_usd`: what the limit still
-    lets pass. These are of one moment, and add up to the amount, unless more than that is spent. `recorded_usd`: what is spent by the
-    records, which have a request moments after it has ended. `percent`: of the amount, spent. `forecast_usd`: spent at
-    the end of the period, if it goes on as so far; null: it is too early to say. `override`: by which `amount_usd` is not
-    the budget's own; null: it is.
+    `subject` holds the values of the budget's scope. `counted_since` is the start of the period, or a later
+    one of the rule. `spent_usd` is spent by requests that have ended; `reserved_usd` is held by those in
+    progress, or null if Redis is unavailable; `remaining_usd` is what the limit still lets pass. These are of
+    one moment, and add up to the amount, unless more than that is spent. `recorded_usd` is spent according to
+    the records, which have a request moments after it has ended. `percent` is the share of the amount that is
+    spent. `forecast_usd` is what will be spent by the end of the period if it goes on as so far, or null if
+    it is too early to say. `override` is why `amount_usd` is not the budget's own, or null if it is.
     """
 
     subject: Mapping[str, str]
@@ -60,7 +61,7 @@ class BudgetUsage(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """What a subject has spent of a rule, since a moment in a period (Unix time in ms)."""
+    """The amount that a subject has spent of a rule, since a moment in a period. Times are Unix time in ms."""
 
     rule: Rule
     subject: Subject
@@ -109,7 +110,10 @@ def rules_of(stored: Sequence[StoredLimit], overrides: Sequence[LimitOverride], 
 
 
 def _same_or_new(known: Rule | None, rule: Rule) -> Rule:
-    """Of several that count the same, only those in force have the right ids."""
+    """Returns the `known` rule with the overrides of `rule` if both count the same, and else `rule`.
+
+    Of several that count the same, only those in force have the right ids.
+    """
     if known is None or (known.limit, known.since_ms, known.counted_name) != (rule.limit, rule.since_ms, rule.counted_name):
         return rule
     return known if known.overrides == rule.overrides else msgspec.structs.replace(known, overrides=rule.overrides)
@@ -124,9 +128,10 @@ async def read_budget_usage(
     teams: Collection[str] | None = None,
     most: int = 1,
 ) -> dict[str, list[BudgetUsage]]:
-    """By name of the rule, the subjects that have spent most of it; a rule for one subject has that, even if it spent nothing.
+    """Returns, by name of the rule, the `most` subjects that have spent most of it.
 
-    `teams`: only subjects of these teams; None: all. Rules that are no budgets are left out.
+    A rule for one subject has that one, even if it spent nothing. `teams` leaves only subjects of these
+    teams; None leaves all. Rules that are no budgets are left out.
     """
     budgets = [rule for rule in rules if is_budget(rule) and (teams is None or {"team", "key"} & set(rule.dimension_names))]
     spent = await read_spent(connection, budgets, now_ms, teams=teams, most=most)
@@ -147,7 +152,12 @@ async def read_spent(
     least_percent: int = 0,
     partial_hours: PartialHours | None = None,
 ) -> list[Spent]:
-    """Of each rule the subjects that have spent most, in its present period. `least_percent`: only those that have spent so much of it."""
+    """Returns the subjects that have spent most of each rule in its present period.
+
+    A rule for one subject always has that one. `least_percent` ignores what a subject has spent if it is less
+    than that share of the lowest amount of the rules that are read together. A rule for one subject
+    has nothing spent in that case.
+    """
     spent: list[Spent] = []
     for group in _group(budgets, now_ms):
         least = least_percent * _lowest_amount(group) // 100 if least_percent else None

@@ -54,8 +54,9 @@ class LimitsLedger(Ledger, RecentLedger, Protocol):
 
 
 class PreparedRules(Struct, frozen=True):
-    """What Limits.prepare() makes of a snapshot. `snapshot`: its fallbacks and functions decide whose records count for a
-    rule of a model.
+    """The rules that Limits.prepare() makes of a snapshot.
+
+    The snapshot's fallbacks and functions decide whose records count for a rule of a model.
     """
 
     matcher: RuleMatcher
@@ -129,7 +130,7 @@ class Limits:
 
     @property
     def pending_count(self) -> int:
-        """How many commands Redis has yet to confirm."""
+        """The number of commands that Redis has yet to confirm."""
         return len(self._outbox) + len(self._recovery)
 
     def prepare(self, snapshot: Snapshot) -> PreparedRules:
@@ -203,7 +204,7 @@ class Limits:
         self._noted_matches.append(match)
 
     def _take_matched_names(self) -> set[str]:
-        """Of the rules that requests have matched since the last call."""
+        """Returns the names of the rules that requests have matched since the last call."""
         matches, self._noted_matches = self._noted_matches, []
         names: set[str] = set()
         for match in matches:
@@ -226,12 +227,18 @@ class Limits:
         self._telemetry.set_reservations(self.open_reservations, redis_losses=self._redis_epoch.losses)
 
     def match_places(self, name: str, amount: int) -> RuleMatch:
-        """At most `amount` places under a name, over all processes: a rule that no request matches, for take_place()."""
+        """Returns a match for take_place(): of at most `amount` places under a name, over all processes.
+
+        It is of a rule that no request matches.
+        """
         (rule,) = RuleTable([Limit(name, {}, "concurrency", amount, after_loss="empty")]).rules
         return self.matcher.match_buckets([Bucket(rule, rule.key(()), {})])
 
     async def take_place(self, id: str, match: RuleMatch) -> Reservation:
-        """One of match_places(), until cancel(). `id`: of this place alone. Raises LimitExceeded if all are taken, Unavailable."""
+        """Takes a place of match_places(), which is held until cancel().
+
+        `id` is of this place alone. Raises LimitExceeded if all are taken, and Unavailable.
+        """
         reservation = Reservation(id.encode(), match, ONE_PLACE)
         reservation.reply = await self._take(reservation, match, ONE_PLACE, 0, counts_refusals=False)
         self._recovery.track(reservation)
@@ -299,7 +306,10 @@ class Limits:
     async def preview(
         self, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate, function: str | None = None
     ) -> Preview:
-        """What would happen to a request now. Reserves nothing. Raises LimitUnsatisfiable (the model has no price), Unavailable."""
+        """Returns what would happen to a request now, and reserves nothing.
+
+        Raises LimitUnsatisfiable if a rule limits cost and the model has no price, and Unavailable.
+        """
         match = self.matcher.match_for(caller, model, tags, function)
         if match is None:
             return Preview((), None, None)

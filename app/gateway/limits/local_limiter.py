@@ -227,7 +227,7 @@ def _slot_for(bucket: Bucket, now_ms: float) -> tuple[int, float]:
 
 
 def _free_at_ms(count: _LocalCount, excess: int, finish_ms: float) -> float:
-    """When `excess` more will be free, if no other request comes."""
+    """Returns the time in ms when `excess` more will be free, if no other request comes."""
     if count.bucket.rule.kind != WINDOW:
         return finish_ms
     width = count.bucket.rule.window_ms / 16

@@ -1,4 +1,7 @@
-"""What a loss of Redis's memory means for rules: which had counted something, and until when they may refuse. Pure."""
+"""Loss of Redis's memory: which rules had counted something, and until when they may refuse.
+
+Nothing here does I/O.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,18 +16,16 @@ _MAX_AMOUNT = 2**53
 
 
 class LossState(Struct, frozen=True):
-    """What those who operate it are told. `rules`: how many refuse everything, until `until_ms` at the latest.
+    """The state after a loss, as reported to those who operate the gateway."""
 
-    `lost_ms`: since when. `waiting_for`: what has to happen before they are rebuilt; None: they stay full by their `after_loss`.
-    """
-
-    rules: int
-    lost_ms: int
-    until_ms: int
+    rules: int  # how many refuse everything
+    lost_ms: int  # since when
+    until_ms: int  # until when at the latest
+    # What has to happen before they are rebuilt; None if they stay full by their `after_loss`.
     waiting_for: str | None
 
     def summary(self) -> Mapping[str, Any]:
-        """As fields of a JSON object that anybody may see."""
+        """Returns the state as fields of a JSON object that anybody may see."""
         return {
             "rules": self.rules,
             "since": _to_text(self.lost_ms),
@@ -39,7 +40,7 @@ def find_full_rules(rules: Sequence[Rule], epoch_ms: int, now_ms: int, rebuilt: 
 
 
 def describe_loss(full_rules: Sequence[Rule], epoch_ms: int, now_ms: int, waiting_for: str) -> LossState | None:
-    """None: no rule refuses because of a loss."""
+    """Returns the state after a loss, or None if no rule refuses because of one."""
     refusing = [rule for rule in full_rules if not rule.limit.dry_run]
     if not refusing:
         return None
@@ -63,7 +64,7 @@ def slot_amounts(rule: Rule, used: Sequence[SlotUsage]) -> list[tuple[int, int]]
 
 
 def _full_until_ms(rule: Rule, epoch_ms: int, now_ms: int, rebuilt: Collection[str]) -> int:
-    """0: it does not count as full."""
+    """Returns until when a rule counts as full, or 0 if it does not."""
     if rule.kind == WINDOW and (rule.stays_full or rule.id not in rebuilt):
         return epoch_ms + rule.window_ms + 1
     if rule.kind == CALENDAR and rule.stays_full:

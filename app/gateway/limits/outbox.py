@@ -35,7 +35,7 @@ class _PendingCommand:
 
 
 class Outbox:
-    """For idempotent commands. len() is how many are not confirmed."""
+    """Idempotent commands that are sent until Redis confirms or refuses them. len() is how many are left."""
 
     def __init__(self, counters: RedisCounters) -> None:
         self._counters = counters

@@ -58,7 +58,7 @@ class RecentLedger(Protocol):
         ...
 
     def open_usage_by_slot(self) -> AbstractAsyncContextManager[SlotReader | None]:
-        """None: another process reads it."""
+        """Opens a reader of the usage of each slot, or gives None if another process reads it."""
         ...
 
 
@@ -140,7 +140,10 @@ class WindowRebuilder:
                     await self._changed.wait()
 
     async def _check(self) -> float | None:
-        """When to check again; None: there is nothing to do before something changes. Raises RedisUnavailable or RedisReplyError."""
+        """Returns after how many seconds to check again, or None if there is nothing to do before something changes.
+
+        Raises RedisUnavailable or RedisReplyError.
+        """
         epoch_ms, limited = self._epoch_ms(), self._rules()
         if not epoch_ms:
             self._set_loss(None)

@@ -69,7 +69,7 @@ class Recovery:
         counters.on_lost = self._on_down
 
     def __len__(self) -> int:
-        """How many reports to Redis are outstanding."""
+        """The number of reports to Redis that are outstanding."""
         return len(self._unreported) + len(self._tasks)
 
     def start(self) -> None:
@@ -137,9 +137,11 @@ class Recovery:
         self._telemetry.set_redis_unavailable(False)
 
     def _charges_to_report(self, by_records: Collection[str], kept: Collection[bytes]) -> list[Charge]:
-        """Without those of the rules with these ids, whose windows will count the records of the same requests.
+        """Returns the pending charges, without those that are counted by the records of the same requests.
 
-        `kept`: keys of buckets with charges of requests that are running, which have no record yet.
+        `by_records` holds ids of rules whose windows will count these records. `kept` holds keys of buckets
+        with charges of requests that are running, which have no record yet: these are reported all the same.
+        Charges that are left out count as confirmed.
         """
         charges: list[Charge] = []
         for charge in list(self._local_limiter.pending_charges()):

@@ -35,7 +35,7 @@ _LOSS = "How much of it is used is not known at the moment, as the server that c
 
 
 def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitExceeded:
-    """From a reply REFUSED of take.lua, or of LocalLimiter.take."""
+    """Returns the error for a reply REFUSED of take.lua, or of LocalLimiter.take."""
     index: int = reply[3]
     rule = match.rule_at(index, reply[1])
     remaining, _, wait_ms, wait_flags = reply[4 + 4 * index : 8 + 4 * index]
@@ -121,7 +121,10 @@ def in_units(rule: Rule, count: int) -> float:
 
 
 def _advice(rule: Rule, need: Amounts) -> str:
-    """What would let a request pass that needs more than all of a rule."""
+    """Returns advice on a request that needs more than all of a rule: what would let it pass.
+
+    It is empty if nothing would.
+    """
     match rule.limit.resource:
         case "input_tokens":
             return " Only a shorter prompt can pass."

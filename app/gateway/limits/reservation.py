@@ -34,12 +34,12 @@ class Reservation:
 
     @property
     def matches(self) -> Sequence[RuleMatch]:
-        """In the order in which they were reserved."""
+        """The matches, in the order in which they were reserved."""
         return (self.match, *(match for match, _ in self.extensions)) if self.extensions else (self.match,)
 
     @property
     def buckets(self) -> Sequence[Bucket]:
-        """In the order in which they were reserved, which settle.lua relies on."""
+        """The buckets, in the order in which they were reserved, which settle.lua relies on."""
         return [bucket for match in self.matches for bucket in match.buckets] if self.extensions else self.match.buckets
 
     @property

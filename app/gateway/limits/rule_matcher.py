@@ -76,7 +76,7 @@ class RuleMatch:
         return self.buckets[index].rule
 
     def rule_at(self, index: int, now_ms: float) -> Rule:
-        """With the amount that its subject has at a moment."""
+        """Returns the rule with the amount that its subject has at a moment."""
         bucket = self.buckets[index]
         amount = bucket.amount_at(now_ms)
         return bucket.rule if amount == bucket.rule.amount else msgspec.structs.replace(bucket.rule, amount=amount)
@@ -119,11 +119,14 @@ class RuleMatcher:
         self._cache: dict[Any, RuleMatch | None] = {}
 
     def __len__(self) -> int:
-        """How many results are cached."""
+        """The number of results that are cached."""
         return len(self._cache)
 
     def match_for(self, caller: Caller, model: str | None, tags: Mapping[str, str], function: str | None = None) -> RuleMatch | None:
-        """None: no rule applies. `function`: the one that the caller named; None: a model."""
+        """Returns the rules that apply, or None if none does.
+
+        `function` is the one that the caller named, or None if it named a model.
+        """
         cache_key: Any = (caller.prefix, caller.team, model) if caller.shadow is None else (caller.shadow, caller.team, model, True)
         if self.table.tags and tags:
             tags = {name: value for name, value in tags.items() if name in self.table.tags}

@@ -1,4 +1,4 @@
-"""What a caller sees of the rules that apply to it: GET /v1/limits and POST /v1/limits/preview."""
+"""States of the rules that apply to a caller, as it sees them: GET /v1/limits and POST /v1/limits/preview."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,18 +36,15 @@ class RuleState(Struct, frozen=True):
 
 
 class Preview(Struct, frozen=True):
-    """What would happen to a request. `refused_by`: the rule that would refuse it; None: it would pass.
-
-    `retry_after_s`: when it would pass; None: it never would, or it would now.
-    """
+    """The outcome that a request would have."""
 
     rules: tuple[RuleState, ...]
-    refused_by: str | None
-    retry_after_s: float | None
+    refused_by: str | None  # the rule that would refuse it; None if it would pass
+    retry_after_s: float | None  # when it would pass; None if it never would, or would now
 
 
 def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[RuleState]:
-    """From a reply of take.lua in PREVIEW mode."""
+    """Reads the state of each rule from a reply of take.lua in PREVIEW mode."""
     rule_states: list[RuleState] = []
     for index, bucket in enumerate(match.buckets):
         rule, limit = match.rule_at(index, reply[1]), bucket.rule.limit
@@ -73,7 +70,7 @@ def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[
 
 
 def read_preview(match: RuleMatch, reply: list[Any], need: Amounts) -> Preview:
-    """From a reply of take.lua in PREVIEW mode."""
+    """Reads what would happen to a request from a reply of take.lua in PREVIEW mode."""
     index: int = reply[3]
     rules = tuple(read_rule_states(match, reply, need))
     return Preview(rules, None, None) if index < 0 else Preview(rules, match.rule(index).name, rules[index].wait_s)

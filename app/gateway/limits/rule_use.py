@@ -1,4 +1,7 @@
-"""Which limits requests have matched: noted in memory, and written to Postgres now and then, for a report of those that none has."""
+"""Use of limits: which of them requests have matched, noted in memory and written to Postgres now and then.
+
+It is for a report of limits that no request has matched.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -13,7 +16,7 @@ _EVERY_S = 10.0
 
 
 class RuleUse:
-    """`take_names`: the names of limits that were matched since its last call."""
+    """Stores which limits are matched. `take_names` returns the names of those matched since its last call."""
 
     def __init__(self, database: AsyncEngine, take_names: Callable[[], Collection[str]]) -> None:
         self.background_task = BackgroundTask("matched limits", self._keep_storing)
@@ -22,7 +25,7 @@ class RuleUse:
         self._unstored: set[str] = set()
 
     async def store(self) -> None:
-        """What cannot be stored now is the next time."""
+        """Stores the names of matched limits. What cannot be stored now is stored the next time."""
         self._unstored.update(self._take_names())
         if not self._unstored:
             return

@@ -80,7 +80,7 @@ class Rule(Struct, frozen=True, eq=False):
 
     @property
     def requirements(self) -> list[tuple[str, str | None]]:
-        """What not every request has: (dimension, value), with None for any value."""
+        """The dimensions that not every request has, each with the value that it must have, or None for any value."""
         return [*self.fixed_dimensions, *((dimension, None) for dimension in self.each_dimensions if is_optional(dimension))]
 
     def period_at(self, now_ms: float) -> Period:
@@ -198,7 +198,11 @@ def _build_rules(
 
 
 def _read_overrides(limit: Limit, overrides: Sequence[LimitOverride]) -> Mapping[tuple[str, ...], RuleOverride]:
-    """By subject. Those of other dimensions, or of another resource or period, are from before the limit was changed."""
+    """Returns the overrides by subject.
+
+    Those of other dimensions, or of another resource or period, are left out: they are from before the limit
+    was changed.
+    """
     names = each_dimensions(limit)
     return {
         tuple(public_part(override.subject[name]) if name == "key" else override.subject[name] for name in names): RuleOverride(
@@ -215,7 +219,7 @@ def each_dimensions(limit: Limit) -> tuple[str, ...]:
 
 
 def counted_amount(limit: Limit, amount: float) -> int:
-    """As it is counted: a cost in millionths of a dollar."""
+    """Returns an amount as it is counted: a cost in millionths of a dollar."""
     return int(amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(amount)
 
 

@@ -1,4 +1,4 @@
-"""What a request takes from limits: an estimate before it, the actual usage after it."""
+"""Usage amounts: a request takes an estimate from limits before it, and the actual usage after it."""
 
 from msgspec import Struct
 
@@ -28,8 +28,14 @@ ONE_PLACE: Amounts = (0, 0, 0, 0, 0, 1)
 
 
 class UsageEstimate(_Usage, frozen=True):
-    """What a request may use at most, as far as it can be known before. `cost_microusd` None: the model has no price."""
+    """The most that a request may use, as far as it can be known before.
+
+    `cost_microusd` is None if the model has no price.
+    """
 
 
 class ActualUsage(_Usage, frozen=True):
-    """What a request used. `cost_microusd` None: the model has no price, so a rule about cost counts nothing."""
+    """The usage of a request.
+
+    `cost_microusd` is None if the model has no price, so a rule about cost counts nothing.
+    """

@@ -40,7 +40,7 @@ _BASE64 = re.compile(r"(?:/9j/|[A-Za-z0-9+])[A-Za-z0-9+/=\s]*")  # /9j/ begins e
 
 
 class MediaSlot(Struct):
-    """Where a body names media by URL: `holder[key]`."""
+    """A place where a body names media by URL: `holder[key]`."""
 
     holder: dict[str, Any] | list[Any]
     key: Any
@@ -165,5 +165,8 @@ def _data_slots(fields: dict[str, Any], key: str, value: Any) -> Iterator[MediaS
 
 
 def _is_base64(text: str) -> bool:
-    """By its beginning: it may be tens of megabytes, and a path or a URL shows itself there."""
+    """Returns whether the text is base64, judged by its beginning.
+
+    It may be tens of megabytes, and a path or a URL shows itself in the first characters.
+    """
     return _BASE64.fullmatch(text[:_CHECKED_CHARS]) is not None

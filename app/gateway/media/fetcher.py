@@ -44,7 +44,7 @@ ClaimBytes = Callable[[int], None]
 
 
 def claim_nothing(size_bytes: int) -> None:
-    """For fetches whose memory nobody bounds."""
+    """Claims no memory. It is for fetches whose memory nobody bounds."""
 
 
 class FetchesMedia(Protocol):
@@ -175,7 +175,10 @@ class MediaFetcher:
 
 @dataclass(slots=True)
 class _FetchBudget:
-    """What all media of one request may take together. `deadline`: by the loop's clock. `claim_bytes`: see fetch()."""
+    """The limits that all media of one request share.
+
+    `deadline` is by the event loop's clock. For `claim_bytes` see MediaFetcher.fetch().
+    """
 
     deadline: float
     remaining_bytes: int

@@ -60,7 +60,7 @@ class BodyClaim:
         self._change_declared(max(undeclared_bytes, 0))
 
     def grow_to(self, size_bytes: int) -> None:
-        """So many bytes have come in all. Raises as add() does."""
+        """Notes that `size_bytes` have come in all. Raises as add() does."""
         self.add(size_bytes - self.size_bytes)
 
     def add(self, more_bytes: int) -> None:

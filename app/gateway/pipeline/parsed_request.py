@@ -1,4 +1,4 @@
-"""What a caller asked for, as the stages after parse() need it beside their own."""
+"""The parsed request of a caller, which the stages after parse() need beside their own state."""
 
 from collections.abc import Mapping
 

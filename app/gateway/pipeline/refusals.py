@@ -136,7 +136,7 @@ class RefusalRecorder:
 
 
 def _requested_model(context: RequestContext) -> str:
-    """Without a prefix; empty: the request was not read so far."""
+    """Returns the requested model without its prefix, or "" if the request was not read that far."""
     admitted = admitted_of(context.stage)
     if admitted is None:
         return ""

@@ -32,7 +32,7 @@ _END_OF_STREAM_S = 0.25
 
 
 class ResponseSink(Protocol):
-    """Where the response goes; app/api/callers/response_sink.py writes it as HTTP."""
+    """A place where the response goes; app/api/callers/response_sink.py writes it as HTTP."""
 
     async def send_response(self, body: bytes) -> None: ...
 
@@ -141,7 +141,7 @@ async def _relay_blocks(
     mark: Callable[[bytes], bytes] | None,
     masked: MaskedStream | None,
 ) -> None:
-    """Until the engine ends its stream. Raises UpstreamError and httpx.TransportError."""
+    """Relays blocks until the engine ends its stream. Raises UpstreamError and httpx.TransportError."""
     editor, spool_record = response.editor, attempted.planned.spool_record
     if editor.done or editor.failure is not None:
         return

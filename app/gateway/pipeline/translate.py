@@ -1,4 +1,4 @@
-"""What Planned -> Attempted is made with: the translators of the request, and what responses say of it."""
+"""The parts that lead from Planned to Attempted: translators of the request, and what responses say of it."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, RAW_PROMPT_DIALEC
 
 
 def translators_of(gateway: Gateway, parsed: ParsedRequest, planned: Planned, context: RequestContext) -> ProviderTranslators:
-    """Of the request for each provider, and for each variant of its function."""
+    """Returns the translators of the request for each provider, and for each variant of its function."""
     caller, request, options = parsed.admitted.caller, parsed.admitted.request, parsed.options
     may_drop, operator_drops = drop_rules(options, planned)
     translator = RequestTranslator(
@@ -84,7 +84,7 @@ async def _translate_variant(
 
 
 def _resumable_stream(parsed: ParsedRequest, request: InboundRequest) -> ResumableStream | None:
-    """None: the response is no stream of a chat."""
+    """Returns a stream that another engine can resume, or None if the response is no stream of a chat."""
     chat_dialect = CALLER_CHAT_DIALECTS.get(parsed.dialect.name)
     if chat_dialect is None:
         return None

@@ -138,9 +138,10 @@ class ItemRuns:
             await self._spending.settle(0, cost)
 
     async def finish_interrupted(self, item: Item) -> None:
-        """Of an item that another process had begun when it ended: takes over the response if that was recorded, else it is run again.
+        """Finishes an item that another process had begun when it ended.
 
-        Its cost is settled. Raises what run() does.
+        The response is taken over if it was recorded, else the item is run again. Its cost is settled. Raises
+        what run() does.
         """
         if item.tries >= _MAX_TRIES:
             status, reason = ("refused", "interrupted") if item.replayed is None else ("done", "judge_interrupted")
@@ -165,7 +166,7 @@ class ItemRuns:
         await self._finish(item, original, pair, known)
 
     async def _find_response(self, item: Item) -> RecordedRequest | None:
-        """What is recorded of the request that another process made."""
+        """Returns the record of the request that another process made, or None if there is none."""
         if item.inference_id is None:
             return None
         async with self._database.connect() as connection:
@@ -220,7 +221,7 @@ class ItemRuns:
     async def _make_request(
         self, item: Item, original: RecordedRequest, kind: OriginKind, route: str, path: str, body: bytes
     ) -> OwnResponse:
-        """As often as it takes until the gateway has a place for it. What it cost is settled."""
+        """Makes the request, if need be again until the gateway has room for it, and settles its cost."""
         dialect, wait_s = CALLER_CHAT_DIALECTS[route], _FIRST_WAIT_S
         while True:
             caller = await self._find_caller(original)
@@ -315,7 +316,10 @@ class ItemRuns:
         raise ReplayFailed(f"There is no model or function {definition.model!r:.100} any more.")
 
     async def _recorded_writing(self, recorded: RecordedRequest) -> tuple[WrittenChoice, ...] | None:
-        """None: the response was an error, or is not kept, or longer than is compared."""
+        """Returns what the recorded response says.
+
+        Returns None if the response was an error, is not kept, or is longer than what is compared.
+        """
         if recorded.response is None or recorded.policy != "full" or recorded.outcome != "answered":
             return None
         response = await asyncio.to_thread(unpack_within, recorded.response, MAX_RESPONSE_BYTES)
@@ -362,7 +366,7 @@ class _ItemAllowance:
 
 
 def values_of(exchange: Exchange) -> dict[str, Any]:
-    """As read_request() has them of a recorded one."""
+    """Returns the metrics of an exchange, as read_request() returns those of a recorded one."""
     return {
         **{"error": exchange.outcome != "answered", "schema_failure": has_schema_failure(exchange)},
         **{"refusal": is_refused(exchange), "latency_us": exchange.duration_us},

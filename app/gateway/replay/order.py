@@ -1,4 +1,4 @@
-"""What a replay must be to start: checked before anything is chosen, so that nobody finds out by its first item."""
+"""Checks that a replay can start, before anything is chosen, so that nobody finds out by its first item."""
 
 import time
 from collections.abc import Mapping

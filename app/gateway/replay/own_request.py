@@ -103,7 +103,7 @@ async def make_request(
 
 
 async def _record_error(gateway: Gateway, dialect: CallerDialect, context: RequestContext, error: NarthexError, *, has_begun: bool) -> None:
-    """As a caller would have got it: as a response, or as the last frame of a stream."""
+    """Records the error as a caller would have got it: as a response, or as the last frame of a stream."""
     editor = context.progress.editor
     if has_begun:
         frame = (b"" if editor is None else editor.write_failure(error)) or dialect.write_error_frame(error)

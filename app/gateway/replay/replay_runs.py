@@ -1,6 +1,6 @@
-"""What a gateway process reads and writes while it runs a replay: its lease, the items, and what each came to.
+"""The queries of a gateway process that runs a replay: its lease, the items, and what each came to.
 
-Everything is written with the lease: a process that has lost it writes nothing any more.
+Everything is written under the lease: a process that has lost it writes nothing any more.
 """
 
 import datetime

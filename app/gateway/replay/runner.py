@@ -160,7 +160,7 @@ class _Run:
             await self._run_item(self._items.finish_interrupted(item))
 
     async def _wait_until_stored(self) -> None:
-        """Until everything is that another process had recorded when it ended, unless that takes too long."""
+        """Waits until what another process had recorded when it ended is stored, but not for too long."""
         now, deadline_s = datetime.now(UTC), time.monotonic() + _STORED_WAIT_S
         while time.monotonic() < deadline_s:
             async with self._database.connect() as connection:

@@ -1,4 +1,7 @@
-"""What a replay may still spend: reserved before a request, settled after it. One process runs a replay, so its memory is enough."""
+"""The amount that a replay may still spend: it is reserved before a request and settled after it.
+
+One process runs a replay, so its memory is enough.
+"""
 
 import asyncio
 

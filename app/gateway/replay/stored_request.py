@@ -31,7 +31,10 @@ HEADERS: Mapping[bytes, bytes] = {b"x-narthex-tags": b"{}", b"x-narthex-priority
 
 
 class NotRunnable(Exception):
-    """What is recorded of a request is not enough to send it again. `reason`: as items have it."""
+    """Raised if what is recorded of a request is not enough to send it again.
+
+    `reason` is the one that its item gets.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,7 @@
-"""What a response says: its text and the tools it calls, whatever ids and numbers it has. Pure."""
+"""The content of a response: its text and the tools it calls, whatever ids and numbers it has.
+
+All functions here are pure.
+"""
 
 from typing import Any
 
@@ -27,7 +30,7 @@ class WrittenChoice(Struct, frozen=True):
 
 
 def read_written(route: str, response: bytes, *, streamed: bool) -> tuple[WrittenChoice, ...] | None:
-    """Of each choice. None: it is no response of a chat, or broken."""
+    """Returns the text and calls of each choice, or None if the response is no chat or is broken."""
     dialect = CALLER_CHAT_DIALECTS[route]
     try:
         if not streamed:
@@ -39,7 +42,10 @@ def read_written(route: str, response: bytes, *, streamed: bool) -> tuple[Writte
 
 
 def say_the_same(one: tuple[WrittenChoice, ...] | None, other: tuple[WrittenChoice, ...] | None) -> bool | None:
-    """None: it is not known; arguments may be nested more deeply than Python compares."""
+    """Returns whether two responses say the same, or None if that is not known.
+
+    It is not known if one could not be read, or if arguments are nested more deeply than Python compares.
+    """
     if one is None or other is None:
         return None
     try:
@@ -49,7 +55,10 @@ def say_the_same(one: tuple[WrittenChoice, ...] | None, other: tuple[WrittenChoi
 
 
 def as_text(choices: tuple[WrittenChoice, ...]) -> str:
-    """For a judge: the text, or as JSON what is more than text. Raises RecursionError if arguments are nested too deeply."""
+    """Returns the response as a judge gets it: one choice without calls as its text, anything else as JSON.
+
+    Raises RecursionError if arguments are nested too deeply.
+    """
     if len(choices) == 1 and not choices[0].calls:
         return choices[0].text
     return msgspec.json.encode(choices).decode()

@@ -1,4 +1,7 @@
-"""What callers ask of the gateway in headers, beside the episode, tags and what attempts read: of most requests nothing."""
+"""The options that callers set in headers, beside the episode, tags and what attempts read.
+
+Most requests set none.
+"""
 
 from collections.abc import Callable, Mapping
 

@@ -42,7 +42,7 @@ _NATIVE = "tensorzero_inference"
 
 
 class _Fields(Struct):
-    """As the caller has them. The values that are looked into elsewhere stay JSON."""
+    """The fields as the caller names them. Values that are read elsewhere stay JSON."""
 
     cache_options: CacheOptions | None = field(default=None, name="tensorzero::cache_options")
     credentials: dict[str, str] | None = field(default=None, name="tensorzero::credentials")

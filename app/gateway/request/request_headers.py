@@ -1,4 +1,4 @@
-"""What a caller says in headers of a request as it is recorded and placed: its episode, tags, session and priority."""
+"""The headers that say how a request is recorded and placed: its episode, tags, session and priority."""
 
 import time
 from collections.abc import Mapping

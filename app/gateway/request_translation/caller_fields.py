@@ -1,4 +1,7 @@
-"""What a caller's body holds, and what the caller calls it: names for errors, constraint fields, carriers of opaque state."""
+"""Reads what a caller's body holds, and what the caller calls it.
+
+That is names for errors, constraint fields, and carriers of opaque state.
+"""
 
 import re
 from collections.abc import Mapping
@@ -72,5 +75,8 @@ def wants_non_text_output(body: Body) -> bool:
 
 
 def limit_paths(dropped: list[str]) -> list[str]:
-    """At most 32 paths, without the indexes if there are more: they go into a header, and clients bound the headers they accept."""
+    """Returns at most 32 paths, without the indexes if there are more.
+
+    They go into a header, and clients bound the headers they accept.
+    """
     return dropped if len(dropped) <= _MAX_DROPPED_PATHS else sorted({_INDEX.sub("[]", each) for each in dropped})[:_MAX_DROPPED_PATHS]

@@ -37,7 +37,10 @@ async def translate_request(translator: RequestTranslator, endpoint: Endpoint, t
 
 
 async def _translate_or_emulate(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
-    """With tools, or the output format, in the prompt, where the endpoint cannot be sent them. Raises as translate_request() does."""
+    """Translates the request, with tools or the output format in the prompt where the endpoint takes none.
+
+    Raises as translate_request() does.
+    """
     try:
         return await _translate_or_emulate_tools(translator, endpoint, target)
     except Unsupported:
@@ -48,7 +51,10 @@ async def _translate_or_emulate(translator: RequestTranslator, endpoint: Endpoin
 
 
 async def _translate_or_emulate_tools(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
-    """With tools, or the demand for a call, in the prompt, where the endpoint cannot be sent them. Raises as translate_request() does."""
+    """Translates the request, with tools or the demand for a call in the prompt if the endpoint takes none.
+
+    Raises as translate_request() does.
+    """
     translated: TranslatedRequest | None = None
     refusal: Unsupported | None = None
     try:

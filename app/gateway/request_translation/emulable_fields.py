@@ -1,4 +1,4 @@
-"""Which fields of a request the gateway can honour itself, by trimming the response or by checking it."""
+"""The fields of a request that the gateway can honour itself, by trimming the response or by checking it."""
 
 from collections.abc import Collection
 
@@ -27,7 +27,10 @@ def emulable_fields(dialect: str, body: Body, constraint: Constraint | None) -> 
 
 
 def _can_cut(dialect: str, body: Body, stop: object) -> bool:
-    """Not where the text of the response has something else beside it that would have to be cut, too."""
+    """Returns whether the gateway can cut the text at these stops.
+
+    It cannot where the response has something beside its text that would have to be cut, too.
+    """
     if body.value("include_stop_str_in_output") or body.value("echo") or wants_non_text_output(body):
         return False
     logprobs = body.value("logprobs")

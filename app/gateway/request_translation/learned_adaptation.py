@@ -1,4 +1,4 @@
-"""What a host has taught about a model, applied to a request that is otherwise ready for it."""
+"""Applies what a host has taught about a model to a request that is otherwise ready for it."""
 
 from collections.abc import Callable, Sequence
 

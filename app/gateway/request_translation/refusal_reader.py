@@ -13,7 +13,10 @@ from providers.learned_rules.rule import LearnedRule
 
 
 class RefusalReader:
-    """For one request at one target. `refused`: what was sent before it was adapted; the same is not sent again."""
+    """Reads the refusals of one request by one target.
+
+    `refused` is what was sent before it was adapted; the same is not sent again.
+    """
 
     def __init__(self, store: LearnedRuleStore, target: Target) -> None:
         self._store = store

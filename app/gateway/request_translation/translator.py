@@ -83,7 +83,7 @@ _NO_FIELD_NAMES: Mapping[str, str] = {}
 
 
 class _NoFetcher:
-    """In place of a MediaFetcher: gives empty media."""
+    """A stand-in for a MediaFetcher that gives empty media."""
 
     async def fetch(self, urls: Collection[str], claim_bytes: ClaimBytes = claim_nothing) -> Mapping[str, Inline]:
         return {url: Inline("image/png", "") for url in urls}
@@ -354,13 +354,13 @@ class RequestTranslator:
         return self._for_chat(replace(chat, output=None), replace(constraint, output=None), places)
 
     def add_instructed_output(self, translated: TranslatedRequest) -> TranslatedRequest:
-        """What a translator of instruct_output() translated, with what is to be done with the response."""
+        """Adds what is to be done with the response to what a translator of instruct_output() translated."""
         assert self.constraint is not None and self.constraint.output is not None
         plan = ConstraintPlan("validated", self.constraint.output, is_instructed=True)
         return replace(translated, constraint_plan=plan, emulation=add_field(translated.emulation, self.constraint.field))
 
     def add_emulated_tools(self, translated: TranslatedRequest, tools: EmulatedTools) -> TranslatedRequest:
-        """What a translator of emulate_tools() translated, with what is to be done with the response."""
+        """Adds what is to be done with the response to what a translator of emulate_tools() translated."""
         emulation = add_tools(translated.emulation, self.caller_dialect.name, self._field_names, tools)
         return replace(translated, constraint_plan=None, emulation=emulation)
 
@@ -385,7 +385,7 @@ class RequestTranslator:
         return self.operator_drops is not None or self.request.overrides is not None
 
     def apply_operator_drops(self, models: Iterable[str], provider: str) -> None:
-        """For the target that is tried next: whatever its provider and these models may drop is dropped, too: see OperatorDrops."""
+        """Lets the next target drop whatever its provider and these models may drop, too: see OperatorDrops."""
         if self.operator_drops is not None:
             self._may_drop = self.operator_drops.extend(self._caller_may_drop, models, provider)
 
@@ -486,7 +486,11 @@ class RequestTranslator:
         return translator
 
     def _why_no_images(self, provider: Provider, target: Target) -> str | None:
-        """By the adapter or its probe; of an engine, whose model's name says nothing, also by the capabilities that its operator states."""
+        """Returns why the target reads no images, or None if it may.
+
+        The adapter or its probe says so; for an engine, whose model's name says nothing, also the
+        `capabilities` that its operator states.
+        """
         why = provider.why_no_images(target.model)
         if why is None and provider.is_self_hosted and "chat" in self.capabilities and "vision" not in self.capabilities:
             return "its model reads no images: `capabilities` of the model in the gateway's configuration have no `vision`."
@@ -840,7 +844,10 @@ class RequestTranslator:
         return self._emulable
 
     def _take_emulated(self, dropped: list[str]) -> Emulation | None:
-        """What the gateway does for the fields of `dropped` that it can honour itself; they are removed from the list."""
+        """Returns what the gateway does for those fields of `dropped` that it can honour itself.
+
+        They are removed from the list. Returns None if there are none.
+        """
         fields = self._find_emulable().intersection(dropped)
         if not fields:
             return None

@@ -36,7 +36,10 @@ class ResumableStream:
         self._continues_prompt = continues_prompt
 
     def open(self, engine_dialect: EngineDialect, meta: ResponseMeta) -> "ResumableStream":
-        """Before each attempt's first block. As long as nothing was sent the response begins anew; then it goes on after text()."""
+        """Prepares for the stream of an attempt, before its first block.
+
+        As long as nothing was sent the response begins anew; after that it goes on after text().
+        """
         self.model, self.usage, self.finish_reason, self.failure, self.done = None, None, None, None, False
         self._reader = engine_dialect.stream_reader()
         self._counter = ArrivedTokenCounter()
@@ -75,7 +78,7 @@ class ResumableStream:
         return self.is_sent and self._is_plain and self.finish_reason is None
 
     def text(self) -> str:
-        """What the caller has been sent."""
+        """Returns the text that the caller has been sent."""
         if len(self._pieces) > 1:
             self._pieces = ["".join(self._pieces)]
         return self._pieces[0] if self._pieces else ""

@@ -1,4 +1,7 @@
-"""What a stream has brought: how many tokens, where it ends before its usage is reported, and whether anything came."""
+"""Counts what a stream has brought.
+
+That is how many tokens, where it ends before its usage is reported, and whether anything came.
+"""
 
 import re
 

@@ -295,6 +295,6 @@ def _stored_turn(id: str, request_body: bytes, response: bytes, episode: Recorde
 
 
 def inference_id_of(id: str) -> str | None:
-    """Of a response; None: its id is not one that the gateway gave."""
+    """Returns the inference id of a response, or None if its own id is not one that the gateway gave."""
     inference_id = id.removeprefix(RESPONSE_ID_PREFIX)
     return inference_id.lower() if id.startswith(RESPONSE_ID_PREFIX) and uuid7.is_uuid7(inference_id) else None

@@ -138,7 +138,7 @@ class InputItem(Struct, frozen=True):
         return item_id_of(self.raw) if self.index is None else input_item_id(self.raw, self.turn_id, self.index)
 
     def to_openai(self) -> dict[str, Any]:
-        """As OpenAI's list of input items has it."""
+        """Returns the item as OpenAI's list of input items has it."""
         return msgspec.json.decode(self.raw) if self.index is None else write_input_items([self.raw], self.turn_id, self.index)[0]
 
 

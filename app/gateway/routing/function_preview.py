@@ -1,4 +1,4 @@
-"""What a function would send, without sending it: for whoever writes templates."""
+"""Previews of what a function would send, without sending it, for people who write templates."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -46,11 +46,11 @@ class PreparedPreview(Struct, frozen=True):
     size_bytes: int
 
     async def render(self, large_requests: TeamLargeRequests) -> FunctionPreview:
-        """As the request itself would be. Raises InvalidRequest, and WorkTooLarge."""
+        """Renders the templates as the request itself would. Raises InvalidRequest, and WorkTooLarge."""
         return self._finish(*await write_variant(large_requests, self.function_request, self.variant, self.size_bytes))
 
     def render_here(self) -> FunctionPreview:
-        """In this process, whatever that takes. Raises InvalidRequest."""
+        """Renders the templates in this process, whatever that takes. Raises InvalidRequest."""
         return self._finish(*self.function_request.write(self.variant))
 
     def _finish(self, written: InboundRequest, raw: bytes) -> FunctionPreview:

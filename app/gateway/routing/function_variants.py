@@ -13,7 +13,10 @@ from providers.dialect import InboundRequest
 async def write_variant(
     large_requests: TeamLargeRequests, function_request: FunctionRequest, variant: str, size_bytes: int
 ) -> tuple[InboundRequest, bytes]:
-    """As FunctionRequest.write(). `size_bytes`: of the work. Raises InvalidRequest, and WorkTooLarge for what takes too long."""
+    """Writes the request of a variant, as FunctionRequest.write() does. `size_bytes` is the size of the work.
+
+    Raises InvalidRequest, and WorkTooLarge for what takes too long.
+    """
     if function_request.is_bounded(variant):
         return await large_requests.run_if_large(size_bytes, function_request.write, variant)
     function, input_field = function_request.function, function_request.input_field

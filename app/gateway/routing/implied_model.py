@@ -50,7 +50,10 @@ def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect
 
 
 def _serving_providers(fleet: Fleet, target: Target, dialect: CallerDialect, body: Body) -> list[Provider]:
-    """Of a target that is pinned to a dialect: those that speak it, if that is the dialect of the request."""
+    """Returns the providers of a target that serve the request in its own dialect.
+
+    There are none if the target is pinned to another dialect.
+    """
     if target.dialect not in (None, dialect.name):
         return []
     endpoints = fleet.table.endpoints_of(target)

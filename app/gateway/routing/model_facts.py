@@ -1,4 +1,7 @@
-"""What callers may know of a model before they use it: its age, its context length, its capabilities, its price. Nothing is guessed."""
+"""The facts that callers may know of a model before they use it.
+
+These are its age, its context length, its capabilities and its price. Nothing is guessed.
+"""
 
 from msgspec import Struct
 
@@ -29,7 +32,10 @@ class Pricing(Struct, frozen=True, omit_defaults=True):
 
 
 class ModelFacts(Struct, frozen=True):
-    """None (0 of `created`): not known, or not the same wherever the model is served."""
+    """The facts about a model.
+
+    None (0 for `created`) means that it is not known, or not the same wherever the model is served.
+    """
 
     created: int
     context_length: int | None
@@ -50,7 +56,10 @@ def model_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: floa
 
 
 def function_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: float) -> ModelFacts:
-    """Of the model of its variant; with several, each has its own."""
+    """Returns the facts about the model of a function's variant.
+
+    With several variants, each has facts of its own, so that only `created` is known.
+    """
     function, created = snapshot.functions[name], snapshot.models_created.get(name, 0)
     facts = model_facts(snapshot, table, function.variants[choose_variant(name, function, None)].model, now_s)
     if len(function.variants) > 1:
@@ -59,7 +68,7 @@ def function_facts(snapshot: Snapshot, table: EndpointTable, name: str, now_s: f
 
 
 def _shortest(lengths: list[int | None]) -> int | None:
-    """None as soon as one is not known."""
+    """Returns the shortest length, or None as soon as one is not known."""
     known = [each for each in lengths if each is not None]
     return min(known, default=None) if len(known) == len(lengths) else None
 
@@ -87,7 +96,7 @@ def _pricing(prices: list[Price | None]) -> Pricing | None:
 
 
 def _to_pricing(price: Price) -> Pricing | None:
-    """None for an engine whose time is priced."""
+    """Returns the price as callers see it, or None for an engine whose time is priced."""
     if price.input is None or price.output is None:
         return None
     return Pricing(

@@ -48,7 +48,7 @@ _SHOWN_STEP_CHARACTERS = 100
 
 
 class _Place(NamedTuple):
-    """Where a value is: written only for an error, as a field's name may be as long as the body."""
+    """The place of a value. It is written only for an error, as a field's name may be as long as the body."""
 
     parent: "_Place | None"
     step: str | int
@@ -130,7 +130,11 @@ def _find_in(value: Any, place: _Place) -> Iterator[tuple[_Place, str]]:
 
 
 def _named(value: Any, place: _Place) -> Iterator[tuple[_Place, str]]:
-    """Of a field that names models: its text, that of its list, and of the objects in it what names one, or a list."""
+    """Yields the names, with their places, in a field that names models.
+
+    These are its text, the texts of its list, and in its objects the fields that name a model or hold a list
+    or an object.
+    """
     value = _decoded(value)
     if isinstance(value, str):
         if value:

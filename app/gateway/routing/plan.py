@@ -63,9 +63,10 @@ def plan(
 
 
 def without_fallbacks(plan: Plan) -> Plan:
-    """With the targets of the chosen model, arm or variant alone: what others answer says nothing of it.
+    """Returns the plan with the targets of the chosen model, arm or variant alone.
 
-    A model whose targets are all of weight 0 has none, and stands for its fallbacks.
+    What others answer says nothing of it. A model whose targets all have weight 0 has no targets of its own
+    and stands for its fallbacks, so its plan stays as it is.
     """
     variants = plan.variants or (None,) * len(plan.targets)
     chosen = plan.variant if plan.variants else None
@@ -74,7 +75,10 @@ def without_fallbacks(plan: Plan) -> Plan:
 
 
 def _without_forbidden(plan: Plan, caller: Caller) -> Plan:
-    """Without fallbacks that the key may not use. Raises NotAllowed if nothing else would answer."""
+    """Returns the plan without fallbacks that the key may not use.
+
+    Raises NotAllowed if nothing else would answer.
+    """
     allowed = [at for at, name in enumerate(plan.names) if name == plan.name or may_use(caller, name)]
     if not allowed:
         raise NotAllowed(f"This key may not use what the model {plan.name!r:.100} falls back to, and nothing else answers.", param="model")
@@ -82,7 +86,7 @@ def _without_forbidden(plan: Plan, caller: Caller) -> Plan:
 
 
 def _with_targets(plan: Plan, own: Sequence[int]) -> Plan:
-    """With these of its targets, by their places."""
+    """Returns the plan with only the targets at these indexes."""
     if len(own) == len(plan.targets):
         return plan
     targets, names = tuple(plan.targets[at] for at in own), tuple(plan.names[at] for at in own)
@@ -160,7 +164,7 @@ def choose_variant(name: str, function: FunctionConfig, pinned: str | None) -> s
 
 
 def _targets_of(snapshot: Snapshot, model: str, unit: bytes) -> list[tuple[Target, str]]:
-    """Of a model and of its fallbacks, each with the model that it belongs to.
+    """Returns the targets of a model and of its fallbacks, each with the model that it belongs to.
 
     Fallbacks of fallbacks are not followed, so that a model's own entry says everything that may serve it.
     """
@@ -172,8 +176,9 @@ def _targets_of(snapshot: Snapshot, model: str, unit: bytes) -> list[tuple[Targe
 
 
 def order_targets(targets: tuple[Target, ...], model: str, unit: bytes) -> tuple[Target, ...]:
-    """As listed if no target has a weight, else drawn by weight without replacement: a missing weight counts as 1, 0 is never tried.
+    """Returns the targets as listed if none has a weight, else drawn by weight without replacement.
 
+    A missing weight counts as 1, and a target of weight 0 is never tried.
     A unit keeps its order, whatever becomes of the weights of others: raising one weight moves units to that target alone.
     """
     if all([target.weight is None for target in targets]):
@@ -183,7 +188,10 @@ def order_targets(targets: tuple[Target, ...], model: str, unit: bytes) -> tuple
 
 
 def _names(targets: tuple[Target, ...]) -> Iterator[bytes]:
-    """Of each target, whatever others the model has: its provider and model, and a number that tells equal ones apart."""
+    """Yields a name for each target, which does not depend on the other targets of the model.
+
+    It consists of the provider, the model, and a number that tells equal ones apart.
+    """
     seen: dict[str, int] = {}
     for target in targets:
         name = f"{len(target.provider)}/{target.provider}/{target.model}"

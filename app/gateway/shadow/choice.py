@@ -1,4 +1,4 @@
-"""Which requests are answered again, and why others are not. Pure."""
+"""Chooses which requests are answered again, and says why others are not. All functions are pure."""
 
 import hashlib
 from typing import Literal
@@ -58,10 +58,11 @@ def is_drawn(share: float, name: str, inference_id: str) -> bool:
 
 
 def find_objection(plan: Plan, shadow: ShadowConfig, caller: Caller) -> DropReason | None:
-    """None: this request may be answered again. `caller`: who sent it.
+    """Returns why this request, which `caller` sent, may not be answered again, or None if it may.
 
-    What is written goes to a model that the caller did not choose, and is kept by those who compare: only where the team lets it be kept.
-    Variants of a function need no permission of their own, as ever.
+    What is written goes to a model that the caller did not choose, and is kept by those who compare. So this
+    is done only where the team lets it be kept. Variants of a function need no permission of their own, as
+    ever.
     """
     if caller.content not in ("full", "masked"):
         return "content_policy"

@@ -4,7 +4,7 @@ from app.gateway.replay.written import read_written, say_the_same
 
 
 def are_same(route: str, one: bytes, other: bytes, *, streamed: bool) -> bool | None:
-    """None: one of them cannot be read, or neither says anything."""
+    """Returns whether two responses say the same, or None if one cannot be read or neither says anything."""
     first, second = (read_written(route, each, streamed=streamed) for each in (one, other))
     if first is None or second is None or not any(choice.text or choice.calls for choice in (*first, *second)):
         return None

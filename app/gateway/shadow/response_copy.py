@@ -31,7 +31,7 @@ class ResponseCopy:
         self.outcome = self.outcome or exchange.outcome
 
     def response(self) -> bytes | None:
-        """None: it is too long to be compared."""
+        """Returns the response as far as it came, or None if it is too long to be compared."""
         return None if self._size_bytes > MAX_COPY_BYTES else b"".join(self._blocks)
 
     def _keep(self, data: bytes) -> None:

@@ -226,7 +226,10 @@ async def _read_response(gateway: Gateway, response: OutboundResponse, attempted
 
 
 async def _read_stream(gateway: Gateway, draft: ShadowDraft, response: OutboundStream, attempted: Attempted) -> bytes:
-    """As far as it may be the same as the original's. Raises UpstreamError."""
+    """Reads the whole stream, and returns it as far as it may be the same as the original's.
+
+    Raises UpstreamError.
+    """
     editor, planned, call = response.editor, attempted.planned, attempted.call
     assert call is not None
     attempted.progress.editor = editor
@@ -257,7 +260,10 @@ async def _read_stream(gateway: Gateway, draft: ShadowDraft, response: OutboundS
 
 
 def _max_compared_bytes(draft: ShadowDraft) -> int:
-    """What is longer by far than the original's response is not the same."""
+    """Returns the size up to which a response is compared.
+
+    One that is longer by far than the original's is not the same.
+    """
     expected = draft.response.response()
     return 0 if expected is None else 2 * len(expected) + SMALL_BYTES
 

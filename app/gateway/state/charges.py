@@ -20,7 +20,10 @@ def estimate_usage(request: InboundRequest, plan: Plan, default_output_tokens: i
 
 
 def estimate_model_usage(request: InboundRequest, plan: Plan, name: str, default_output_tokens: int, at_s: float) -> UsageEstimate:
-    """For one of the plan's models. Uses its most expensive target. The cost is None if any target has no price."""
+    """Estimates the usage of one of the plan's models at its most expensive target.
+
+    The cost is None if any target has no price.
+    """
     output = request.output_tokens
     if output is None:
         output = (plan.snapshot.models[name].output_tokens or default_output_tokens) * request.choices
@@ -34,13 +37,19 @@ def estimate_model_usage(request: InboundRequest, plan: Plan, name: str, default
 
 
 def estimate_highest_cost(request: InboundRequest, plan: Plan, default_output_tokens: int, at_s: float) -> int | None:
-    """Of one attempt at whichever of the plan's models, fallbacks too. None: one of them has no price."""
+    """Estimates the cost of one attempt at the most expensive of the plan's models, fallbacks too.
+
+    Returns None if one of them has no price.
+    """
     costs = [estimate_model_usage(request, plan, name, default_output_tokens, at_s).cost_microusd for name in dict.fromkeys(plan.names)]
     return None if None in costs else max((each for each in costs if each is not None), default=None)
 
 
 class Cost(NamedTuple):
-    """In millionths of a US dollar; None: unknown. `price`: the name of the price used; None: there is none."""
+    """A cost in millionths of a US dollar; None if it is unknown.
+
+    `price` is the name of the price used; None if there is none.
+    """
 
     microusd: int | None
     price: str | None
@@ -52,7 +61,10 @@ NO_PRICE = Cost(None, None)
 def cost_of(
     plan: Plan, provider: str, model: str, usage: Usage, at_s: float, reported_model: str | None = None, duration_us: int | None = None
 ) -> Cost:
-    """By the price at a Unix time. `reported_model`: see find_named_price(). `duration_us`: of the attempt. Not by iterations."""
+    """Returns the cost by the price at the Unix time `at_s`, without pricing iterations by themselves.
+
+    For `reported_model` see find_named_price(). `duration_us` is that of the attempt.
+    """
     found = find_named_price(plan.snapshot, provider, model, at_s, reported_model)
     if found is None:
         return NO_PRICE
@@ -61,7 +73,10 @@ def cost_of(
 
 
 class PartCost(NamedTuple):
-    """What a part of a response costs that the host bills by itself: runs of one model. `reported_model`: the one that ran."""
+    """The cost of a part of a response that the host bills by itself: runs of one model.
+
+    `reported_model` is the one that ran.
+    """
 
     usage: Usage
     cost: Cost

@@ -30,15 +30,20 @@ class Allowance(Protocol):
 
 
 class RequestContext:
-    """What is known of a request whatever its stage, and its two endings: write_record() and release(), each once.
+    """The facts of a request that do not depend on its stage, and its two endings.
 
-    `id`: the inference's. `status`: the HTTP status of the response; 499 until there is one. `error`: the class of the error that
-    ended the request, with its `message`; None: no error. `body_claim`: the memory that its bodies take; None: too little to be counted.
-    `trace`: None: it belongs to none. `own_request_id`: the caller's own id of the request; None: it gave none.
-    `cost_microusd`: of the exchange, once it is recorded; None: unknown. `key_holder`: the caller of the key that it carries, which may not
-    be used for it; None: no known key. `origin`: why the gateway makes the request itself; None: a caller made it. `at_end`: is called once
-    it has ended. `prepared`: the record as write_record() will write it if the response is sent; None: it is built then.
-    `allowance`: what it may cost besides all limits; None: they alone decide. `recorded`: the exchange, once it is recorded.
+    These are write_record() and release(), each called once.
+
+    `id` is the inference's. `status` is the HTTP status of the response, 499 until there is one. `error` is
+    the class of the error that ended the request, with its `message`; None means no error. `body_claim` is
+    the memory that its bodies take; None means too little to be counted. `trace` is None if the request
+    belongs to none. `own_request_id` is the caller's own id of the request; None if it gave none.
+    `cost_microusd` is that of the exchange, once it is recorded; None means unknown. `key_holder` is the
+    caller of the key that the request carries, even if the key may not be used for it; None means no known
+    key. `origin` says why the gateway makes the request itself; None if a caller made it. `at_end` is called
+    once the request has ended. `prepared` is the record as write_record() will write it if the response is
+    sent; None means that it is built then. `allowance` is what the request may cost besides all limits; None
+    means that they alone decide. `recorded` is the exchange, once it is recorded.
     """
 
     def __init__(self, route: str, caller_connection: CallerConnection) -> None:
@@ -64,7 +69,7 @@ class RequestContext:
 
     @property
     def request_id(self) -> str:
-        """By which the caller knows the request."""
+        """The id by which the caller knows the request: its own, else the inference's."""
         return self.id if self.own_request_id is None else self.own_request_id
 
     @property

@@ -20,10 +20,11 @@ SKIPPED = "Skipped"
 
 
 class EndedRequest(Protocol):
-    """What is recorded of a request whatever its stage; RequestContext is one.
+    """A request that has ended, with what is recorded of it whatever its stage; RequestContext is one.
 
-    `status`: 499 if no response was begun. `error`: the class of the error, with its `message`; None: no error. `trace`: None: it belongs
-    to none. `own_request_id`: the caller's own id of it; None: it gave none. `origin`: None: a caller made it.
+    `status` is 499 if no response was begun. `error` is the class of the error, with its `message`; None
+    means no error. `trace` is None if the request belongs to none. `own_request_id` is the caller's own id of
+    it; None if it gave none. `origin` is None if a caller made it.
     """
 
     id: str
@@ -129,9 +130,9 @@ def _is_sampled(trace: TraceContext | None) -> bool:
 
 
 class _AttemptCharge(NamedTuple):
-    """What one attempt is charged. `duration_us`: how long it took, until the end of its response.
+    """The charge of one attempt. `duration_us` is how long the attempt took, until the end of its response.
 
-    `continues`: another part of the attempt of the charge before it; see ChargedAttempt.
+    `continues` says that this is another part of the attempt of the charge before it; see ChargedAttempt.
     """
 
     attempt: Attempt
@@ -162,7 +163,7 @@ def _sum(charges: Sequence[_AttemptCharge]) -> tuple[int, int, int | None, Charg
 
 
 def _sum_host_costs(charges: Sequence[_AttemptCharge]) -> int | None:
-    """None: a host does not say what it asks."""
+    """Returns the sum of what the hosts ask, or None if one of them does not say."""
     costs = [each.charge.usage.host_cost_microusd for each in charges if not each.continues]
     return None if None in costs else sum([cost or 0 for cost in costs])
 
@@ -185,14 +186,15 @@ def _recorded_charges(charges: Sequence[_AttemptCharge]) -> tuple[ChargedAttempt
 
 
 def _price_of(charges: Sequence[_AttemptCharge]) -> str | None:
-    """Of the model that answered."""
+    """Returns the name of the price of the model that answered, or None if it has none."""
     return next(each.cost.price for each in reversed(charges) if not each.continues)
 
 
 def _charges(attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None, duration_us: int) -> list[_AttemptCharge]:
-    """Of each attempt that a host worked for, also of responses that nobody got, at the price of the target that wrote each.
+    """Returns the charges of each attempt that a host worked for, also of responses that nobody got.
 
-    At least one. `duration_us`: of the request.
+    They are at the price of the target that wrote each response. There is at least one charge. `duration_us`
+    is that of the request.
     """
     plan, served, discarded = attempted.planned.plan, attempted.served, attempted.discarded
     charges = [
@@ -221,7 +223,7 @@ def _attempt_charges(
 
 
 def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
-    """What is charged for the response that the caller got, or a part of it."""
+    """Returns the charge for the response that the caller got, or got a part of."""
     call, progress, reserved_output = attempted.call, attempted.progress, attempted.planned.reserved_output
     of_parts = None if call is None else call.charge_parts(reserved_output)
     if of_parts is not None:
@@ -249,9 +251,10 @@ def _recorded_attempts(
 
 
 def _skipped_attempt(attempted: Attempted) -> Attempt | None:
-    """At the assigned arm, where another one answered before it was tried: its endpoints were in cooldown, or cannot do this request.
+    """Returns an attempt at the assigned arm if another one answered before it was tried, else None.
 
-    That counts as its error, or an arm whose engine is down would fail a few times an hour. None too for an arm that was stopped.
+    Its endpoints were in cooldown, or cannot do this request. That counts as its error, or an arm whose
+    engine is down would fail only a few times an hour. Returns None too for an arm that was stopped.
     """
     plan, served_variant = attempted.planned.plan, attempted.served_variant
     if plan.assignment is None or plan.variant != plan.assignment.arm or served_variant is None or served_variant == plan.variant:

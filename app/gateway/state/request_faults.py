@@ -1,7 +1,7 @@
-"""Whose fault a failure is: an endpoint's, or that of a request which makes one endpoint after another fail.
+"""Tells whose fault a failure is: an endpoint's, or that of a request that makes one after another fail.
 
-A request that an engine answers with a 500, and another endpoint, too, may be at fault itself. Its caller could otherwise have every
-breaker opened, with a few requests, for all other callers.
+A request that an engine answers with a 500, and another endpoint, too, may be at fault itself. Its caller
+could otherwise have every breaker opened, with a few requests, for all other callers.
 """
 
 from typing import NamedTuple

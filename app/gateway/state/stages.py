@@ -135,7 +135,11 @@ class Attempted(Struct):
 
     @property
     def is_shadow(self) -> bool:
-        """What it meets changes nothing for requests of callers: neither an endpoint's breaker nor the cooldown of a credential."""
+        """Returns whether this is a shadow.
+
+        What a shadow meets changes nothing for requests of callers: neither an endpoint's breaker nor the
+        cooldown of a credential.
+        """
         return self.planned.shadow is not None
 
     @property
@@ -171,7 +175,7 @@ Stage: TypeAlias = Received | Authenticated | Admitted | Planned | Attempted | R
 
 
 def admitted_of(stage: Stage) -> Admitted | None:
-    """None: the request was not parsed."""
+    """Returns the admitted request, or None if the request was not parsed."""
     match stage:
         case Attempted(planned=Planned(admitted=admitted)) | Planned(admitted=admitted) | (Admitted() as admitted):
             return admitted

@@ -22,9 +22,9 @@ MAX_CONSTRAINT_CHARS = 500_000
 
 
 def check_task(output: OutputFormat, field: str) -> CheckTask | None:
-    """What the checker is to check of an output format; None: nothing. Raises InvalidRequest for what is plainly wrong.
+    """Returns what the checker is to check of an output format, or None if there is nothing to check.
 
-    `field`: the caller's name for it, for errors.
+    `field` is the caller's name for it, for errors. Raises InvalidRequest for what is plainly wrong.
     """
     match output:
         case JsonObject():

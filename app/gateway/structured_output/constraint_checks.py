@@ -91,7 +91,7 @@ class ConstraintChecks:
 
     @property
     def pids(self) -> tuple[int | None, int | None]:
-        """Of the checking processes of constraints and of responses; None: it does not run."""
+        """The ids of the checking processes of constraints and of responses; None if one does not run."""
         return self._checker.pid, self._response_checker.pid
 
     async def check_request(self, request: InboundRequest, team_id: str) -> Constraint | None:

@@ -24,7 +24,7 @@ class ContentCache(Generic[T]):
         return self._count
 
     def get(self, content: bytes) -> T | None:
-        """None: not cached."""
+        """Returns the value that is cached for the content, or None if there is none."""
         sample = _sample(content)
         bucket = self._buckets.pop(sample, None)
         if bucket is None:

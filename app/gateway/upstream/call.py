@@ -88,20 +88,21 @@ class UpstreamCall:
         return part
 
     def note_part(self, part: "PartCall") -> None:
-        """What came back, for the record of this call: of the newest part."""
+        """Notes what came back for the newest part, for the record of this call, unless a part has failed."""
         if not self._has_failed_part:
             self.response = part.response
 
     def note_failed_part(self, part: "PartCall", error: UpstreamError) -> None:
-        """The same, of the first part that fails; the error gets what identifies it at its host."""
+        """Notes what came back for the first part that fails. The error gets what identifies it at the host."""
         part.explain(error)
         self.note_part(part)
         self._has_failed_part = True
 
     def charge_parts(self, reserved_output: int) -> Charge | None:
-        """What is charged for the requests that were sent instead of this one, whoever got their responses.
+        """Returns the charge for the requests that were sent instead of this one, whoever got the responses.
 
-        None: there are none, or their engine has worked on none. `reserved_output`: for all of them.
+        Returns None if there are none, or if their engine has worked on none. `reserved_output` is for all of
+        them.
         """
         if not self._parts:
             return None

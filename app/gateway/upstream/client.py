@@ -397,7 +397,7 @@ async def _send_part(call: UpstreamCall, translated: TranslatedRequest, input_to
 
 
 class _ReceivedBytes:
-    """What the responses to all parts of a request may take together."""
+    """A count of the bytes that the responses to all parts of a request may still take together."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit

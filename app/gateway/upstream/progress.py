@@ -59,9 +59,10 @@ class ResponseProgress:
             self.first_token_us = self.elapsed_us()
 
     def charge(self, estimated_input: int, reserved_output: int | None, *, is_cut: bool = False) -> Charge:
-        """What is charged for the response as far as it came. An engine that was stopped has read the input.
+        """Returns the charge for the response as far as it came.
 
-        `reserved_output`: see charge_response(). `is_cut`: the gateway itself ended the response, before the engine did.
+        An engine that was stopped has read the input. For `reserved_output` see charge_response(). `is_cut`
+        says that the gateway itself ended the response, before the engine did.
         """
         usage, written_tokens = self.usage, self.written_tokens
         if self.editor is None:
@@ -79,7 +80,7 @@ class ResponseProgress:
 
 
 def sum_charges(charges: Sequence[Charge]) -> Charge:
-    """At least one. As certain as the least certain of them."""
+    """Returns the sum of at least one charge. It is as certain as the least certain of them."""
     return Charge(sum_usage([each.usage for each in charges]), least_certain([each.basis for each in charges]))
 
 

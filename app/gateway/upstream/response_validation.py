@@ -34,7 +34,10 @@ _JSON_BEGINNINGS = ("{", "[", '"', _CODE_FENCE)
 
 
 class ResponseChecker(Struct, frozen=True):
-    """What checks responses to one request. `refuses_unvalidated`: the caller wants no response that could not be checked."""
+    """A checker of the responses to one request.
+
+    `refuses_unvalidated` says that the caller wants no response that could not be checked.
+    """
 
     checks: ConstraintChecks
     team_id: str
@@ -155,7 +158,10 @@ def _separate_reasoning(choice: Choice) -> Choice:
 
 
 def _unwrap_code_block(text: str) -> str:
-    """Without white space around it, and without the Markdown code block in which it stands; a text that was cut off lacks its end."""
+    """Returns the text without white space around it, and without the Markdown code block in which it stands.
+
+    The code block of a text that was cut off lacks its end.
+    """
     text = text.strip()
     if not text.startswith(_CODE_FENCE):
         return text

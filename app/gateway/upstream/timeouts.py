@@ -10,7 +10,11 @@ from app.settings import Settings
 
 
 class AttemptTimeouts(Struct, frozen=True):
-    """As the transport takes them, in seconds: of a streamed response, and of one that comes as a whole. `queue_s`: see TimeoutConfig."""
+    """The timeouts of one attempt in seconds, as the transport takes them.
+
+    `stream` is for a streamed response, `response` for one that comes as a whole. For `queue_s` see
+    TimeoutConfig.
+    """
 
     stream: Mapping[str, float]
     response: Mapping[str, float]

@@ -10,7 +10,7 @@ _STREAMS_TOO = "It ends streams, too, which may take longer: `timeouts.total_s` 
 
 
 class AttemptSettings(Struct, frozen=True):
-    """None: not set."""
+    """The retries and timeouts of an entry. None means not set."""
 
     retries: int | None = None
     timeout_s: float | None = None
@@ -25,7 +25,7 @@ class AttemptSettings(Struct, frozen=True):
 
 
 def read_attempt_settings(table: SourceTable, retries_keys: tuple[str, ...], timeout_keys: tuple[str, ...]) -> AttemptSettings:
-    """Of several keys that mean the same, the first one that is set counts."""
+    """Reads the settings of attempts. Of several keys that mean the same, the first one that is set counts."""
     retries = [number for key in retries_keys if (number := _read_retries(table, key)) is not None]
     timeouts_s = [number for key in timeout_keys if (number := _read_timeout(table, key, _STREAMS_TOO)) is not None]
     return AttemptSettings(next(iter(retries), None), next(iter(timeouts_s), None), _read_timeout(table, "stream_timeout"))

@@ -20,7 +20,7 @@ _MAX_FALLBACKS = 50
 
 
 class Fallbacks:
-    """By reasons and model, the models to fall back to. Of several sections, the first that has a list decides on it."""
+    """The models to fall back to, by reasons and model. Of several sections with a list, the first one decides on it."""
 
     def __init__(self, sections: Sequence[SourceTable], ids: Mapping[str, str]) -> None:
         """`ids`: LiteLLM's ids of single entries, and the models that these belong to."""
@@ -53,7 +53,10 @@ class Fallbacks:
                 draft.replace_model(name, replace(config, fallbacks=tuple(reasons), fallback_on=fallback_on), path)
 
     def _reasons(self, key: str) -> tuple[FallbackReason, ...]:
-        """In LiteLLM the general fallbacks also serve for a reason that no list is about."""
+        """Returns the reasons that a list is for.
+
+        As in LiteLLM, the general fallbacks also serve for the reasons of lists that are not configured.
+        """
         if key != "fallbacks":
             return _KEYS[key]
         unlisted: list[FallbackReason] = []

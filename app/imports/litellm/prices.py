@@ -71,5 +71,8 @@ def _read_steps(tables: tuple[SourceTable, ...]) -> dict[int, dict[str, float]]:
 
 
 def _rounded(amount: float) -> float:
-    """Without the last digits that a multiplication of binary fractions leaves: 0.000421 times a million is 421.00000000000006."""
+    """Rounds off the last digits that a multiplication of binary fractions leaves.
+
+    For example, 0.000421 times a million is 421.00000000000006.
+    """
     return float(f"{amount:.12g}")

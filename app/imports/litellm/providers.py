@@ -27,7 +27,10 @@ _FIREWORKS_PREFIX = "accounts/"
 
 
 class TargetSource(Struct, frozen=True):
-    """Who serves an entry: a provider of the draft, its own name of the model, and the dialect, where the entry fixes one."""
+    """The target of an entry: a provider of the draft and its own name of the model.
+
+    It includes the dialect if the entry fixes one.
+    """
 
     provider: str
     model: str
@@ -35,7 +38,7 @@ class TargetSource(Struct, frozen=True):
 
 
 class _Reading(Struct, frozen=True):
-    """What the readers of one entry share. `host_name`: LiteLLM's name of the provider."""
+    """The parts that the readers of one entry share. `host_name` is LiteLLM's name of the provider."""
 
     parameters: Parameters
     environment: Environment
@@ -53,7 +56,7 @@ class ProviderReader:
         self._references = CredentialReferences(draft.report)
 
     def read(self, parameters: Parameters) -> TargetSource | None:
-        """None: nothing here serves the entry, which is reported."""
+        """Returns the target of an entry, or None if nothing here serves the entry, which is then reported."""
         params, report = parameters.params, parameters.report
         name = self._environment.resolve(params, "model")
         if name is None:
@@ -230,7 +233,7 @@ def _read_vertex_options(reading: _Reading, options: dict[str, Any]) -> None:
 
 
 def _read_headers(reading: _Reading, options: dict[str, Any]) -> None:
-    """Of headers only Anthropic's beta features have an option; others may hold secrets."""
+    """Reads the headers of an entry. Only Anthropic's beta features have an option; other headers may hold secrets."""
     advice = "Providers have no option for headers of one's own; callers' own x-… headers are not passed on either."
     for key in ("extra_headers", "headers"):
         if key not in reading.parameters:

@@ -13,7 +13,7 @@ _STRATEGIES = ("auto_router/", "complexity_router/", "adaptive_router/", "qualit
 
 
 def find_refusal(name: str, model: Any, mode: str | None) -> str | None:
-    """Why an entry cannot be brought, as far as its names and its mode tell."""
+    """Returns why an entry cannot be imported, as far as its names and its mode tell."""
     model_name = model if isinstance(model, str) else ""
     if "*" in name or "*" in model_name:
         return "A model has a name, not a pattern: write an entry for each model that callers may use, and import again."

@@ -52,7 +52,7 @@ class CredentialReader:
         return None
 
     def keys_of_aws(self, path: str, provider: str) -> str:
-        """Of keys that are not those of the machine's chain."""
+        """Returns a stored credential for AWS keys that are not those of the machine's chain."""
         return self._references.unreadable(path, provider, 'a JSON object, {"access_key_id": "...", "secret_access_key": "..."}')
 
     def _convert(self, location: str | None, table: SourceTable, key: str, provider: str, chain: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Which variant of a function serves: arms of an experiment, the default, and the variants to fall back to."""
+"""The variants of a function that serve: arms of an experiment, the default, and the variants to fall back to."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
@@ -22,7 +22,7 @@ _ADAPTIVE_KEYS = (
 
 
 class Choice(Struct, frozen=True):
-    """As the fields of a function."""
+    """The choice of variants, in the fields that a function has for it."""
 
     experiment: ExperimentConfig | None
     default: str | None
@@ -30,8 +30,10 @@ class Choice(Struct, frozen=True):
 
 
 def choose_variants(table: SourceTable, variants: Sequence[str], weights: Mapping[str, float], left_out: Collection[str]) -> Choice:
-    """`table`: of the function. `variants`: those that were brought, of which there is one; `left_out`: the others. `weights`: of variants
-    in the older form, before there were experiments.
+    """Chooses the variants of the function that `table` describes.
+
+    `variants` are those that were imported, of which there is at least one; `left_out` are the others.
+    `weights` are those of variants in the older form, before there were experiments.
     """
     if "experimentation" in table:
         candidates, fallbacks = _read_experimentation(table.table("experimentation"), variants)

@@ -55,7 +55,7 @@ class FunctionReader:
                 table.report.leave_out(table.path, "No function that was brought uses it: tools belong to functions.")
 
     def _read(self, name: str, table: SourceTable) -> _FunctionSource | None:
-        """None: it cannot be brought, which is reported."""
+        """Returns the function, or None if it cannot be imported, which is then reported."""
         kind = table.text("type") or "chat"
         reason = None
         if kind != "json" and kind != "chat":
@@ -135,7 +135,10 @@ class FunctionReader:
 
 
 def _check_all_templates(sources: list[_FunctionSource]) -> None:
-    """All at once: each check of templates that are not known yet starts a process. What is wrong with one is reported when it is added."""
+    """Checks all templates at once: each check of templates that are not known yet starts a process.
+
+    What is wrong with one is reported when it is added.
+    """
     with contextlib.suppress(BadConfiguration):
         check_templates(
             {

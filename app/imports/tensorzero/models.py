@@ -57,5 +57,5 @@ class ModelReader:
 
 
 def _read_all_timeouts(table: SourceTable) -> TimeoutConfig | None:
-    """Of an embedding model it is one number."""
+    """Reads the timeouts of a provider, which are a single number for an embedding model."""
     return read_total_timeout(table, "timeout_ms") if "timeout_ms" in table else read_timeouts(table)

@@ -69,7 +69,7 @@ _NEEDS_ADDRESS = ("azure", "sglang", "tgi")
 
 
 class ProviderSource(Struct, frozen=True):
-    """Who serves: a provider of the draft, its own name of the model, and the dialect, where the configuration fixes one."""
+    """A provider of the draft, its own name of the model, and the dialect if the configuration fixes one."""
 
     provider: str
     model: str
@@ -88,14 +88,14 @@ class ProviderReader:
             table.leave_all_out(_LEFT_OUT_OF_TYPES)
 
     def report_unused(self) -> None:
-        """To be called once everything is read."""
+        """Reports defaults that no imported model has. Call it once everything is read."""
         for table in self._defaults.values():
             if table.unread:
                 table.mark_read()
                 table.report.leave_out(table.path, "No model that was brought has it.")
 
     def read(self, table: SourceTable) -> ProviderSource | None:
-        """None: nothing here serves it, which is reported."""
+        """Returns the provider, or None if nothing here serves it, which is then reported."""
         kind = table.text("type")
         provider_type = PROVIDER_TYPES.get(kind or "")
         if kind is None or provider_type is None:
@@ -198,7 +198,7 @@ def _read_model(table: SourceTable, provider_type: ProviderType, kind: str) -> t
 
 
 def _read_headers(table: SourceTable, adapter: str, options: dict[str, Any]) -> None:
-    """Of headers only Anthropic's beta features have an option; others may hold secrets."""
+    """Reads the extra headers. Only Anthropic's beta features have an option; other headers may hold secrets."""
     has_betas = "anthropic_beta" in ADAPTERS[adapter].known_options
     for header in table.tables("extra_headers"):
         name, value = header.text("name"), header.text("value")

@@ -23,7 +23,11 @@ class _Rule(Struct, frozen=True):
 
 
 def add_limits(draft: Draft, config: SourceTable) -> None:
-    """Of rules with priorities only the highest that match count in TensorZero; here all count, so that larger exceptions are left out."""
+    """Adds the rate limits to the draft.
+
+    In TensorZero, of the rules with priorities only the highest that match count. Here all limits count, so
+    exceptions with larger amounts are left out.
+    """
     section = config.table("rate_limiting")
     section.read("backend")
     for key in ("default_cost", "default_nano_cost"):
@@ -75,7 +79,7 @@ def _read_amount(table: SourceTable, key: str) -> float | None:
 
 
 def _read_scope(table: SourceTable) -> dict[str, str] | None:
-    """None: we cannot limit by it, which is reported."""
+    """Returns the scope of a limit, or None if we cannot limit by it, which is then reported."""
     scope: dict[str, str] = {}
     valid = True
     for each in table.tables("scope"):

@@ -44,7 +44,10 @@ class ReferencedFiles:
         return self._read(self._folders.get(path, self._root) / name, table, path)
 
     def read_template(self, table: SourceTable, key: str) -> str | None:
-        """As read_text(), without the line end at the end of the file, which TensorZero's MiniJinja ignores and ours keeps."""
+        """Returns what read_text() returns, without the line end at the end of the file.
+
+        TensorZero's MiniJinja ignores that line end, and ours keeps it.
+        """
         text = self.read_text(table, key)
         return None if text is None else _without_last_line_end(text)
 

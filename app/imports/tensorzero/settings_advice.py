@@ -1,4 +1,4 @@
-"""What to do instead of settings of TensorZero that our configuration does not have: settings_advice.toml."""
+"""Advice about settings of TensorZero that our configuration does not have, from settings_advice.toml."""
 
 import tomllib
 from collections.abc import Mapping

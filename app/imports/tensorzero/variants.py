@@ -36,7 +36,7 @@ class VariantReader:
         self._models, self._files, self._base = models, files, base
 
     def read(self, table: SourceTable, *, is_json: bool) -> VariantConfig | None:
-        """None: it cannot be brought, which is reported."""
+        """Returns the variant, or None if it cannot be imported, which is then reported."""
         kind = table.text("type") or "chat_completion"
         if kind != "chat_completion":
             table.mark_read()
@@ -71,7 +71,7 @@ class VariantReader:
         )
 
     def _read_templates(self, table: SourceTable) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Of roles, and others. Raises Unreadable."""
+        """Returns the templates of roles, and the other templates. Raises Unreadable."""
         found: dict[str, str] = {}
         included: dict[str, str] = {}
         named = [(name, each, "path") for name, each in table.named_tables("templates")]

@@ -63,7 +63,9 @@ def _find_emails(text: bytes) -> Iterator[Span]:
 
 
 def _find_unicode_email(written: bytes, begin: int) -> Span | None:
-    """Of what looks like an address, the part whose characters are letters and digits, or signs that addresses have."""
+    """Returns the part of what looks like an address whose characters are letters and digits, or signs that
+    addresses have. Returns None if no address is left.
+    """
     text = written.decode("utf-8", "replace")
     at = text.index("@")
     backwards = _LOCAL_BACKWARDS.match(text[:at][::-1])

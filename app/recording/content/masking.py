@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 
 class MaskRules:
-    """The rules of a team. `config`: they, as JSON."""
+    """The rules of a team. `config` holds them as JSON."""
 
     def __init__(self, config: MaskConfig) -> None:
         self.config = msgspec.json.encode(config)
@@ -61,14 +61,17 @@ class MaskRules:
         self._clean_names: set[str] = set()  # most bodies have the same fields
 
     def find(self, text: bytes) -> list[Found]:
-        """What is found in a text in UTF-8, in its order; matches that overlap are one, of the rule that begins first."""
+        """Returns what the rules find in a text in UTF-8, in the order of the text.
+
+        Matches that overlap are one match, of the rule that begins first.
+        """
         found = [Found(begin, end, name) for name, find in self._patterns for begin, end in find(text)] if self._patterns else []
         if len(text) >= _SHORTEST_MATCH and (len(text) > _SHORT_BYTES or _may_match(text)):
             found += [Found(begin, end, name) for name, find in self._detectors for begin, end in find(text)]
         return join_overlapping(found) if len(found) > 1 else found
 
     def mask(self, text: str) -> str:
-        """The same object if nothing was found."""
+        """Returns the text with a marker in place of each match, or the same object if nothing was found."""
         encoded = text.encode("utf-8", "surrogatepass")
         found = self.find(encoded)
         if not found:
@@ -81,7 +84,7 @@ class MaskRules:
         return b"".join((*pieces, encoded[end:])).decode("utf-8", "replace")
 
     def mask_name(self, name: str) -> str:
-        """As mask(), for the name of a field."""
+        """Returns the name of a field, masked as mask() does it."""
         if name in self._clean_names:
             return name
         masked = self.mask(name)
@@ -115,7 +118,7 @@ def join_overlapping(found: list[Found]) -> list[Found]:
 
 
 def mask_json(data: bytes, rules: MaskRules) -> bytes:
-    """A JSON body without what the rules find in it; one that is not JSON is withheld completely."""
+    """Returns a JSON body without what the rules find in it. One that is not JSON is withheld completely."""
     if not data:
         return data
     try:
@@ -127,15 +130,18 @@ def mask_json(data: bytes, rules: MaskRules) -> bytes:
 
 
 def rewrite(value: Any, visit: VisitText, visit_name: VisitName) -> Any:
-    """A document of a wire format with its texts and names as these return them; the same object if they leave all of them.
+    """Returns a document of a wire format with its texts and names as the visitors return them.
 
-    Not visited: identifiers of the wire format (VERBATIM_KEYS), and numbers, except large integers within content.
+    Returns the same object if the visitors leave all of them. Identifiers of the wire format (VERBATIM_KEYS)
+    are not visited, and neither are numbers, except large integers within content.
     """
     return _Rewriting(visit, visit_name).rewrite(value, (), True)
 
 
 def rewrite_content(value: Any, rules: MaskRules) -> Any:
-    """A JSON value that is content, all of it, without what the rules find in its texts, names and large integers."""
+    """Returns a JSON value, all of which is content, without what the rules find in its texts, names and
+    large integers.
+    """
 
     def visit(text: str, _: Path) -> str:
         return rules.mask(text)
@@ -144,7 +150,10 @@ def rewrite_content(value: Any, rules: MaskRules) -> Any:
 
 
 def _mask_large_object(data: bytes, rules: MaskRules) -> bytes:
-    """As any other, member by member and some items at a time: during one call into C, however long, no other thread runs."""
+    """Masks an object as any other, but member by member and some items of a list at a time.
+
+    During one call into C, however long it takes, no other thread runs.
+    """
     masked: dict[str, bytes] = {}
     for key, raw in _decode_object(data).items():
         text = bytes(raw)
@@ -157,7 +166,7 @@ def _mask_large_object(data: bytes, rules: MaskRules) -> bytes:
 
 
 def _short_lists(items: list[msgspec.Raw]) -> Iterator[bytes]:
-    """Lists of so many of the items as have _LIST_BYTES, or of one that has more."""
+    """Yields lists of as many items as fit into _LIST_BYTES, or of a single item that is larger."""
     short: list[bytes] = []
     size_bytes = 0
     for item in map(bytes, items):

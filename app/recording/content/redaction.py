@@ -70,7 +70,10 @@ def _redact_json(data: bytes) -> bytes:
 
 
 def _redact_large_object(data: bytes) -> bytes:
-    """As any other, member by member and item by item: during one call into C, however long, no other thread runs."""
+    """Redacts an object as any other, but member by member and item by item.
+
+    During one call into C, however long it takes, no other thread runs.
+    """
     members = _decode_object(data)
     siblings = {"type": msgspec.json.decode(members["type"])} if "type" in members else {}
     redacted: dict[str, bytes] = {}
@@ -96,7 +99,7 @@ def _redact_frames(data: bytes) -> Iterator[bytes]:
 
 
 def _redact_structure(value: Any, parent_key: str) -> Any:
-    """`parent_key`: the key of the value; elements of a list have their list's key."""
+    """Redacts a value that has the key `parent_key`. Elements of a list have their list's key."""
     match value:
         case dict():
             return dict(

@@ -20,8 +20,10 @@ _MEMORY_BYTES = 4 * 1024 * 1024
 
 
 class SparseSearch:
-    """`rough`: for RE2, on bytes; it matches wherever `exact` does, or begins a byte earlier. `exact`: up to MAX_MATCH_BYTES, with what
-    it looks at behind a match.
+    """A search in two steps: RE2 finds where a match may be, and `re` looks there.
+
+    `rough` is for RE2, on bytes; it matches wherever `exact` does, or begins a byte earlier. `exact` matches
+    up to MAX_MATCH_BYTES, with what it looks at behind a match.
     """
 
     def __init__(self, rough: bytes, exact: bytes, check: Check) -> None:

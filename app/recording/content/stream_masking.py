@@ -27,9 +27,10 @@ _CONTEXT_BYTES = 64  # of a text before its first frame that is held: patterns l
 class _Text(Struct):
     """A text that a reader puts together: one of several choices, a content block, the arguments of a call.
 
-    Offsets count from its beginning. `data` begins at `start`. `found`: what is known to be masked beyond `start`; `is_searched`: nothing
-    else is there. `marked_to`: up to where matches have their marker. `clean`: the newest piece in which nothing was found; many fields
-    are the same in each frame.
+    Offsets count from its beginning, and `data` begins at `start`. `found` holds what is known to be masked
+    beyond `start`; `is_searched` says that nothing else is there. Matches have their marker up to
+    `marked_to`. `clean` is the newest piece in which nothing was found: many fields are the same in each
+    frame.
     """
 
     data: bytearray = field(default_factory=bytearray)
@@ -45,7 +46,7 @@ class _Text(Struct):
 
 
 class _Piece(Struct, frozen=True):
-    """What a frame adds to a text."""
+    """The part of a text that one frame adds."""
 
     text: _Text
     begin: int
@@ -53,7 +54,11 @@ class _Piece(Struct, frozen=True):
 
 
 class _Frame(Struct, frozen=True):
-    """A line or an event's data. `pieces`: in the order in which rewrite() visits them. `has_masked_name`: of a field."""
+    """A line or an event's data.
+
+    Its pieces are in the order in which rewrite() visits them. `has_masked_name` says that the name of a
+    field is masked.
+    """
 
     data: bytes
     is_event: bool = False
@@ -62,7 +67,7 @@ class _Frame(Struct, frozen=True):
 
 
 class _StoredFrame(Struct, frozen=True, array_like=True):
-    """As a _Frame, whose pieces name their text by its place in the state."""
+    """A _Frame whose pieces name their text by its place in the state."""
 
     data: bytes
     is_event: bool
@@ -71,7 +76,7 @@ class _StoredFrame(Struct, frozen=True, array_like=True):
 
 
 class _State(Struct, frozen=True, array_like=True):
-    """`rules`: a MaskConfig as JSON."""
+    """The state of a StreamMasker. `rules` is a MaskConfig as JSON."""
 
     rules: bytes
     texts: list[tuple[tuple[str | int, ...], _Text]]
@@ -108,11 +113,11 @@ class StreamMasker:
 
     @property
     def held_bytes(self) -> int:
-        """What of the stream it holds: frames, and the texts in them."""
+        """The number of bytes of the stream that it holds: frames, and the texts in them."""
         return self._held_bytes + sum([len(text.data) for text in self._texts.values()])
 
     def encode(self) -> bytes:
-        """Its state, to go on with in another process."""
+        """Returns the masker's state, with which another process can go on."""
         places = {id(text): place for place, text in enumerate(self._texts.values())}
         frames = [
             _StoredFrame(
@@ -173,7 +178,7 @@ class StreamMasker:
         return _Frame(msgspec.json.encode(document) if b"\n" in data else data, True, tuple(pieces), named is not document)
 
     def _release(self, keep_bytes: int) -> bytes:
-        """The oldest frames, as few as leave `keep_bytes`."""
+        """Returns the oldest frames, as few as must go for no more than `keep_bytes` to be held."""
         for text in self._texts.values():
             if text.is_searched:
                 continue
@@ -211,7 +216,7 @@ def _mask_frame(frame: _Frame, rules: MaskRules) -> bytes:
 
 
 def _mask_piece(piece: _Piece, text: str) -> str:
-    """What is left of a piece, with a marker where a match begins."""
+    """Returns what is left of a piece, with a marker where a match begins."""
     found = [each for each in piece.text.found if each.begin < piece.end and each.end > piece.begin]
     if not found:
         return text

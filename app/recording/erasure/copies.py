@@ -33,7 +33,10 @@ class CopiesUnavailable(Exception):
 
 
 class CopyStore:
-    """An asynchronous context manager. Its methods raise CopiesUnavailable. `redis_url` None: there is no Redis, and so no copy."""
+    """The copies in Redis, as an asynchronous context manager. Its methods raise CopiesUnavailable.
+
+    If `redis_url` is None, there is no Redis, and so no copy.
+    """
 
     def __init__(self, redis_url: str | None) -> None:
         self._redis = create_redis(redis_url, _TIMEOUT_S) if redis_url else None
@@ -53,7 +56,7 @@ class CopyStore:
         return erased
 
     async def count(self, find_erased: FindErased) -> Counter[Store]:
-        """How many copies of erased inferences there are."""
+        """Count the copies of erased inferences, by store."""
         counted: Counter[Store] = Counter()
         async for found in self._find(find_erased):
             counted.update(store for store, _, _ in found)
@@ -77,7 +80,7 @@ class CopyStore:
                 return
 
     async def _copies(self, keys: Collection[bytes]) -> list[tuple[Store, bytes, str]]:
-        """What these keys hold: the store, the key and the inference."""
+        """Return the copies that these keys hold: the store, the key and the inference of each."""
         found: list[tuple[Store, bytes, bytes]] = []
         claims, items = list[bytes](), list[bytes]()
         for key in set(keys):

@@ -36,7 +36,7 @@ _COUNT_ERASED = """
 
 
 async def wait_for_dataset_pieces(connection: Connection) -> None:
-    """Until every piece of a version that was begun before is stored."""
+    """Wait until every piece of a version that was begun before is stored."""
     await connection.execute("SELECT pg_advisory_xact_lock($1)", DATASETS_LOCK)
 
 
@@ -88,7 +88,7 @@ async def _delete_rows(connection: Connection, found: Sequence[tuple[str, int]])
 
 
 async def erase_selected_tag(connection: Connection, order: Order) -> None:
-    """Where a selection names the value of the tag that is erased."""
+    """Erase the value of the order's tag from the selections of dataset versions that name it."""
     if order.kind != "tag":
         return
     await connection.execute(
@@ -102,7 +102,7 @@ async def erase_selected_tag(connection: Connection, order: Order) -> None:
 
 
 async def list_dataset_days(connection: Connection) -> list[int]:
-    """Days since 1970 of which there are rows."""
+    """Return the days since 1970 of which there are rows."""
     days: list[int] = []
     first = _LOWEST_ID
     while True:  # from day to day along the index, however many rows a day has
@@ -114,7 +114,7 @@ async def list_dataset_days(connection: Connection) -> list[int]:
 
 
 async def count_left_dataset_rows(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> int:
-    """Rows with words of a day's inferences that the order is about, by its hash."""
+    """Count the rows with words of a day's inferences that the order is about, by its hash."""
     first, end = id_range(order, day * DAY_MS, (day + 1) * DAY_MS)
     condition, values = hash_condition(order, sql_hash, 3, team="team_id")
     query = f"""

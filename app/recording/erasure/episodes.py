@@ -39,7 +39,7 @@ async def note_erased_episodes(connection: Connection, episodes: Collection[tupl
 
 
 async def find_erased_episodes(connection: Connection, targets: Iterable[TargetKey]) -> Mapping[TargetKey, datetime.datetime]:
-    """Those of the targets that are episodes which lost their id, and when that was."""
+    """Returns those of the targets that are episodes which lost their id, and when that was."""
     wanted = sorted({target for target in targets if target.level == "episode"})
     key = await read_key(connection) if wanted else None
     if key is None:

@@ -1,4 +1,5 @@
-"""What an erasure leaves of a recorded inference: usage, cost and times, and nothing that says whose it was or what was written.
+"""Erased rows: an erasure leaves usage, cost and times of an inference, and nothing that says whose it was or
+what was written.
 
 docs/privacy.md lists what is gone and what remains.
 """
@@ -27,9 +28,10 @@ ERASED_CONTENT = PackedContent("erased")
 
 
 def erase_row(row: tuple[Any, ...], keep_tags: Collection[str], at: datetime.datetime, *, erase_episode: bool) -> tuple[Any, ...]:
-    """The row, in the order of INFERENCE_COLUMNS, as it stays. `erase_episode`: it becomes an episode of its own.
+    """Returns the row as it stays, in the order of INFERENCE_COLUMNS.
 
-    So does one of an episode that its caller names by a text: whoever guesses the text would find its id, with no key.
+    With `erase_episode` it becomes an episode of its own. So does a row of an episode that its caller names
+    by a text: whoever guesses the text would find its id, with no key.
     """
     erased = [*row]
     for position in _REMOVED:
@@ -43,7 +45,7 @@ def erase_row(row: tuple[Any, ...], keep_tags: Collection[str], at: datetime.dat
 
 
 def lost_episodes(rows: Iterable[tuple[Any, ...]], erased: Iterable[tuple[Any, ...]]) -> set[tuple[str, str]]:
-    """Team and id of the episodes that these rows, and what is left of them, are no longer of."""
+    """Returns the episodes, by team and id, to which these rows belonged and what is left of them does not."""
     return {
         (str(UUID(row[_TEAM])), str(UUID(row[_EPISODE])))
         for row, left in zip(rows, erased, strict=True)
@@ -52,7 +54,7 @@ def lost_episodes(rows: Iterable[tuple[Any, ...]], erased: Iterable[tuple[Any, .
 
 
 def erase_exchange(exchange: Exchange) -> Exchange:
-    """As it is counted in exported metrics. It belongs to no trace."""
+    """Returns the exchange as it is counted in exported metrics. It belongs to no trace."""
     attempts = tuple(replace(each, message=None, request_id=None) for each in exchange.attempts)
     trace: dict[str, Any] = {"trace_id": None, "parent_span_id": None, "sampled": False}
     return replace(exchange, message=None, attempts=attempts, tags={}, end_user=None, request_id=None, episode_name=None, **trace)

@@ -35,26 +35,22 @@ OpenTransaction = Callable[[], AbstractAsyncContextManager[AsyncConnection]]
 
 
 class Left(NamedTuple):
-    """What a search found: how many, and the ids of inferences."""
+    """The findings of one search: their number, and the ids of inferences among them."""
 
     number: int
     inferences: Sequence[str] = ()
 
 
 class Checked(Struct, frozen=True):
-    """What is left of an order, in the part that was searched.
-
-    `left`: by store, 0 where nothing is. `inferences`: ids of the first that are. `matches`: whether the order is about the selector that
-    was given; null: none was. `days`: how many were searched. `next`: the day (since 1970) to go on with; null: everything was searched.
-    """
+    """The result of a check: what is left of an order in the part that was searched."""
 
     id: str
     hash: str
-    left: Mapping[str, int]
-    inferences: Sequence[str]
-    matches: bool | None
-    days: int
-    next: int | None
+    left: Mapping[str, int]  # by store, 0 where nothing is left
+    inferences: Sequence[str]  # ids of the first ones that are left
+    matches: bool | None  # whether the order is about the selector that was given; null if none was
+    days: int  # how many days were searched
+    next: int | None  # the day (since 1970) to go on with; null if everything was searched
 
 
 async def _left_inferences(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> Left:
@@ -112,9 +108,11 @@ async def check_erasure(
     selector: Selector | None = None,
     budget_s: float = 10.0,
 ) -> Checked | None:
-    """Search Redis, and then day after day, the newest first, until `budget_s` is over; with `from_day` only days from then back.
+    """Search Redis, and then day after day, the newest first, until `budget_s` is over; with `from_day` only
+    days from then back.
 
-    None: there is no such order. Raises CopiesUnavailable, and InvalidKeyField for an episode by a text if the order is of all teams.
+    Returns None if there is no such order. Raises CopiesUnavailable, and InvalidKeyField for an episode that
+    is named by a text if the order is of all teams.
     """
     deadline = time.monotonic() + budget_s
     async with _driver(open_transaction) as connection:
@@ -151,7 +149,7 @@ async def check_erasure(
 
 
 async def _days(connection: Connection, order: Order) -> list[int]:
-    """Days with anything from before the order, the newest first."""
+    """Return the days with anything from before the order, the newest first."""
     newest = int(order.requested_at.timestamp() * 1000) // DAY_MS
     days = {day for table in ("inferences", _SUBJECT_TABLE, "feedback") for day in await list_days(connection, table)}
     days.update(await list_dataset_days(connection))  # rows outlive their inferences

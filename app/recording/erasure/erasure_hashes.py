@@ -20,22 +20,24 @@ _BLOCK_BYTES = 64  # of SHA-256
 
 
 class Selector(Struct, frozen=True):
-    """Whose records: of an end user, with a tag of this value (`tag`: its name), or of an episode (by its UUID, or by the text that its
-    caller names it by; an order has the UUID, in lower case).
-    """
+    """The records to erase: those of an end user, those with one value of a tag, or those of an episode."""
 
     kind: SelectorKind
-    tag: str | None
+    tag: str | None  # the name of the tag
+    # An episode is given by its UUID, or by the text that its caller names it by; an order has the UUID, in
+    # lower case.
     value: str
 
 
 def hash_of(key: bytes, selector: Selector) -> bytes:
-    """HMAC-SHA256."""
+    """Returns the HMAC-SHA256 of the selector."""
     return hmac.digest(key, _prefix(selector.kind, selector.tag) + selector.value.encode("utf-8", "replace"), "sha256")
 
 
 class SqlHash(Struct, frozen=True):
-    """The same hash in SQL, which has SHA-256 but no HMAC. `inner`, `outer`: parameters of expression()."""
+    """The same hash in SQL, which has SHA-256 but no HMAC. `inner` and `outer` are parameters of
+    expression().
+    """
 
     inner: bytes
     outer: bytes
@@ -48,17 +50,20 @@ class SqlHash(Struct, frozen=True):
 
     @staticmethod
     def expression(value: str, inner: str, outer: str) -> str:
-        """`value`: an expression of type text. `inner`, `outer`: placeholders."""
+        """Returns the hash of `value`, an SQL expression of type text.
+
+        `inner` and `outer` are placeholders.
+        """
         return f"sha256({outer}::bytea || sha256({inner}::bytea || convert_to({value}, 'UTF8')))"
 
 
 async def read_key(connection: Connection) -> bytes | None:
-    """None: there was no erasure yet."""
+    """Returns the key, or None if there was no erasure yet."""
     return await connection.fetchval("SELECT key FROM erasure_keys")
 
 
 async def make_key(connection: AsyncConnection) -> bytes:
-    """The key, which is made if there is none."""
+    """Returns the key, which is made if there is none."""
     await connection.execute(insert(erasure_keys).values(id=1, key=secrets.token_bytes(_KEY_BYTES)).on_conflict_do_nothing())
     return bytes((await connection.execute(select(erasure_keys.c.key))).scalar_one())
 
@@ -68,5 +73,5 @@ def shown_hash(hash: bytes) -> str:
 
 
 def _prefix(kind: SelectorKind, tag: str | None) -> bytes:
-    """A digest, so that no name of a tag and value together are those of another."""
+    """Returns a digest, so that no name of a tag and value together are those of another."""
     return hashlib.sha256(b"\0".join((kind.encode(), (tag or "").encode("utf-8", "replace")))).digest()

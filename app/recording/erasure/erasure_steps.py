@@ -46,23 +46,27 @@ _COUNTING_LOCK_TIMEOUT = "20s"
 
 
 class Piece(NamedTuple):
-    """What a piece did. `position` None: the step is done. `continues_at` None: at once."""
+    """The result of one piece of work."""
 
-    position: Any
+    position: Any  # None if the step is done
     counts: Mapping[str, int] = {}
-    continues_at: datetime.datetime | None = None
+    continues_at: datetime.datetime | None = None  # None means at once
 
 
 class Context(Struct, frozen=True):
-    """`settle_s`: so long after a record is stored, a copy of it may still be written to Redis: see settle_s_of()."""
+    """The context of all steps."""
 
     settings: Settings
     copies: CopyStore
+    # so long after a record is stored, a copy of it may still be written to Redis: see settle_s_of()
     settle_s: float
 
 
 class Step(NamedTuple):
-    """`work`: one piece, in a transaction that holds the order. It must do no harm when it is repeated."""
+    """A step of an erasure. `work` does one piece of it, in a transaction that holds the order.
+
+    It must do no harm when it is repeated.
+    """
 
     name: str
     work: Callable[[Connection, Context, Order], Awaitable[Piece]]
@@ -74,7 +78,10 @@ def settle_s_of(settings: Settings) -> float:
 
 
 async def wait_for_writers(connection: Connection, _context: Context, _order: Order) -> Piece:
-    """From then on every batch of every writer is checked against the order, and all that were not are stored."""
+    """Wait until all batches that were not checked against the order are stored.
+
+    From then on every batch of every writer is checked against it.
+    """
     # Writers that come meanwhile queue behind this.
     await connection.execute(f"SET LOCAL lock_timeout = '{_WRITERS_LOCK_TIMEOUT}'")
     await connection.execute("SELECT pg_advisory_xact_lock($1)", WRITERS_LOCK)
@@ -82,9 +89,11 @@ async def wait_for_writers(connection: Connection, _context: Context, _order: Or
 
 
 async def erase_records(connection: Connection, _context: Context, order: Order, *, again: bool = False) -> Piece:
-    """Inferences with their content and their part of sums, hour by hour within the days that are stored, the newest first.
+    """Erase inferences with their content and their part of sums, hour by hour within the days that are
+    stored, the newest first.
 
-    `again`: what is found now, such as rows of a writer of an older version, may have copies that the step before did not find.
+    With `again`, what is found now, such as rows of a writer of an older version, may have copies that the
+    step before did not find.
     """
     days = [day for day in await list_days(connection) if day * DAY_MS <= order.requested_at.timestamp() * 1000]
     day, hour, after = _position(order, days)
@@ -126,7 +135,10 @@ async def erase_records(connection: Connection, _context: Context, order: Order,
 async def erase_made(
     connection: Connection, made: Sequence[tuple[Any, ...]], keep_tags: Collection[str], now: datetime.datetime
 ) -> Mapping[str, int]:
-    """What the gateway made of inferences that are erased: a replay holds the words of its original. Returns counts, by store."""
+    """Erase what the gateway made of erased inferences: a replay holds the words of its original.
+
+    Returns counts, by store.
+    """
     if not made:
         return {}
     erased = [erase_row(row, keep_tags, now, erase_episode=False) for row in made]
@@ -137,7 +149,10 @@ async def erase_made(
 
 
 async def erase_repetitions(connection: Connection, context: Context, order: Order) -> Piece:
-    """What was in progress while its original was erased. By now it has ended, and a writer that stores it later sees that."""
+    """Erase what was in progress while its original was erased.
+
+    By now it has ended, and a writer that stores it later sees that its original is erased.
+    """
     began = order.requested_at - datetime.timedelta(seconds=context.settings.total_timeout_s + _QUEUED_S)
     made = await lock_made_of_erased(connection, int(began.timestamp() * 1000), _ROWS_PER_PIECE)
     counts = await erase_made(connection, made, order.keep_tags, datetime.datetime.now(datetime.UTC))
@@ -145,26 +160,31 @@ async def erase_repetitions(connection: Connection, context: Context, order: Ord
 
 
 async def erase_feedback(connection: Connection, _context: Context, order: Order) -> Piece:
-    """Feedback on what is erased: it may quote it. What is stored later is erased when its inference is found."""
+    """Erase feedback on what is erased, as it may quote it.
+
+    What is stored later is erased when its inference is found.
+    """
     last, erased = await erase_some_feedback(connection, order, order.position or _LOWEST_ID)
     return Piece(last, {"feedback": erased})
 
 
 async def erase_sums(connection: Connection, _context: Context, order: Order) -> Piece:
-    """Sums by the order's subject whose inferences have expired already."""
+    """Erase sums by the order's subject whose inferences have expired already."""
     moved = await sweep_subject(connection, order, _ROWS_PER_PIECE)
     return Piece(None if moved < _ROWS_PER_PIECE else "more", {"sums": moved})
 
 
 async def erase_experiment_units(connection: Connection, _context: Context, order: Order) -> Piece:
-    """Units of experiments that no inference leads to."""
+    """Erase units of experiments that no inference leads to."""
     # Units are counted for a second or so at a time.
     await connection.execute(f"SET LOCAL lock_timeout = '{_COUNTING_LOCK_TIMEOUT}'")
     return Piece(await erase_units(connection, order, order.position))
 
 
 async def erase_copies(connection: Connection, context: Context, order: Order) -> Piece:
-    """Copies in Redis: at once, and again once every request that was in flight has ended and left its copy."""
+    """Erase copies in Redis: at once, and again once every request that was in flight has ended and left its
+    copy.
+    """
     waits = datetime.timedelta(seconds=context.settings.total_timeout_s + context.settle_s)
     now: datetime.datetime = await connection.fetchval("SELECT clock_timestamp()")
     is_due = order.completed_at is not None or now >= order.requested_at + waits
@@ -181,7 +201,10 @@ async def erase_copies(connection: Connection, context: Context, order: Order) -
 
 
 async def erase_datasets(connection: Connection, _context: Context, order: Order) -> Piece:
-    """Rows of datasets with any words of what is erased. It comes after the records: what is copied from then on is erased already."""
+    """Erase rows of datasets with any words of what is erased.
+
+    It comes after the records: what is copied from then on is erased already.
+    """
     # What holds these locks builds datasets, for a second, and nothing waits for it but this.
     await connection.execute(f"SET LOCAL lock_timeout = '{_DATASETS_LOCK_TIMEOUT}'")
     if order.position is None:
@@ -214,7 +237,7 @@ LAST_STEP = STEPS[-1].name
 
 
 def step_after(name: str) -> str | None:
-    """None: it was the last."""
+    """Return the name of the step after this one, or None if it was the last."""
     names = [step.name for step in STEPS]
     at = names.index(name) + 1
     return names[at] if at < len(names) else None
@@ -225,7 +248,7 @@ def find_step(name: str) -> Step:
 
 
 def _position(order: Order, days: Sequence[int]) -> tuple[int, int, str | None]:
-    """The day and hour to go on with, and the last inference of it that is done."""
+    """Return the day and hour to go on with, and the last inference of it that is done."""
     return order.position or (max(days, default=0), 23, None)
 
 

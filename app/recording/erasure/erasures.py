@@ -31,20 +31,22 @@ _MAX_ERROR_CHARACTERS = 300
 
 
 class NewErasure(Struct, frozen=True):
-    """An order to give. `team`: its name; None: all teams. `keep_tags`: names of tags that stay. `reference`: of a ticket, say."""
+    """An order to give."""
 
     selector: Selector
-    team: str | None = None
-    keep_tags: tuple[str, ...] = ()
-    reference: str | None = None
+    team: str | None = None  # its name; None means all teams
+    keep_tags: tuple[str, ...] = ()  # names of tags that stay
+    reference: str | None = None  # of a ticket, say
 
 
 class Erasure(Struct, frozen=True, kw_only=True):
     """An order as it is shown: never the value of an end user, tag or episode, only its keyed hash.
 
-    `tag`: the name of the tag. `team` null: all teams. `step`: what is done at the moment; null: nothing, it is complete. `counts`: what
-    was erased, by store; `late`: records that came after the order and were erased as they were stored. `error`: why the last try failed;
-    `continues_at`: when it goes on. `spools_behind`: machines that have not reported since the order, whose records may come late.
+    `tag` is the name of the tag. A `team` of null means all teams. `step` is what is done at the moment, or
+    null if the erasure is complete. `counts` has what was erased, by store; its `late` counts records that
+    came after the order and were erased as they were stored. `error` says why the last try failed, and
+    `continues_at` when it goes on. `spools_behind` counts machines that have not reported since the order,
+    whose records may come late.
     """
 
     id: str
@@ -66,7 +68,7 @@ class Erasure(Struct, frozen=True, kw_only=True):
 
 
 class Order(Struct, frozen=True):
-    """An order as it is carried out. `value` None: it is complete, and only its hash is known."""
+    """An order as it is carried out. If `value` is None, it is complete, and only its hash is known."""
 
     id: str
     number: int
@@ -90,7 +92,10 @@ class Order(Struct, frozen=True):
 
 
 def parse_selector(end_user: str | None, tag: str | None, episode_id: str | None) -> Selector | None:
-    """`tag`: NAME=VALUE. None: nothing is given. Raises InvalidKeyField, also for several."""
+    """Returns the selector, or None if nothing is given.
+
+    `tag` is NAME=VALUE. Raises InvalidKeyField, also if several are given.
+    """
     given = [name for name, value in (("end_user", end_user), ("tag", tag), ("episode_id", episode_id)) if value is not None]
     if len(given) > 1:
         raise InvalidKeyField(given[1], f"Give one of {' and '.join(f'`{name}`' for name in given)}: each is an erasure of its own.")
@@ -109,7 +114,10 @@ def parse_selector(end_user: str | None, tag: str | None, episode_id: str | None
 
 
 async def give_order(connection: AsyncConnection, author: Author, new: NewErasure) -> str:
-    """Returns its id. Raises InvalidKeyField for an unknown team, and for its own tag in `keep_tags`."""
+    """Gives an order; returns its id.
+
+    Raises InvalidKeyField for an unknown team, and for its own tag in `keep_tags`.
+    """
     if new.selector.tag in new.keep_tags:
         raise InvalidKeyField("keep_tags", f"The tag {new.selector.tag!r:.100} is the one to erase: it cannot stay.")
     team_id = await _team_id(connection, new.team)
@@ -132,7 +140,10 @@ async def give_order(connection: AsyncConnection, author: Author, new: NewErasur
 
 
 def resolve_selector(selector: Selector, team_id: str | None) -> Selector:
-    """With the id of its episode, as inferences have it. Raises InvalidKeyField for a text without a team, which names one in each."""
+    """Returns the selector with the id of its episode, as inferences have it.
+
+    Raises InvalidKeyField for a text without a team, because a text names another episode in each team.
+    """
     if selector.kind != "episode":
         return selector
     if team_id is not None:
@@ -143,7 +154,10 @@ def resolve_selector(selector: Selector, team_id: str | None) -> Selector:
 
 
 async def count_expected_of(connection: AsyncConnection, selector: Selector, team: str | None) -> int:
-    """As count_expected(). `team`: its name. Raises InvalidKeyField for an unknown one."""
+    """Returns the same as count_expected(), for the name of a team, or for all teams if it is None.
+
+    Raises InvalidKeyField for an unknown team.
+    """
     team_id = await _team_id(connection, team)
     return await count_expected(connection, resolve_selector(selector, team_id), team_id)
 
@@ -159,9 +173,9 @@ async def _team_id(connection: AsyncConnection, team: str | None) -> str | None:
 
 
 async def count_expected(connection: AsyncConnection, selector: Selector, team_id: str | None) -> int:
-    """About how many inferences there are, by what is quick to read. Users beyond those that sums tell apart are not counted.
+    """Returns about how many inferences there are, by what is quick to read.
 
-    `selector`: as resolve_selector() returns it.
+    Users beyond those that sums tell apart are not counted. `selector` is as resolve_selector() returns it.
     """
     of_team = "" if team_id is None else "AND team_id = CAST(:team_id AS uuid)"
     if selector.kind == "episode":
@@ -177,7 +191,7 @@ async def count_expected(connection: AsyncConnection, selector: Selector, team_i
 
 
 def dimension_of(kind: SelectorKind, tag: str | None) -> str:
-    """The dimension of its sums; see app/store/usage/rollups.py."""
+    """Returns the dimension of the sums of a selector; see app/store/usage/rollups.py."""
     return kind if tag is None else f"tag:{tag}"
 
 
@@ -191,7 +205,7 @@ def _shown_query() -> Any:
 
 
 async def list_erasures(connection: AsyncConnection, *, limit: int, after: str | None) -> Page[Erasure]:
-    """The newest first."""
+    """Returns a page of orders, the newest first."""
     query = _shown_query().order_by(tables.erasures.c.number.desc()).limit(limit + 1)
     if after is not None:
         query = query.where(tables.erasures.c.number < read_cursor(after, _SCOPE, [int])[0])
@@ -239,9 +253,10 @@ async def read_order(connection: Connection, id: str) -> Order | None:
 
 
 async def lock_due_order(connection: Connection, settle_s: float) -> Order | None:
-    """The order that has waited longest, locked for this transaction: other writers take others. None: nothing is due.
+    """Returns the order that has waited longest, locked for this transaction: other writers take others.
 
-    One that is complete is due again `settle_s` after late records of it were erased.
+    Returns None if nothing is due. An order that is complete is due again `settle_s` after late records of it
+    were erased.
     """
     row = await connection.fetchrow(_LOCK_DUE, settle_s)
     return None if row is None else _to_order(row)
@@ -260,7 +275,10 @@ _LOCK_DUE = f"""
 async def move_order(
     connection: Connection, order: Order, step: str, position: Any, counts: Mapping[str, int], continues_at: datetime.datetime | None
 ) -> None:
-    """What one piece of work did, in its transaction. `continues_at` None: at once, after the others that are due."""
+    """Stores what one piece of work did, in its transaction.
+
+    If `continues_at` is None, the order goes on at once, after the others that are due.
+    """
     await connection.execute(
         """
         UPDATE erasures SET step = $2, position = $3::jsonb, counts = $4::jsonb, next_at = coalesce($5, clock_timestamp()),
@@ -276,7 +294,7 @@ async def move_order(
 
 
 async def complete_order(connection: Connection, order: Order) -> None:
-    """From now on only the hash of its value is known."""
+    """Completes the order: from now on only the hash of its value is known."""
     await connection.execute(
         "UPDATE erasures SET value = NULL, completed_at = coalesce(completed_at, clock_timestamp()) WHERE id = $1::uuid", order.id
     )
@@ -295,7 +313,7 @@ async def note_failure(connection: Connection, id: str, error: str, wait_s: floa
 
 
 async def note_arrivals(connection: Connection, records: Mapping[str, int]) -> None:
-    """Late records that were erased as they were stored, by order; in the transaction that stores them."""
+    """Notes late records that were erased as they were stored, by order, in the transaction that stores them."""
     if records:
         await connection.execute(
             "INSERT INTO erasure_arrivals (erasure_id, records) SELECT * FROM unnest($1::uuid[], $2::integer[])",
@@ -305,7 +323,7 @@ async def note_arrivals(connection: Connection, records: Mapping[str, int]) -> N
 
 
 async def due_arrivals(connection: Connection, id: str, settle_s: float) -> dict[int, int]:
-    """Late records of an order that came `settle_s` ago or earlier: how many, by the id of the note."""
+    """Returns how many late records of an order came `settle_s` ago or earlier, by the id of the note."""
     rows = await connection.fetch(
         "SELECT id, records FROM erasure_arrivals WHERE erasure_id = $1::uuid AND at <= clock_timestamp() - make_interval(secs => $2)",
         id,
@@ -323,7 +341,7 @@ async def last_arrival(connection: Connection, id: str) -> datetime.datetime | N
 
 
 async def read_orders_after(connection: Connection, number: int, since: datetime.datetime) -> list[Order]:
-    """Orders with higher numbers that were given after `since`."""
+    """Returns the orders with higher numbers that were given after `since`."""
     rows = await connection.fetch(
         f"SELECT {_ORDER_COLUMNS} FROM erasures WHERE number > $1 AND requested_at > $2 ORDER BY number",  # noqa: S608
         number,

@@ -68,7 +68,10 @@ async def erase_some_feedback(connection: Connection, order: Order, after: str) 
 async def erase_feedback_on_episodes(
     connection: Connection, episodes: Collection[tuple[str, str]], keep_tags: Collection[str], before: str, *, lose_id: bool = True
 ) -> int:
-    """What has a lower id than `before`, of episodes by team and id; returns how much. `lose_id`: it is on none of them any more."""
+    """Erase feedback with a lower id than `before` on episodes, by team and id; returns how much there was.
+
+    With `lose_id` the feedback is on none of the episodes any more.
+    """
     if not episodes:
         return 0
     teams, ids = ([*column] for column in zip(*episodes, strict=True))
@@ -85,7 +88,11 @@ async def erase_by_ids(
     *,
     only_words: bool = False,
 ) -> None:
-    """`episodes`: feedback on one of these becomes feedback on an episode that nobody has. `only_words`: not numbers, with their tags."""
+    """Erase feedback by its ids.
+
+    Feedback on one of `episodes` becomes feedback on an episode that nobody has. With `only_words` numbers
+    stay, with their tags.
+    """
     if not ids:
         return
     await lock_feedback(connection)
@@ -95,7 +102,7 @@ async def erase_by_ids(
 
 
 async def count_left_feedback(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> int:
-    """Feedback of a day that the order should have erased, or that is on what was erased.
+    """Count the feedback of a day that the order should have erased, or that is on what was erased.
 
     What was stored this moment is left out: it is erased when it is looked for, which is at once.
     """
@@ -113,7 +120,7 @@ async def count_left_feedback(connection: Connection, order: Order, sql_hash: Sq
 
 
 async def _find_erased(connection: Connection, targets: Sequence[TargetKey]) -> Collection[TargetKey]:
-    """Inferences that were erased, episodes of which one was, and episodes that lost their id."""
+    """Return the inferences that were erased, episodes of which one was, and episodes that lost their id."""
     return {*await find_targets(connection, targets, only_erased=True), *await find_erased_episodes(connection, targets)}
 
 

@@ -29,7 +29,7 @@ _VALUES = {"end_user": "end_user", "tag": "tags ->> {tag}", "episode": "episode_
 
 
 async def list_days(connection: Connection, table: str = "inferences") -> list[int]:
-    """Days since 1970 that have a partition, the newest first."""
+    """Return the days since 1970 that have a partition, the newest first."""
     rows = await connection.fetch("SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::regclass", table)
     spans = [days for row in rows if (days := partition_days(row["name"])) is not None]
     return sorted({day for first, end in spans for day in range(first, end)}, reverse=True)
@@ -41,7 +41,9 @@ def id_range(order: Order, begin_ms: int, end_ms: int) -> tuple[str, str]:
 
 
 async def lock_matching(connection: Connection, order: Order, first: str, end: str, limit: int) -> list[tuple[Any, ...]]:
-    """Rows of INFERENCE_COLUMNS of the order's inferences from `first` to before `end`, by id."""
+    """Lock and return rows of INFERENCE_COLUMNS of the order's inferences from `first` to before `end`, by
+    id.
+    """
     assert order.value is not None, "an order that is carried out has its value"
     if first >= end:
         return []
@@ -65,7 +67,10 @@ async def lock_matching(connection: Connection, order: Order, first: str, end: s
 
 
 async def lock_made_of(connection: Connection, ids: Collection[str]) -> list[tuple[Any, ...]]:
-    """Rows of INFERENCE_COLUMNS of what the gateway made of these inferences, as replays do, and that is not erased yet; by id."""
+    """Lock and return what the gateway made of these inferences, as replays do, and that is not erased yet.
+
+    The rows have INFERENCE_COLUMNS and are ordered by id.
+    """
     query = f"""
         SELECT {", ".join(ROW_EXPRESSIONS)} FROM inferences
         WHERE original_id = any($1::uuid[]) AND original_id IS NOT NULL AND erased_at IS NULL ORDER BY id FOR UPDATE
@@ -74,7 +79,11 @@ async def lock_made_of(connection: Connection, ids: Collection[str]) -> list[tup
 
 
 async def lock_made_of_erased(connection: Connection, since_ms: int, limit: int) -> list[tuple[Any, ...]]:
-    """As lock_made_of(), of any that is erased; what was received from then on, which was in progress while its original was erased."""
+    """Lock and return the same as lock_made_of(), but of any erased inference, of what was received from
+    `since_ms` on.
+
+    It was in progress while its original was erased.
+    """
     query = f"""
         SELECT {", ".join(ROW_EXPRESSIONS)} FROM inferences
         WHERE id >= $1::uuid AND original_id IS NOT NULL AND erased_at IS NULL
@@ -85,7 +94,9 @@ async def lock_made_of_erased(connection: Connection, since_ms: int, limit: int)
 
 
 async def store_erased(connection: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
-    """Store rows that were erased, and erase their content; returns how many had any. `rows`: by id."""
+    """Store rows that were erased, which are ordered by id, and erase their content; returns how many had
+    any.
+    """
     ids = [row[0] for row in rows]
     columns = [[row[at] for row in rows] for at in _POSITIONS]
     parameters = ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(("uuid", *_CHANGED.values()), 3))
@@ -109,14 +120,16 @@ async def store_erased(connection: Connection, rows: Sequence[tuple[Any, ...]]) 
 
 
 async def find_erased(connection: Connection, ids: Collection[str]) -> set[str]:
-    """Which of these inferences are erased."""
+    """Return those of these inferences that are erased."""
     rows = await connection.fetch("SELECT id::text FROM inferences WHERE id = any($1::uuid[]) AND erased_at IS NOT NULL", list(ids))
     return {row["id"] for row in rows}
 
 
 async def find_left_inferences(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> list[str]:
-    """Inferences of a day that the order is about, by its hash; and those of whichever order that a writer of an older version erased
-    without the name of their episode, which it did not know.
+    """Return the inferences of a day that the order is about, by its hash.
+
+    They include those, of whichever order, that a writer of an older version erased without the name of their
+    episode, which it did not know.
     """
     first, end = id_range(order, day * DAY_MS, (day + 1) * DAY_MS)
     condition, values = hash_condition(order, sql_hash, 3)
@@ -126,7 +139,10 @@ async def find_left_inferences(connection: Connection, order: Order, sql_hash: S
 
 
 def hash_condition(order: Order, sql_hash: SqlHash, next_parameter: int, *, team: str = _OF_TEAM) -> tuple[str, list[Any]]:
-    """Whether an inference is of the order, by its hash; with the condition's parameters. `team`: the column, or what stands for it."""
+    """Return an SQL condition that an inference is of the order, by its hash, and the condition's parameters.
+
+    `team` is the column of the team, or what stands for it.
+    """
     values: list[Any] = [order.hash, sql_hash.inner, sql_hash.outer]
     hash, inner, outer = (f"${next_parameter + at}" for at in range(3))
     value = _VALUES[order.kind]
@@ -141,7 +157,9 @@ def hash_condition(order: Order, sql_hash: SqlHash, next_parameter: int, *, team
 
 
 async def find_left_content(connection: Connection, day: int) -> list[str]:
-    """Inferences of a day, of whichever order, that were erased while something that was written is left."""
+    """Return the inferences of a day, of whichever order, that were erased while something that was written
+    is left.
+    """
     first, end = uuid7.lowest_at(day * DAY_MS), uuid7.lowest_at((day + 1) * DAY_MS)
     rows = await connection.fetch(
         """
@@ -155,7 +173,7 @@ async def find_left_content(connection: Connection, day: int) -> list[str]:
 
 
 async def find_left_repetitions(connection: Connection, day: int) -> list[str]:
-    """What the gateway made of inferences of a day, of whichever order, that were erased while it is not."""
+    """Return what is not erased though the gateway made it of erased inferences of a day, of whichever order."""
     rows = await connection.fetch(
         """
         SELECT made.id::text FROM inferences AS original JOIN inferences AS made ON made.original_id = original.id
@@ -167,7 +185,9 @@ async def find_left_repetitions(connection: Connection, day: int) -> list[str]:
 
 
 async def find_left_texts(connection: Connection, day: int) -> list[str]:
-    """Inferences of a day, of whichever order, that were erased while words of what was written can still be searched."""
+    """Return the inferences of a day, of whichever order, that were erased while words of theirs can still be
+    searched.
+    """
     first, end = uuid7.lowest_at(day * DAY_MS), uuid7.lowest_at((day + 1) * DAY_MS)
     rows = await connection.fetch(
         """

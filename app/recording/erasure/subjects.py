@@ -52,9 +52,11 @@ async def move_subjects(connection: Connection, by_level: Mapping[Level, Mapping
 
 
 async def sweep_subject(connection: Connection, order: Order, limit: int) -> int:
-    """Move sums of the order's subject from before it to ERASED, at most `limit`; returns how many there were.
+    """Move sums of the order's subject from before it to ERASED, at most `limit`; returns how many there
+    were.
 
-    Only of full hours and days before it: the others may hold later requests, and lose their part with the inferences.
+    Only full hours and days before the order are moved: the others may hold later requests, and lose their
+    part with the inferences.
     """
     if order.kind == "episode":
         return 0
@@ -83,7 +85,9 @@ async def sweep_subject(connection: Connection, order: Order, limit: int) -> int
 
 
 async def count_left_sums(connection: Connection, order: Order, sql_hash: SqlHash, day: int) -> int:
-    """Sums of a day that still name the order's subject, by its hash, for requests from before the order."""
+    """Count the sums of a day that still name the order's subject, by its hash, for requests from before the
+    order.
+    """
     if order.kind == "episode":
         return 0
     begin, end = (_EPOCH + datetime.timedelta(milliseconds=each * DAY_MS) for each in (day, day + 1))
@@ -106,8 +110,10 @@ async def count_left_sums(connection: Connection, order: Order, sql_hash: SqlHas
 
 
 async def _count_later(connection: Connection, order: Order, sql_hash: SqlHash, time: datetime.datetime, level: Level) -> int:
-    """Inferences of the subject in a period, received after the order, of those that are in its sums: a shadow or a replay is not, as its
-    record has the team that pays, and the tags and user of whose request it repeats.
+    """Count the subject's inferences in a period that were received after the order and are in its sums.
+
+    A shadow or a replay is in none: its record has the team that pays, and the tags and user of whose request
+    it repeats.
     """
     value = "end_user" if order.kind == "end_user" else "(tags ->> $6::text)"
     values: list[Any] = [*([] if order.tag is None else [order.tag]), *([] if order.team_id is None else [order.team_id])]
@@ -169,7 +175,7 @@ async def _replace(connection: Connection, level: Level, sums_by_key: Mapping[Su
 
 
 def _add(erased: dict[SubjectKey, Sums], key: SubjectKey, sums: Sums) -> None:
-    """Of several values of one tag, all go to the same sum."""
+    """Add sums to those of ERASED: several values of one tag all go to the same sum."""
     erased.setdefault(key._replace(value=ERASED), Sums()).add(sums)
 
 
@@ -183,7 +189,7 @@ def _key_arguments(keys: Sequence[SubjectKey]) -> list[list[Any]]:
 
 
 def _array(numbers: Sequence[int]) -> str:
-    """As text: Postgres has no arrays of arrays of different lengths."""
+    """Return an array as text: Postgres has no arrays of arrays of different lengths."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 

@@ -17,9 +17,10 @@ _TEAMS = """
 
 
 async def erase_units(connection: Connection, order: Order, after: str | None) -> str | None:
-    """Of the next experiment after this one; returns its id, None at the end.
+    """Erase the units of the next experiment after this one; returns its id, or None at the end.
 
-    It comes after the inferences: no scan of what was before an experiment finds any of the order's from then on.
+    This comes after the inferences: no scan of what was before an experiment finds any of the order's from
+    then on.
     """
     experiment_id: str | None = await connection.fetchval(_NEXT_EXPERIMENT, _unit_kind(order), after or _LOWEST_ID)
     if experiment_id is None:
@@ -34,7 +35,7 @@ async def erase_units(connection: Connection, order: Order, after: str | None) -
 
 
 def _unit_kind(order: Order) -> str:
-    """As in ExperimentConfig.unit."""
+    """Return the kind of unit that the order is about, as in ExperimentConfig.unit."""
     return {"end_user": "user", "tag": f"tag:{order.tag}", "episode": "episode"}[order.kind]
 
 

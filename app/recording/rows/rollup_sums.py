@@ -1,4 +1,4 @@
-"""What a batch of inferences adds to the rollups of each minute, hour and day."""
+"""Rollup sums: what a batch of inferences adds to the rollups of each minute, hour and day."""
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,10 @@ _decode_tags = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class RollupSummer:
-    """Sums up batches of one connection. `stored_groups`: ids of groups that are in Postgres, as far as they are remembered."""
+    """Sums up batches of one connection.
+
+    `stored_groups` has the ids of groups in Postgres, as far as they are remembered.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.stored_groups: set[int] = set()
@@ -71,7 +74,7 @@ class RollupSummer:
         self._subjects: dict[int, dict[str, set[int]]] = {}
 
     async def sum(self, inferences: Sequence[tuple[Any, ...]], refusals: Sequence[Refusals] = ()) -> RollupSums:
-        """What these rows, in the order of INFERENCE_COLUMNS, and these refusals add."""
+        """Returns what these rows, in the order of INFERENCE_COLUMNS, and these refusals add."""
         groups: dict[int, Group] = {}
         minutes: dict[tuple[int, int], Sums] = {}
         subject_hours: dict[SubjectKey, Sums] = {}
@@ -107,7 +110,7 @@ class RollupSummer:
         return RollupSums(groups, _levels(minutes, broad), _subject_levels(subject_hours, broad))
 
     def mark_stored(self, sums: RollupSums) -> None:
-        """The transaction that stored them is committed."""
+        """Notes that the transaction that stored the sums is committed."""
         if len(self.stored_groups) > _MAX_CACHED_GROUPS:
             self.stored_groups.clear()
         self.stored_groups.update(sums.groups)
@@ -126,7 +129,7 @@ class RollupSummer:
         return broad
 
     async def _admit_subject(self, received_at: datetime.datetime, team: str, dimension: str, value: str) -> tuple[str, str]:
-        """The subject, or OTHER if it is too long or the team has MAX_SUBJECTS of that day already."""
+        """Returns the subject, or OTHER if it is too long or the team has MAX_SUBJECTS of that day already."""
         if len(dimension.encode()) + len(value.encode()) > MAX_SUBJECT_BYTES:
             return _other(dimension)
         day = int(received_at.timestamp()) // SECONDS["day"]
@@ -145,7 +148,11 @@ class RollupSummer:
 
 
 def sum_lost_subjects(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[Any, ...]]) -> dict[Level, Mapping[SubjectKey, Sums]]:
-    """What inferences add to sums of the subjects that they have `before` a change and no longer `after` it, however many there are."""
+    """Returns what inferences add to sums of the subjects that they have `before` a change and no longer
+    `after` it.
+
+    There is no limit to the number of these subjects.
+    """
     hours: dict[SubjectKey, Sums] = {}
     broad: dict[int, Mapping[Breadth, tuple[int, Group]]] = {}
     for old, new in zip(before, after, strict=True):
@@ -165,7 +172,7 @@ def sum_lost_subjects(before: Sequence[tuple[Any, ...]], after: Sequence[tuple[A
 
 
 def _counted(inference: tuple[Any, ...]) -> tuple[tuple[int, ...], int, int | None]:
-    """The arguments of Sums.count()."""
+    """Returns the arguments of Sums.count()."""
     input, output, cached, reasoning, cost, charge_basis, duration_us, first_token_us = _value_columns(inference)
     added = (
         *(1, input or 0, output or 0, cached or 0, reasoning or 0, cost or 0),
@@ -175,7 +182,7 @@ def _counted(inference: tuple[Any, ...]) -> tuple[tuple[int, ...], int, int | No
 
 
 def _other(dimension: str) -> tuple[str, str]:
-    """A name of a tag may be one of very many, too."""
+    """Returns the subject for all others: a name of a tag may be one of very many, too."""
     return (dimension, OTHER) if dimension == "end_user" else ("tag:" + OTHER, OTHER)
 
 
@@ -198,7 +205,7 @@ def _group_of(columns: Sequence[Any]) -> Group:
 
 
 def _add_refusals(refusals: Refusals, groups: dict[int, Group], minutes: dict[tuple[int, int], Sums]) -> None:
-    """Only their number: no engine did anything for them."""
+    """Adds only the number of refusals: no engine did anything for them."""
     for each in refusals.counts:
         of_request = each.team_id, each.key_id, each.route, each.model
         group = (*of_request, *("", "", "", ""), each.status, REFUSED, each.error, each.rule)

@@ -41,7 +41,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class PackedContent(NamedTuple):
-    """The recorded content of an exchange, packed. None: nothing is kept."""
+    """The recorded content of an exchange, packed. None means that nothing is kept."""
 
     policy: Literal["full", "masked", "redacted", "none", "lost", "erased"]
     request: bytes | None = None
@@ -70,7 +70,7 @@ def _usage_details(exchange: Exchange) -> str | None:
 
 
 def _charges(charges: tuple[ChargedAttempt, ...]) -> str:
-    """Without what is null, which is most of a usage."""
+    """Returns the charges without what is null, which is most of a usage."""
     return _jsonb([{**_set_fields(each), "usage": _set_fields(each.usage)} for each in charges])
 
 

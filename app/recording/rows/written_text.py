@@ -1,8 +1,9 @@
-"""What was written in an inference: the text of its request and response, in whichever API, for full-text search.
+"""Written text: what the request and response of an inference say, in whichever API, for full-text search.
 
-Read by the names of fields, most of which all APIs share: messages, prompts, tool calls with their arguments and results, reasoning and
-output. Not read: definitions of tools, ids, media. The newest text comes first, so that a bound cuts off the oldest: the response, then
-the messages from the last one to the first.
+It is read by the names of fields, most of which all APIs share: messages, prompts, tool calls with their
+arguments and results, reasoning and output. Definitions of tools, ids and media are not read. The newest text
+comes first, so that a bound cuts off the oldest: the response, then the messages from the last one to the
+first.
 """
 
 import re
@@ -49,7 +50,7 @@ class _Call(Struct):
 
 
 class _Delta(Struct):
-    """Of chats, and of Anthropic's content blocks."""
+    """A delta of chats, or of Anthropic's content blocks."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -73,9 +74,10 @@ class _Choice(Struct):
 
 
 class _Frame(Struct):
-    """What frames of all APIs have in common. Those that repeat the response at the stream's end have it in other fields.
+    """The fields that frames of all APIs have in common.
 
-    A `delta` that is a string is of the Responses API, where `type` says of what.
+    Frames that repeat the response at the stream's end have it in other fields. A `delta` that is a string is
+    of the Responses API, where `type` says what it is a delta of.
     """
 
     type: str | None = None
@@ -96,7 +98,8 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def read_text(request: bytes, response: bytes, max_characters: int) -> str:
-    """The newest `max_characters` of text; as long as the request has enough, half of them are the response's.
+    """Returns the newest `max_characters` of text. As long as the request has enough, at most half of them
+    are the response's.
 
     A stream may be cut off anywhere. What is neither JSON nor a stream of JSON has no text.
     """
@@ -144,7 +147,7 @@ def _texts(document: Any) -> Iterator[str]:
 
 
 def _stream_texts(body: bytes, max_characters: int) -> Iterator[str]:
-    """Each text is put together from its pieces first: words are split across frames."""
+    """Yields each text once it is put together from its pieces: words are split across frames."""
     pieces: dict[Place, list[str]] = {}
     count = 0
     for line in body.splitlines():
@@ -201,7 +204,7 @@ def _fields(place: Place, struct: Struct) -> list[tuple[Place, str]]:
 
 
 def _unusual_frame_texts(data: bytes) -> list[tuple[Place, str]]:
-    """Such as those of hosts whose content is a list of parts."""
+    """Returns the texts of unusual frames, such as those of hosts whose content is a list of parts."""
     try:
         frame = _decode_object(data)
         return [placed for name in ("choices", "delta") for placed in _placed_texts(_decode(frame.get(name, _NULL)), (None, name), 0)]
@@ -231,7 +234,10 @@ def _placed_texts(value: Any, place: Place, depth: int) -> Iterator[tuple[Place,
 
 
 def _texts_of_arguments(text: str, depth: int) -> Iterator[str]:
-    """Of arguments as a string, which are JSON unless they are cut off, or those of a tool with an input of its own format."""
+    """Yields the texts in arguments that are a string.
+
+    They are JSON unless they are cut off, or belong to a tool with an input of its own format.
+    """
     try:
         value = _decode(text)
     except _ERRORS:

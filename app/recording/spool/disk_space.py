@@ -30,7 +30,7 @@ class DiskSpace:
         return self.size_bytes >= self._max_bytes
 
     def is_refresh_due(self) -> bool:
-        """Whether the state is older than REFRESH_EVERY_S."""
+        """Returns whether the state is older than REFRESH_EVERY_S."""
         return time.monotonic() >= self._next_refresh
 
     def refresh(self) -> None:

@@ -23,15 +23,14 @@ KeptText = Literal["full", "masked", "redacted", "none", "erased"]
 
 
 class Feedback(Struct, frozen=True, array_like=True):
-    """One event. Fields are only ever appended, with defaults: records written by an older version must still be read.
+    """One event. Fields are only ever appended, with defaults: records written by an older version must still
+    be read.
 
-    `id`: of the event, a UUIDv7 of when it was received. `feedback_id`: of the feedback, as its caller knows it. `metric`, `kind`,
-    `level`, `target_id` None: it withdraws a feedback, whatever that says. `target_id`: of an inference or episode, by `level`. `value`:
-    as JSON; None: nothing of it may be kept, or it withdraws. `is_repeatable`: a `create` with the same `feedback_id` is the same one.
+    If `metric`, `kind`, `level` and `target_id` are None, it withdraws a feedback, whatever that says.
     """
 
-    id: str
-    feedback_id: str
+    id: str  # of the event, a UUIDv7 of when it was received
+    feedback_id: str  # of the feedback, as its caller knows it
     action: FeedbackAction
     received_us: Annotated[int, Meta(ge=0, le=_MAX_US)]
     team_id: str
@@ -39,15 +38,15 @@ class Feedback(Struct, frozen=True, array_like=True):
     metric: str | None = None
     kind: MetricKind | None = None
     level: MetricLevel | None = None
-    target_id: str | None = None
-    value: str | None = None
+    target_id: str | None = None  # of an inference or episode, by `level`
+    value: str | None = None  # as JSON; None if nothing of it may be kept, or it withdraws
     content: KeptText = "full"
     tags: Mapping[str, str] = {}
-    is_repeatable: bool = False
+    is_repeatable: bool = False  # a `create` with the same `feedback_id` is the same one
 
     @property
     def number(self) -> float | None:
-        """The value of a boolean or float; of a boolean 0 or 1."""
+        """The value of a boolean (0 or 1) or a float, or None if there is none."""
         if self.value is None or self.kind not in ("boolean", "float"):
             return None
         return float(msgspec.json.decode(self.value))
@@ -74,7 +73,7 @@ def decode_feedback(body: bytes) -> Feedback:
 
 
 def has_nul(value: Any) -> bool:
-    """Whether any text within a JSON value holds NUL, which Postgres does not store."""
+    """Returns whether any text within a JSON value holds NUL, which Postgres does not store."""
     match value:
         case str():
             return "\0" in value
@@ -87,7 +86,10 @@ def has_nul(value: Any) -> bool:
 
 
 def erase_feedback(feedback: Feedback, keep_tags: Collection[str], *, erase_episode: bool) -> Feedback:
-    """What an erasure leaves: a number, and what it is about. `erase_episode`: it becomes feedback on an episode that nobody has."""
+    """Returns what an erasure leaves of feedback: a number, and what it is about.
+
+    With `erase_episode` feedback on an episode becomes feedback on an episode that nobody has.
+    """
     tags = {name: value if name in keep_tags else ERASED for name, value in feedback.tags.items()}
     erased = msgspec.structs.replace(feedback, tags=tags)
     if feedback.number is None:

@@ -15,10 +15,11 @@ _MAX_BUFFERS = 1024  # that a kernel takes in one write
 
 
 class OpenSegment:
-    """One open segment. Each user holds it; once it is retired and nobody holds it, it is closed, which unlocks it.
+    """One open segment. Each user holds it; once it is retired and nobody holds it, it is closed, which
+    unlocks it.
 
-    `suffix`: of its file. `allocate_bytes` > 0: a reserve, whose space is allocated now, and which never grows beyond it.
-    Raises OSError if it cannot be created; then nothing is left of it.
+    `suffix` is that of its file. If `allocate_bytes` is above 0, it is a reserve, whose space is allocated
+    now, and which never grows beyond it. Raises OSError if it cannot be created; then nothing is left of it.
     """
 
     def __init__(self, folder: Path, allocate_bytes: int = 0, *, suffix: str = SUFFIX) -> None:

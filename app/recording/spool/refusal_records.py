@@ -19,56 +19,55 @@ _Status = Annotated[int, Meta(ge=100, le=599)]
 
 
 class RefusalCount(Struct, frozen=True, array_like=True):
-    """How many requests of a minute (since 1970) were refused for the same reason. Fields are only ever appended, with defaults.
+    """The number of requests of a minute (since 1970) that were refused for the same reason.
 
-    `team_id`, `key_id` None: no key was sent, or an unknown one. `model`: a configured one, `(unknown)`, as callers can make up any
-    number, or empty: none was read. `error`: its class. `rule`: the limit that refused; empty: none did.
+    Fields are only ever appended, with defaults.
     """
 
     minute: Annotated[int, Meta(ge=0, le=_MAX_US)]
-    team_id: str | None
+    team_id: str | None  # None, as `key_id` is, if no key was sent, or an unknown one
     key_id: str | None
     route: str
+    # A configured one; `(unknown)`, as callers can make up any number of names; or empty if none was read.
     model: str
     status: _Status
-    error: str
-    rule: str
+    error: str  # its class
+    rule: str  # the limit that refused; empty if none did
     requests: Annotated[int, Meta(ge=1, le=2**40)]
 
 
 class RefusalSample(Struct, frozen=True, array_like=True):
-    """One refused request. Fields are only ever appended, with defaults. It holds nothing of what was written.
+    """One refused request. It holds nothing of what was written.
 
-    `id`: of the inference that it would have been. `unknown_key`: the public part of a key that is not known, or no longer. `model`: as it
-    was requested. `message` None: it might quote the request.
+    Fields are only ever appended, with defaults.
     """
 
-    id: str
+    id: str  # of the inference that it would have been
     received_us: Annotated[int, Meta(ge=0, le=_MAX_US)]
     team_id: str | None
     key_id: str | None
-    unknown_key: str | None
+    unknown_key: str | None  # the public part of a key that is not known, or no longer
     route: str
-    model: str
+    model: str  # as it was requested
     status: _Status
     error: str
     code: str | None
     param: str | None
     rule: str
-    message: str | None
+    message: str | None  # None if it might quote the request
     request_id: str | None
     trace_id: str | None
 
 
 class Refusals(Struct, frozen=True, array_like=True):
-    """What one gateway process refused since its last record."""
+    """The requests that one gateway process refused since its last record."""
 
     counts: list[RefusalCount]
     samples: list[RefusalSample]
 
     @property
     def days(self) -> set[int]:
-        """Days since 1970."""
+        """The days of these requests, counted since 1970."""
         return {each.minute // _MINUTES_A_DAY for each in self.counts} | {day_of(each.id) for each in self.samples}
 
 

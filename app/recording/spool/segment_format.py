@@ -57,7 +57,7 @@ def new_segment_name() -> str:
 
 
 def segment_created_ms(name: str) -> int:
-    """When the segment was created, in milliseconds of Unix time."""
+    """Returns when the segment was created, in milliseconds of Unix time."""
     return int(name[:14], 16) // 1000
 
 
@@ -67,13 +67,16 @@ def crc_seed(name: str) -> int:
 
 
 def encode_head(kind: int, flags: int, body: bytes, initial_crc: int) -> bytes:
-    """The head of a record with this body. `initial_crc`: the segment's crc_seed()."""
+    """Returns the head of a record with this body. `initial_crc` is the segment's crc_seed()."""
     fields = _FIELDS.pack(MAGIC, kind, flags, 0, len(body), time.time_ns() // 1_000_000)
     return fields + _CRC.pack(zlib.crc32(body, zlib.crc32(fields, initial_crc)))
 
 
 class SegmentFile(NamedTuple):
-    """A segment in the folder. `is_reserve`: its size is space allocated ahead, and says nothing about its content."""
+    """A segment in the folder.
+
+    If `is_reserve`, its size is space allocated ahead, and says nothing about its content.
+    """
 
     name: str
     path: str

@@ -121,14 +121,17 @@ class SegmentReader:
 
     @property
     def unfinished_parts(self) -> int:
-        """How many parts were read whose exchange has not ended."""
+        """The number of parts that were read whose exchange has not ended."""
         return sum(self._open_parts.values())
 
     def close(self) -> None:
         os.close(self._fd)
 
     def read(self, max_records: int) -> list[Record]:
-        """Up to `max_records` further records; empty: nothing new for now, or is_finished."""
+        """Returns up to `max_records` further records.
+
+        If there are none, there is nothing new for now, or is_finished.
+        """
         records: list[Record] = []
         while not self.is_finished and len(records) < max_records:
             size = os.fstat(self._fd).st_size
@@ -262,7 +265,10 @@ class SegmentReader:
         return True
 
     def _is_unreadable_long_enough(self) -> bool:
-        """Whether bytes that are not a record have been at the position for a while. Zeros are space allocated ahead."""
+        """Returns whether bytes that are not a record have been at the position for a while.
+
+        Zeros are space allocated ahead.
+        """
         if not any(os.pread(self._fd, HEAD_BYTES, self.position)):
             return False
         now = time.monotonic()
@@ -315,7 +321,7 @@ class SegmentReader:
             start += CHUNK_BYTES
 
     def _is_good(self, record: bytes) -> bool:
-        """Whether these bytes are one complete record of this segment."""
+        """Returns whether these bytes are one complete record of this segment."""
         if len(record) < HEAD_BYTES:
             return False
         magic, _, _, _, length, _, crc = unpack_head(record)

@@ -50,7 +50,11 @@ class SpoolFull(Exception):
 
 
 class SpoolStats(Struct, frozen=True):
-    """`size_bytes` and `oldest_s` (0: everything is in Postgres) are of the folder; the others count what this worker did."""
+    """The state of the spool. `size_bytes` and `oldest_s` are of the folder; the others count what this
+    worker did.
+
+    `oldest_s` is 0 if everything is in Postgres.
+    """
 
     size_bytes: int
     lost_content: int
@@ -111,7 +115,7 @@ class Spool:
             raise SpoolFull("This gateway cannot record requests at the moment: its spool is full. Try again later.")
 
     def open(self, id: str, policy: ContentPolicy, mask: MaskConfig = _DEFAULT_MASK) -> SpoolRecord:
-        """`mask`: what the policy `masked` finds."""
+        """Open the record of one exchange. `mask` is what the policy `masked` finds."""
         return SpoolRecord(self, id, policy, self._part_bytes, compile_rules(mask) if policy == "masked" else None)
 
     async def wait_until_durable(self) -> None:

@@ -63,7 +63,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def record_written_ms(path: str, position: int) -> int:
-    """When the record at a position was written, in milliseconds of Unix time; 0 if there is none."""
+    """Returns when the record at a position was written, in milliseconds of Unix time, or 0 if there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -44,14 +44,16 @@ async def wait_until_stored(folder: Path, database: AsyncEngine, *, timeout_s: f
 
 
 def _last_exchange_ends(folder: Path) -> dict[str, int]:
-    """Where the last exchange of each segment ends, without segments in which no exchange has ended."""
+    """Returns where the last exchange of each segment ends, without segments in which no exchange has ended."""
     return {each.name: end for each in list_segments(folder) if (end := _last_exchange_end(folder, each.name))}
 
 
 def _last_exchange_end(folder: Path, name: str) -> int:
-    """Where the last exchange of a segment ends, found by its heads; 0: there is none, or no segment.
+    """Returns where the last exchange of a segment ends, found by its heads, or 0 if there is none, or no
+    segment.
 
-    Bytes that are not a record (a partial one, or damage) are the writer's to judge; more may follow, so the file's end counts.
+    Bytes that are not a record (a partial one, or damage) are the writer's to judge; more may follow, so the
+    file's end counts.
     """
     fd = _open_segment(folder, name)
     if fd is None:
@@ -72,7 +74,10 @@ def _last_exchange_end(folder: Path, name: str) -> int:
 
 
 def _open_segment(folder: Path, name: str) -> int | None:
-    """None: it is gone. A reserve is renamed when its worker closes it, so the names are tried in this order."""
+    """Opens a segment; returns None if it is gone.
+
+    A reserve is renamed when its worker closes it, so the names are tried in this order.
+    """
     for suffix in (RESERVE_SUFFIX, SUFFIX):
         try:
             return os.open(folder / (name + suffix), os.O_RDONLY | os.O_CLOEXEC)
@@ -82,7 +87,7 @@ def _open_segment(folder: Path, name: str) -> int | None:
 
 
 async def _unstored(folder: Path, database: AsyncEngine, ends: Mapping[str, int]) -> dict[str, int]:
-    """The segments that still exist and are not read so far. One that is gone was stored."""
+    """Returns the segments that still exist and are not read so far. One that is gone was stored."""
     if not ends:
         return {}
     columns = spool_positions.c

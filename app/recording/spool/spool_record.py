@@ -35,7 +35,9 @@ class LargeWork(Protocol):
     def mask(self, body: bytes, rules: MaskRules) -> Awaitable[bytes]: ...
 
     def mask_stream(self, masker: StreamMasker, frames: bytes) -> Awaitable[tuple[StreamMasker, bytes]]:
-        """What masker.feed(frames) returns, and the masker that has got them; the given one has not."""
+        """Return a masker that has received these frames, and what its feed() returned; the given masker has
+        not received them.
+        """
         ...
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
@@ -44,7 +46,7 @@ class LargeWork(Protocol):
 
 
 class RecordSink(Protocol):
-    """Where records are written: the Spool."""
+    """The place where records are written: the Spool."""
 
     def append_part(self, spool_record: "SpoolRecord", kind: int, data: bytes) -> None: ...
 
@@ -78,7 +80,7 @@ class SpoolRecord:
     )
 
     def __init__(self, spool: RecordSink, id: str, policy: ContentPolicy, part_bytes: int, mask_rules: MaskRules | None = None) -> None:
-        """`mask_rules`: of the policy `masked`."""
+        """Create the record of one exchange. `mask_rules` are those of the policy `masked`."""
         self.id = id
         self.closed = False
         self.is_content_lost = False
@@ -97,7 +99,7 @@ class SpoolRecord:
 
     @property
     def is_masked(self) -> bool:
-        """Whether to record a body takes time for each of its bytes."""
+        """True if recording a body takes time for each of its bytes."""
         return self._policy == "masked"
 
     @property
@@ -123,7 +125,7 @@ class SpoolRecord:
             self._spill_response()
 
     async def append_large_request(self, body: bytes, large_work: LargeWork) -> None:
-        """As append_request() with the caller's whole body, without holding up the event loop.
+        """Add the caller's whole body, as append_request() does, without holding up the event loop.
 
         What cannot be masked in time, or before it is cancelled, is withheld.
         """
@@ -143,10 +145,11 @@ class SpoolRecord:
         await self._spill_in_turns(PART_OF_REQUEST, body, large_work)
 
     async def append_large_response(self, data: bytes, large_work: LargeWork) -> None:
-        """As append_response() with a whole response, or with whole frames of a stream, without holding up the event loop.
+        """Add a whole response, or whole frames of a stream, as append_response() does, without holding up
+        the event loop.
 
-        A response that cannot be masked is withheld; of a stream, all from the newest frames on that are not written: its caller has it
-        already. So are frames whose masking is cancelled.
+        A response that cannot be masked is withheld. Of a stream, everything is withheld from the newest
+        frames on that are not written: its caller has it already. So are frames whose masking is cancelled.
         """
         if self._policy == "none":
             return
@@ -189,7 +192,7 @@ class SpoolRecord:
         self._spool.finish_record(self, exchange, bytes(request), bytes(response))
 
     def _protect(self, body: bytes) -> bytes:
-        """A whole body as the policy, which is neither `full` nor `none`, keeps it."""
+        """Return a whole body as the policy, which is neither `full` nor `none`, keeps it."""
         return redact(body) if self._mask_rules is None else mask(body, self._mask_rules)
 
     async def _mask_large(self, body: bytes, large_work: LargeWork) -> bytes:
@@ -197,7 +200,7 @@ class SpoolRecord:
         return await large_work.mask(body, self._mask_rules)
 
     async def _mask_large_frames(self, frames: bytes, large_work: LargeWork) -> bytes:
-        """What is final, and not written yet."""
+        """Return what is final, and not written yet."""
         masker = self._masker()
         if self._withheld_bytes:
             self._withheld_bytes += len(frames)
@@ -253,7 +256,10 @@ class SpoolRecord:
         return b"" if self.is_content_lost else bytes(view[end:])
 
     async def _spill_in_turns(self, kind: int, data: bytes, large_work: LargeWork) -> None:
-        """Writes all of it, part by part at turns of the event loop; what is left at once, if the process ends meanwhile."""
+        """Write all of it, part by part at turns of the event loop.
+
+        If the process ends meanwhile, what is left is written at once.
+        """
         start = 0
         try:
             while len(data) - start > self._part_bytes and not self.is_content_lost:

@@ -10,34 +10,30 @@ from app.otel.export_counts import ExportCounts
 
 
 class WriterStatus(Struct, frozen=True):
-    """`at`: when it was written, Unix time. Counts are since the writer's start; sizes and `oldest_s` are of that moment.
+    """The writer's status at one moment. Counts are since the writer's start; sizes and `oldest_s` are of
+    that moment.
 
-    `quarantined`: quarantined records; `unfinished_parts`: parts whose exchange never ended, as its worker was killed; `torn_records`:
-    partial records at the end of a segment; `lost_content`: rows without the content that the disk had no space for; `oldest_s`: age of
-    the oldest record that is not in Postgres, 0 if there is none. Unknown fields, as older versions wrote, are ignored.
-    `export`: of telemetry; None: nothing is exported. `feedback`: stored events; `matched_feedback`: those whose target was found;
-    `unmatched_feedback`: those that have been waiting for theirs for minutes; `given_up_feedback`: those that no longer wait, as their team
-    had too many; `conflicting_feedback`: those with the id of other feedback.
+    Unknown fields, as older versions wrote, are ignored.
     """
 
-    at: float
+    at: float  # when it was written, Unix time
     pid: int
     connected: bool
     rows: int = 0
-    quarantined: int = 0
-    unfinished_parts: int = 0
-    torn_records: int = 0
-    lost_content: int = 0
+    quarantined: int = 0  # quarantined records
+    unfinished_parts: int = 0  # parts whose exchange never ended, as its worker was killed
+    torn_records: int = 0  # partial records at the end of a segment
+    lost_content: int = 0  # rows without the content that the disk had no space for
     spool_bytes: int = 0
     segments: int = 0
-    oldest_s: float = 0.0
+    oldest_s: float = 0.0  # age of the oldest record that is not in Postgres, 0 if there is none
     last_error: str | None = None
-    export: ExportCounts | None = None
-    feedback: int = 0
-    matched_feedback: int = 0
-    unmatched_feedback: int = 0
-    given_up_feedback: int = 0
-    conflicting_feedback: int = 0
+    export: ExportCounts | None = None  # of telemetry; None if nothing is exported
+    feedback: int = 0  # stored events
+    matched_feedback: int = 0  # those whose target was found
+    unmatched_feedback: int = 0  # those that have been waiting for theirs for minutes
+    given_up_feedback: int = 0  # those that no longer wait, as their team had too many
+    conflicting_feedback: int = 0  # those with the id of other feedback
 
 
 def write_status(home: Path, status: WriterStatus) -> None:
@@ -49,7 +45,7 @@ def write_status(home: Path, status: WriterStatus) -> None:
 
 
 def read_status(home: Path) -> WriterStatus | None:
-    """None: no writer has run here, or the file is damaged."""
+    """Returns the writer's status, or None if no writer has run here or the file is damaged."""
     try:
         return msgspec.json.decode((home / "run" / "writer.json").read_bytes(), type=WriterStatus)
     except (FileNotFoundError, msgspec.DecodeError):

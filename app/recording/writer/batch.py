@@ -21,7 +21,7 @@ UNUSABLE_RECORD_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, Recurs
 
 
 class InferenceRow(msgspec.Struct, frozen=True):
-    """An inference ready to be stored, and where it was read. `exchange`: None: nobody needs it once the row is made."""
+    """An inference ready to be stored, and where it was read."""
 
     inference: tuple[Any, ...]
     content: tuple[Any, ...]
@@ -30,7 +30,7 @@ class InferenceRow(msgspec.Struct, frozen=True):
     offset: int
     end: int
     last_part: int
-    exchange: Exchange | None = None
+    exchange: Exchange | None = None  # None if nobody needs it once the row is made
 
 
 class FeedbackRow(msgspec.Struct, frozen=True):
@@ -45,7 +45,10 @@ class FeedbackRow(msgspec.Struct, frozen=True):
 
 
 class Batch:
-    """Rows of several segments. `positions`: each segment's reader, with the position up to which the segment is in this batch."""
+    """Rows of several segments.
+
+    `positions` has each segment's reader, with the position up to which the segment is in this batch.
+    """
 
     def __init__(self) -> None:
         self.rows: list[InferenceRow] = []

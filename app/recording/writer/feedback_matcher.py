@@ -28,7 +28,11 @@ _COUNT_EVERY_S = 15.0
 
 
 class FeedbackMatcher:
-    """run() never returns. `matched`, `given_up`: since the start. `unmatched`: for more than UNMATCHED_AFTER, when last counted."""
+    """run() never returns.
+
+    `matched` and `given_up` count since the start; `unmatched` is how many waited for more than
+    UNMATCHED_AFTER when they were last counted.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.matched = 0

@@ -26,7 +26,7 @@ _MARK = """
 
 
 class Matched(NamedTuple):
-    """How many were looked for, and found."""
+    """The number of feedback events that were looked for, and of those whose target was found."""
 
     checked: int
     found: int
@@ -61,7 +61,7 @@ async def _match(connection: Connection, due: Sequence[Pending]) -> Matched:
 
 
 def _searched(due: Sequence[Pending]) -> Mapping[TargetKey, datetime.datetime]:
-    """Up to when all the feedback on a target was looked for."""
+    """Returns up to when all the feedback on a target was looked for, by target."""
     unsearched = {each.target for each in due if each.searched_until is None}
     searched: dict[TargetKey, datetime.datetime] = {}
     for each in due:
@@ -80,7 +80,10 @@ async def _mark(connection: Connection, found: Sequence[tuple[Pending, Target]])
 
 
 async def _erase_late(connection: Connection, due: Sequence[Pending], targets: Mapping[TargetKey, Target]) -> None:
-    """What is about something that was erased: all of it if it was received before that, else its words, which may quote it."""
+    """Erases feedback on something that was erased.
+
+    All of it is erased if it was received before that, else only its words, which may quote what was erased.
+    """
     if await read_key(connection) is None:
         return  # there was no erasure yet
     erased = await find_targets(connection, [each.target for each in due if each.target in targets], only_erased=True)

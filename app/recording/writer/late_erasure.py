@@ -45,7 +45,9 @@ class LateErasure:
         self._tags: set[str] = set()  # names of tags that orders are about
 
     async def apply(self, rows: list[InferenceRow]) -> list[InferenceRow]:
-        """The rows as they are to be stored, in the transaction that stores them: no order that is given meanwhile misses them."""
+        """Returns the rows as they are to be stored, in the transaction that stores them: no order that is
+        given meanwhile misses them.
+        """
         await self._connection.execute("SELECT pg_advisory_xact_lock_shared($1)", WRITERS_LOCK)
         newest = await erasures.newest_number(self._connection)
         if newest > self._number:
@@ -68,7 +70,7 @@ class LateErasure:
         return await self._erase_repetitions(checked)
 
     async def _erase_repetitions(self, rows: list[InferenceRow]) -> list[InferenceRow]:
-        """What the gateway made of an inference that is erased by now, or by this very batch."""
+        """Erases what the gateway made of an inference that is erased by now, or by this very batch."""
         originals = {str(UUID(row.inference[_ORIGINAL])) for row in rows if row.inference[_ORIGINAL]}
         if not originals:
             return rows
@@ -78,7 +80,10 @@ class LateErasure:
         return [_erased(row, (), now) if _is_made_of(row, erased) else row for row in rows]
 
     async def apply_to_feedback(self, rows: list[FeedbackRow]) -> list[FeedbackRow]:
-        """After apply(): feedback that an order reaches by its episode or by its tags. Else its inference says whether it is erased."""
+        """Erases feedback that an order reaches by its episode or by its tags; to be called after apply().
+
+        The inference of any other feedback says whether it is erased.
+        """
         if not self._by_hash:
             return rows
         arrivals: Counter[str] = Counter()

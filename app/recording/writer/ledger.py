@@ -30,10 +30,11 @@ class SpoolAwareLedger:
         self._others: Mapping[str, OtherNames] = {}
 
     async def used(self, scope: Mapping[str, str], since: datetime, snapshot: Snapshot) -> UsedAmounts:
-        """What a subject has used since a moment, including every request that had ended on this machine before the call.
+        """Returns what a subject has used since a moment, including every request that ended on this machine
+        before the call.
 
-        `snapshot`: says which functions and models lead to the model of the scope. Raises one of DB_UNAVAILABLE_ERRORS, or TimeoutError if
-        the writer is too far behind.
+        `snapshot` says which functions and models lead to the model of the scope. Raises one of
+        DB_UNAVAILABLE_ERRORS, or TimeoutError if the writer is too far behind.
         """
         if not await self.is_stored():
             raise TimeoutError("The writer is behind.")
@@ -48,20 +49,22 @@ class SpoolAwareLedger:
         return self._others
 
     async def is_stored(self) -> bool:
-        """Whether every request that had ended on this machine at the call is in Postgres; waits some seconds for the writer.
+        """Returns whether every request that had ended on this machine at the call is in Postgres.
 
-        Raises one of DB_UNAVAILABLE_ERRORS.
+        Waits some seconds for the writer. Raises one of DB_UNAVAILABLE_ERRORS.
         """
         return await wait_until_stored(self._spool, self._database, timeout_s=_TIMEOUT_S)
 
     async def workers(self) -> Collection[str]:
-        """The workers of all machines that are alive. Raises one of DB_UNAVAILABLE_ERRORS."""
+        """Returns the workers of all machines that are alive. Raises one of DB_UNAVAILABLE_ERRORS."""
         async with self._database.connect() as connection:
             return await list_workers(connection)
 
     def open_usage_by_slot(self) -> AbstractAsyncContextManager[UsageBySlot | None]:
-        """Usage of the last hours on all machines, as far as it is stored; None: another process reads it.
+        """Opens the usage of the last hours on all machines, as far as it is stored, or None if another
+        process reads it.
 
-        On a connection of its own, as it may take minutes. Raises one of DB_UNAVAILABLE_ERRORS.
+        It is read over a connection of its own, as that may take minutes. Raises one of
+        DB_UNAVAILABLE_ERRORS.
         """
         return open_usage_by_slot(self._database_url)

@@ -33,14 +33,20 @@ K = TypeVar("K")
 
 
 class Counted(NamedTuple):
-    """`begin`: of the hour, or the day, whose missing `requests` were counted; there may have been none."""
+    """The hour, or the day, whose missing `requests` were counted; there may have been none.
+
+    `begin` is its beginning.
+    """
 
     begin: datetime.datetime
     requests: int
 
 
 class _Span(NamedTuple):
-    """An hour, or a day of which sums by hour have expired. `has_minutes`: sums by minute have not."""
+    """An hour, or a day of which sums by hour have expired.
+
+    `has_minutes` says that sums by minute have not.
+    """
 
     period: Period
     begin: datetime.datetime
@@ -49,9 +55,9 @@ class _Span(NamedTuple):
 
 
 async def count_all_uncounted(database_url: str, settings: Settings) -> AsyncGenerator[Counted]:
-    """Each hour that is done. It may be interrupted, and be called again, also by several at once.
+    """Yields each hour that is done. It may be interrupted, and be called again, also by several at once.
 
-    `settings`: those of the writers, which say what has expired.
+    `settings` are those of the writers, which say what has expired.
     """
     writing = await connect(database_url)
     try:
@@ -66,7 +72,7 @@ async def count_all_uncounted(database_url: str, settings: Settings) -> AsyncGen
 
 
 async def _count_next(writing: Connection, reading: Connection, settings: Settings) -> Counted | None:
-    """Count what is missing of the newest hour that was not looked at; None: there is none."""
+    """Counts what is missing of the newest hour that was not looked at; returns None if there is none."""
     async with writing.transaction():
         since = await lock_since(writing)
         await lock_sums(writing)
@@ -90,7 +96,11 @@ async def _count_next(writing: Connection, reading: Connection, settings: Settin
 
 
 async def _find_span(reading: Connection, moment: datetime.datetime, settings: Settings) -> _Span:
-    """Whatever the settings say, hours that have less than their day have expired: then only the day says what was counted."""
+    """Returns the span to count, from one moment in it.
+
+    Whatever the settings say, hours that have less than their day have expired: then only the day says what
+    was counted.
+    """
     hour = moment.replace(minute=0, second=0, microsecond=0)
     day = hour.replace(hour=0)
     of_day = day, day + datetime.timedelta(days=1)
@@ -102,7 +112,10 @@ async def _find_span(reading: Connection, moment: datetime.datetime, settings: S
 
 
 async def _find_missing(reading: Connection, span: _Span) -> RollupSums | None:
-    """None: nothing is missing. If sums have more, inferences were deleted, and all that there are were counted."""
+    """Returns what sums of a span are missing, or None if nothing is.
+
+    If sums have more, inferences were deleted, and all that there are were counted.
+    """
     of_span = span.begin, span.end
     if await count_inferences(reading, *of_span) <= await count_in_sums(reading, span.period, *of_span):
         return None
@@ -140,7 +153,10 @@ def _add_all(total: dict[K, Sums], added: Mapping[K, Sums]) -> None:
 
 
 def _differences(exact: Mapping[K, Sums], stored: Mapping[K, Sums]) -> dict[K, Sums]:
-    """What turns stored sums into those of all inferences: less, too, if one was counted in another group then."""
+    """Returns what turns stored sums into those of all inferences.
+
+    A difference may be negative, if an inference was counted in another group then.
+    """
     nothing = Sums()
     pairs = ((key, exact.get(key, nothing), stored.get(key, nothing)) for key in {*exact, *stored})
     return {key: now.without(then) for key, now, then in pairs if now.summed != then.summed}

@@ -46,12 +46,16 @@ async def add_row_texts(connection: Connection, rows: Sequence[InferenceRow]) ->
 
 
 def _is_searched(row: InferenceRow, teams: Collection[str]) -> bool:
-    """What a shadow writes is another team's content than the record's, and a search would find its request twice."""
+    """Returns whether the text of a row can be searched.
+
+    A shadow's cannot: it is another team's content than the record's, and a search would find its request
+    twice.
+    """
     return row.inference[_TEAM_ID] in teams and row.inference[_SHADOW] is None and row.content[_POLICY] in ("full", "masked")
 
 
 async def add_valid_row_texts(connection: Connection, rows: Sequence[InferenceRow]) -> None:
-    """As add_row_texts(), for rows that must be stored: if their words cannot be, they are without."""
+    """Store the words of rows that must be stored. If their words cannot be stored, the rows are without."""
     try:
         async with connection.transaction():
             await add_row_texts(connection, rows)

@@ -150,7 +150,7 @@ class Writer:
             connection.terminate()
 
     async def _index_texts(self) -> None:
-        """Over a connection of its own: building the index of a day may take minutes."""
+        """Index texts over a connection of its own: building the index of a day may take minutes."""
         outages = OutageLog(logger, "The text of closed days cannot be indexed", "The text of closed days is indexed again")
         while True:
             await asyncio.sleep(INDEX_EVERY_S)
@@ -162,7 +162,7 @@ class Writer:
                 outages.note_failure(error)
 
     async def _touch_uncounted(self) -> None:
-        """Once, and here, where the spool's earlier writer has ended."""
+        """Touch uncounted units once, and here, where the spool's earlier writer has ended."""
         outages = OutageLog(logger, "What an earlier version stored cannot be counted", "What an earlier version stored is counted")
         has_more = True
         while has_more:

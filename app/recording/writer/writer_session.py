@@ -72,9 +72,10 @@ _ID, _TEAM_ID, _EPISODE_ID, _RECEIVED_AT = (INFERENCE_COLUMNS.index(name) for na
 
 
 class WriterState(Struct):
-    """What outlives a session: counts since the writer's start, committed positions, and segments that wait (see QuarantineFailed).
+    """The state that outlives a session: counts since the writer's start, committed positions, and segments
+    that wait (see QuarantineFailed).
 
-    `last_error`: the last one since a batch was stored.
+    `last_error` is the last one since a batch was stored.
     """
 
     rows: int = 0
@@ -90,9 +91,10 @@ class WriterState(Struct):
 
 
 class WriterSession:
-    """run() stores until everything is done; any error ends it, and the next session starts from what was committed.
+    """run() stores until everything is done; any error ends it, and the next session starts from what was
+    committed.
 
-    `exporter`: gets what was stored; None: nothing is exported.
+    `exporter` gets what was stored; if it is None, nothing is exported.
     """
 
     def __init__(
@@ -217,7 +219,7 @@ class WriterSession:
             self._quarantine_record(reader, byte_ranges, reason)
 
     def _add(self, reader: SegmentReader, record: Record) -> str | None:
-        """Add a record to the batch. Returns why it cannot be stored; None: it can."""
+        """Add a record to the batch. Returns why it cannot be stored, or None if it can."""
         try:
             match record:
                 case DamagedBytes():
@@ -326,7 +328,9 @@ class WriterSession:
         return sums
 
     async def _add_refusals_and_sums(self, rows: list[InferenceRow], refusals: list[Refusals]) -> RollupSums:
-        """At the end of the transaction: writers of other machines wait for the sums until it is committed."""
+        """Add refusals and sums, at the end of the transaction: other machines' writers wait for the sums
+        until it is committed.
+        """
         await touch_units(self._connection, touches_of(row.inference for row in rows))
         await add_refusals(self._connection, [sample_row(sample) for each in refusals for sample in each.samples])
         sums = await self._rollups.sum([row.inference for row in rows], refusals)
@@ -335,7 +339,7 @@ class WriterSession:
         return sums
 
     async def _wake_feedback(self, rows: list[InferenceRow]) -> None:
-        """Feedback that waits for these may have been waiting for so long that it would not be looked for soon."""
+        """Wake feedback that waits for these rows, perhaps for so long that it would not be looked for soon."""
         before = datetime.datetime.now(datetime.UTC) - VERY_LATE
         late, in_time = set[tuple[str, str]](), set[tuple[str, str]]()
         for row in rows:
@@ -382,7 +386,10 @@ class WriterSession:
             await report_stored_until(self._connection, self._spool_id, datetime.datetime.fromtimestamp(self._stored_until, datetime.UTC))
 
     async def _read_directory(self, names_all: bool) -> None:
-        """What the exported telemetry calls teams and providers. `names_all`: what is known of them names all that is to be exported."""
+        """Read what the exported telemetry calls teams and providers, unless that was read recently.
+
+        `names_all` says that what is known of them names all that is to be exported.
+        """
         age_s = time.monotonic() - self._directory_read_s
         if self._exporter is None or age_s < (DIRECTORY_EVERY_S if names_all else NEW_NAMES_EVERY_S):
             return

@@ -22,32 +22,29 @@ from app.store.usage.rollups import RollupSums, adjust_rollups
 
 
 class InferenceRange(Struct, frozen=True):
-    """Inferences by id. `after`: exclusive, None: from the first. `until`: exclusive. None of a filter: any.
-
-    `model`: as callers may name it. `provider`: of any attempt that was charged. `team`: its name.
-    """
+    """Inferences by id. A filter of None lets all of them through."""
 
     since: datetime.datetime
-    until: datetime.datetime
-    after: str | None = None
-    model: str | None = None
-    provider: str | None = None
-    team: str | None = None
+    until: datetime.datetime  # exclusive
+    after: str | None = None  # exclusive; None means from the first on
+    model: str | None = None  # as callers may name it
+    provider: str | None = None  # of any attempt that was charged
+    team: str | None = None  # its name
 
 
 class CostChange(Struct, frozen=True):
-    """A change of one inference. `charges`: as JSON; None: it has none."""
+    """A change of one inference."""
 
     inference_id: str
     old_microusd: int | None
     new_microusd: int | None
     old_price: str | None
     new_price: str | None
-    charges: str | None = None
+    charges: str | None = None  # as JSON; None if it has none
 
 
 class RecordedCostChange(Struct, frozen=True):
-    """A change as it is kept: `run`: the recomputation that it belongs to. Costs null: unknown."""
+    """A change as it is kept. `run` is the recomputation that it belongs to. A cost of null is unknown."""
 
     inference_id: str
     run: str
@@ -122,10 +119,12 @@ async def apply_cost_changes(
     usage: Collection[tuple[Any, ...]],
     rollups: RollupSums,
 ) -> None:
-    """Store changes of locked inferences, their history, and what they change of every kept sum, in one transaction.
+    """Store changes of locked inferences, their history, and what they change of every kept sum, in one
+    transaction.
 
-    `usage`: rows of USAGE_COLUMNS, `rollups`: sums; both are what is to be added to those stored, with negative numbers where costs
-    fell. Whatever sums up costs belongs here, in the order in which the writer locks it.
+    `usage` has rows of USAGE_COLUMNS, and `rollups` has sums; both are what is to be added to those stored,
+    with negative numbers where costs fell. Whatever sums up costs belongs here, in the order in which the
+    writer locks it.
     """
     if not changes:
         return
@@ -158,7 +157,7 @@ async def apply_cost_changes(
 async def list_cost_changes(
     connection: AsyncConnection, *, inference_id: str | None, run: str | None, after: tuple[str, str] | None, limit: int
 ) -> list[RecordedCostChange]:
-    """The newest run first. `after`: run and inference of the last one that is known."""
+    """List changes, the newest run first. `after` is run and inference of the last one that is known."""
     columns = tables.cost_changes.c
     query: Select[Any] = select(tables.cost_changes).order_by(columns.run.desc(), columns.inference_id.desc()).limit(limit)
     if inference_id is not None:

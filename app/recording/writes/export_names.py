@@ -1,4 +1,4 @@
-"""What the export of telemetry names: teams by id, and the adapters of providers."""
+"""Names in exported telemetry: teams by id, and the adapters of providers."""
 
 import asyncpg
 
@@ -14,6 +14,6 @@ async def read_team_names(connection: Connection) -> dict[str, str]:
 
 
 async def read_adapters(connection: Connection) -> dict[str, str]:
-    """By the configured names of providers."""
+    """Returns the adapters by the configured names of providers."""
     rows: list[asyncpg.Record] = await connection.fetch("SELECT name, config ->> 'adapter' AS adapter FROM providers")
     return {row["name"]: row["adapter"] for row in rows}

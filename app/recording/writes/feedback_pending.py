@@ -75,7 +75,11 @@ _TRIM = """
 
 
 class Pending(NamedTuple):
-    """`searched_until` None: it was not looked for yet, or something older than that may have been stored since."""
+    """Feedback that is being looked for.
+
+    `searched_until` is None if it was not looked for yet, or if something older than that may have been
+    stored since.
+    """
 
     id: str
     target: TargetKey
@@ -97,13 +101,13 @@ async def claim_due(connection: Connection, limit: int) -> list[Pending]:
 
 
 async def postpone(connection: Connection, pending: Sequence[Pending], searched_until: datetime.datetime) -> None:
-    """What was looked for and not found, in what was stored by `searched_until`."""
+    """Postpone feedback whose target was looked for and not found, in what was stored by `searched_until`."""
     if pending:
         await connection.execute(_POSTPONE, [each.id for each in pending], [each.claimed_until for each in pending], searched_until)
 
 
 async def release(connection: Connection, pending: Sequence[Pending]) -> None:
-    """What was claimed is due again, as nothing came of it."""
+    """Make claimed feedback due again, as nothing came of it."""
     await connection.execute(_RELEASE, [each.id for each in pending], [each.claimed_until for each in pending])
 
 
@@ -126,7 +130,10 @@ async def wake(connection: Connection, targets: AbstractSet[tuple[str, str]]) ->
 
 
 async def wake_all(connection: Connection, targets: AbstractSet[tuple[str, str]]) -> None:
-    """As wake(), of inferences that are stored VERY_LATE: feedback on them that is being stored by another transaction is not missed."""
+    """Wake feedback as wake() does, for inferences that are stored VERY_LATE.
+
+    Feedback on them that is being stored by another transaction is not missed.
+    """
     if targets:
         teams, ids = ([*column] for column in zip(*targets, strict=True))
         await lock_feedback(connection)
@@ -135,7 +142,7 @@ async def wake_all(connection: Connection, targets: AbstractSet[tuple[str, str]]
 
 
 async def count_unmatched(connection: Connection, age: datetime.timedelta) -> int:
-    """How many wait for longer than that, at most MAX_COUNTED."""
+    """Return how many have been waiting for longer than that, at most MAX_COUNTED."""
     query = f"SELECT count(*) FROM (SELECT FROM feedback_pending WHERE received_at < now() - $1::interval LIMIT {MAX_COUNTED}) AS waiting"  # noqa: S608
     count: int = await connection.fetchval(query, age)
     return count
@@ -155,7 +162,8 @@ async def give_up_excess(connection: Connection, per_team: int, in_all: int) -> 
 
 
 def share_of_each(waiting: Mapping[str, int], per_team: int, in_all: int) -> int:
-    """How much each team may have waiting: `per_team`, or less if all together would have more than `in_all`.
+    """Return how much each team may have waiting: `per_team`, or less if all together would have more than
+    `in_all`.
 
     Those that have less than their share leave the rest to others.
     """

@@ -87,8 +87,8 @@ async def lock_feedback(connection: Connection) -> None:
 async def add_feedback(connection: Connection, rows: Sequence[tuple[Any, ...]], repeatable: Collection[str]) -> int:
     """Insert rows of FEEDBACK_COLUMNS, inside a transaction. Their partitions must exist.
 
-    `repeatable`: ids of events that are left out if their feedback exists. Returns how many of these are not as what was sent first.
-    It holds FEEDBACK_LOCK from then on, so it comes late.
+    `repeatable` has ids of events that are left out if their feedback exists. Returns how many of these are
+    not as what was sent first. It holds FEEDBACK_LOCK from then on, so it comes late.
     """
     first, others = _split_repeated([row for row in rows if row[_AT["id"]] in repeatable])
     kept = first + [row for row in rows if row[_AT["id"]] not in repeatable]

@@ -28,7 +28,10 @@ async def add_texts(connection: Connection, rows: Sequence[tuple[str, str, str]]
 
 
 async def delete_texts(connection: Connection, ids: Sequence[str]) -> int:
-    """Delete the words of inferences, of which then none is found; returns how many inferences had words. `ids`: ascending."""
+    """Delete the words of inferences, of which then none is found; returns how many inferences had words.
+
+    `ids` must ascend.
+    """
     deleted = await connection.execute(
         "DELETE FROM inference_texts WHERE id = any($1::uuid[]) AND id >= $2::uuid AND id <= $3::uuid", ids, ids[0], ids[-1]
     )
@@ -50,7 +53,10 @@ async def index_closed_days(connection: Connection) -> None:
 
 
 async def _has_index(connection: Connection, partition: str) -> bool:
-    """Or somebody is building it. An index whose building was broken off is removed."""
+    """Return whether a partition has its index, or somebody is building it.
+
+    An index whose building was broken off is removed.
+    """
     index = partition + _INDEX_SUFFIX
     is_valid = await connection.fetchval("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", index)
     if is_valid is not False:

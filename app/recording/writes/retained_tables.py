@@ -18,22 +18,18 @@ Method = Literal["partitions", "rows", "versions", "experiments", "with_another"
 
 
 class RetainedTable(Struct, frozen=True):
-    """A table that grows. `setting`: the field of Settings with its days, 0 for ever; None: `days`. `time_column`: None: it has none.
-
-    `batch_rows`: how many are deleted at once; None: as of most. `note`: what else there is to say, such as why it is kept. What has
-    another method than partitions, rows and versions is deleted elsewhere.
-    """
+    """A table that grows. What has another method than partitions, rows and versions is deleted elsewhere."""
 
     name: str
-    setting: str | None
+    setting: str | None  # the field of Settings with its days, 0 for ever; None: it has `days`
     method: Method
-    time_column: str | None = None
-    batch_rows: int | None = None
+    time_column: str | None = None  # None if it has none
+    batch_rows: int | None = None  # how many are deleted at once; None: as many as of most tables
     days: int = 0
-    note: str | None = None
+    note: str | None = None  # what else there is to say, such as why it is kept
 
     def keep_days(self, settings: Settings) -> int:
-        """0: for ever."""
+        """Returns the days for which rows are kept, or 0 for ever."""
         days = self.days if self.setting is None else int(getattr(settings, self.setting))
         return max(days, MIN_USAGE_DAYS) if days and self.name in _NEEDED_BY_BUDGETS else days
 

@@ -34,13 +34,16 @@ _PARTITIONS = text("SELECT inhrelid::regclass::text AS name FROM pg_inherits WHE
 
 
 class TableRetention(Struct, frozen=True):
-    """How long a table's rows are kept, by the settings of the responding process; the writers' decide.
+    """The time for which a table's rows are kept, by the settings of the responding process; the writers'
+    decide.
 
-    `setting`: its environment variable; null: there is none. `keep_days` null: for ever, or until what `note` says. `method`: what is
-    deleted at once: `partitions` of a day or month, `rows`, or `versions` of the configuration; `experiments`: the rows of those that ended
-    so many days ago; `with_another`: with a row of another table; `when_done`: as soon as it is no longer needed; `never`. `oldest`: the
-    day (UTC) of the oldest rows; null: there are none, or they have no time. `partitions`: how many there are. `rows`: about how many, by
-    Postgres's statistics. `note`: why it is kept, or what else there is to say.
+    `setting` is its environment variable, or null if there is none. A `keep_days` of null means for ever, or
+    until what `note` says. `method` is what is deleted at once: `partitions` of a day or month, `rows`, or
+    `versions` of the configuration; `experiments`: the rows of those that ended so many days ago;
+    `with_another`: with a row of another table; `when_done`: as soon as it is no longer needed; `never`.
+    `oldest` is the day (UTC) of the oldest rows, or null if there are none, or they have no time.
+    `partitions` is how many there are, and `rows` about how many, by Postgres's statistics. `note` says why
+    it is kept, or what else there is to say.
     """
 
     table: str

@@ -1,7 +1,9 @@
-"""What an earlier version's writer stored about experiments after `migrate`: it did not touch the units, so the next one does.
+"""Uncounted spools: an earlier version's writer stored inferences after `migrate` without touching units of
+experiments.
 
-`migrate` lists the spools that there are. The new writer of each looks at all that was stored since, once, slice by slice in the order in
-which it was stored, and then forgets the spool. A unit that is touched twice is measured twice, and in the sums once.
+So the new writer touches them. `migrate` lists the spools that there are. The new writer of each looks at all
+that was stored since, once, slice by slice in the order in which it was stored, and then forgets the spool. A
+unit that is touched twice is measured twice, and in the sums once.
 """
 
 from app.store.experiments.touched_units import COUNTS_FOR_UNIT
@@ -28,7 +30,10 @@ _NEXT_SLICE = f"""
 
 
 async def touch_uncounted(connection: Connection, spool: str) -> bool:
-    """One slice; returns whether there is more to do. Only once the spool's earlier writer has ended."""
+    """Touch the units of one slice; returns whether there is more to do.
+
+    It may be called only once the spool's earlier writer has ended.
+    """
     async with bounded_transaction(connection, lock_timeout_s=STATEMENT_TIMEOUT_S):
         position = await connection.fetchrow("SELECT stored_in, id::text FROM uncounted_spools WHERE spool = $1 FOR UPDATE", spool)
         if position is None:

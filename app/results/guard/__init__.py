@@ -1,1 +1,3 @@
-"""What acts on an experiment's results by itself, within bounds: guardrails that stop arms, and weights that follow the primary metric."""
+"""Automatic acts on an experiment, within bounds: guardrails that stop arms, and weights that follow the
+primary metric.
+"""

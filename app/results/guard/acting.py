@@ -43,7 +43,9 @@ RESERVED_VERSIONS = 500
 
 
 async def look_at(connection: AsyncConnection, experiment: ExperimentRow) -> int:
-    """How many acts there were, in the caller's transaction. 0 also while another process looks at it."""
+    """Returns how many acts there were, in the caller's transaction; 0 also while another process looks at
+    the experiment.
+    """
     if not await lock_acting(connection, experiment.id):
         return 0
     facts = await read_facts(connection, experiment)
@@ -112,7 +114,9 @@ class _Acting:
         )
 
     async def _make(self, author: Author, edit: Edit, *, kind: Any, arm: str | None, reason: str, found: Mapping[str, Any]) -> bool:
-        """Whether it was made: not if the experiment has changed since it was looked at."""
+        """Returns whether the act was made, which it is not if the experiment has changed since it was looked
+        at.
+        """
         facts = self._facts
 
         def edit_if_unchanged(state: State) -> State:
@@ -136,7 +140,10 @@ class _Acting:
         return True
 
     async def _note_put_back(self, stopped: Act) -> None:
-        """By whoever did it. Their change is in the configuration already; what it means for the guardrail is known only here."""
+        """Logs that an arm was put back, by whoever did it.
+
+        Their change is in the configuration already; what it means for the guardrail is known only here.
+        """
         arm, facts = stopped.arm, self._facts
         assert arm is not None and stopped.version is not None, "a guardrail stops arms by a change"
         now = {"arms": dict(facts.arms), "stopped": list(facts.stopped), "status": "running", "winner": None}
@@ -161,14 +168,17 @@ class _Acting:
 
 
 async def notify(connection: AsyncConnection, type: EventType, experiment: str, act: NewAct) -> None:
-    """To webhooks of all budgets; one that names its budgets is about these alone."""
+    """Adds an event for the webhooks of all budgets.
+
+    A webhook that names its budgets is about these alone, and gets none.
+    """
     fields = {"experiment": experiment, "arm": act.arm, "author": act.author, "reason": act.reason, "after": dict(act.after)}
     webhook_ids = [webhook.id for webhook in await read_enabled(connection) if webhook.budgets is None]
     await add_event(connection, type, fields, webhook_ids, None)
 
 
 def _is_put_back(facts: ExperimentFacts, stopped: Act) -> bool:
-    """Whether the arm has more than it was left with: new units, or its running ones."""
+    """Returns whether the arm has more than it was left with: new units, or its running ones."""
     arm = stopped.arm
     if arm is None or arm not in facts.arms:
         return False

@@ -30,27 +30,29 @@ _LARGEST_LOSS = 0.05
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """`weights`: of all arms; those that take no part keep theirs. `shares`: of the arms that do. `best`: by thompson, the probability of
-    each to be the best. `winner`: by best_arm, if one was found. `units`: of all arms, that it was computed from.
-    """
+    """The next weights, and what they were computed from."""
 
     rule: Literal["thompson", "best_arm"]
-    weights: Mapping[str, float]
-    shares: Mapping[str, float]
+    weights: Mapping[str, float]  # of all arms; those that take no part keep theirs
+    shares: Mapping[str, float]  # of the arms that take part
     believed: Mapping[str, Belief]
-    units: int
-    best: Mapping[str, float] | None = None
-    winner: str | None = None
+    units: int  # of all arms, that it was computed from
+    best: Mapping[str, float] | None = None  # by thompson, the probability of each arm to be the best
+    winner: str | None = None  # by best_arm, if one was found
 
 
 class NoProposal(Struct, frozen=True):
-    """`reason`: a sentence."""
+    """The `reason`, a sentence, why the weights stay."""
 
     reason: str
 
 
 def propose_weights(facts: ExperimentFacts, results: Results, last_units: int) -> Proposal | NoProposal:
-    """`last_units`: from how many the weights in force were computed; 0: by no rule."""
+    """Returns the next weights, or why they stay.
+
+    `last_units` is the number of units from which the weights in force were computed, 0 if no rule computed
+    them.
+    """
     adaptive = facts.adaptive
     if adaptive is None:
         return NoProposal("The experiment has no adaptive rule.")
@@ -86,8 +88,10 @@ def propose_weights(facts: ExperimentFacts, results: Results, last_units: int) -
 
 
 def _find_winner(facts: ExperimentFacts, strata: Sequence[Stratum], best: str, arms: Sequence[str]) -> str | None:
-    """The arm that is better than each other one. With probability 1 - alpha it is never another than the best: for that it would have to
-    beat the best one, so each comparison gets as its one side an equal part of alpha.
+    """Returns the arm that is better than each other one, or None if there is none.
+
+    With probability 1 - alpha it is never another than the best: for that it would have to beat the best one,
+    so each comparison gets as its one side an equal part of alpha.
     """
     plan = facts.plan(facts.primary, min(0.5, 2 * facts.analysis.alpha / len(arms)))
     others = [arm for arm in arms if arm != best]
@@ -95,7 +99,10 @@ def _find_winner(facts: ExperimentFacts, strata: Sequence[Stratum], best: str, a
 
 
 def _round(exact: Mapping[str, float], minimum: float) -> dict[str, float]:
-    """To multiples that add up to 1: each upwards, so that none falls below its minimum, and the largest gets the rest."""
+    """Rounds shares to multiples that add up to 1.
+
+    Each is rounded upwards, so that none falls below its minimum, and the largest gets the rest.
+    """
     largest = max(exact, key=exact.__getitem__)
     rounded: dict[str, float] = {}
     for parts in _STEPS:

@@ -1,4 +1,4 @@
-"""What a writer's process does for guardrails and adaptive weights, beside storing records, which it never holds up."""
+"""Guardrails and adaptive weights in a writer's process, beside storing records, which they never hold up."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,10 @@ _QUERY_TIMEOUT_S = 60.0
 
 @contextlib.asynccontextmanager
 async def acting_in_background(settings: Settings) -> AsyncGenerator[None]:
-    """Until it is left. An act is one transaction: one that was not committed then is left to the next look."""
+    """Acts on experiments until the context is left.
+
+    An act is one transaction: one that was not committed then is left to the next look.
+    """
     if not settings.experiment_check_s:
         yield
         return

@@ -11,7 +11,7 @@ from app.store.experiments.queries import ExperimentRow, ExperimentVersionRow, f
 
 
 async def read_facts(connection: AsyncConnection, row: ExperimentRow) -> ExperimentFacts | None:
-    """None: it does not run, or no version is in force yet."""
+    """Returns the facts, or None if the experiment does not run, or no version of it is in force yet."""
     settings = await find_settings(connection, row)
     version = (await newest_versions(connection, [row.id])).get(row.id)
     if settings is None or version is None or row.status != "running" or not is_in_force(version):

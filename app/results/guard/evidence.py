@@ -18,7 +18,7 @@ _SUMS = UnitSums.__struct_fields__
 
 
 def of_stop(facts: ExperimentFacts, stop: Stop, results: Results, baseline: ArmBaseline | None) -> dict[str, Any]:
-    """`results`: that decided, without those of a baseline."""
+    """Returns the evidence of a stop. `results` are those that decided, without those of a baseline."""
     return {
         "rule": {
             "alpha": facts.analysis.alpha,
@@ -32,14 +32,14 @@ def of_stop(facts: ExperimentFacts, stop: Stop, results: Results, baseline: ArmB
 
 
 def of_put_back(facts: ExperimentFacts, arm: str, results: Results) -> dict[str, Any]:
-    """What a baseline is read back from."""
+    """Returns the evidence of a put_back, from which read_baseline() reads the baseline."""
     since = facts.version
     kept = {metric: [stratum for stratum in results.get(metric, ()) if stratum.version >= since] for metric in facts.analysis.guardrails}
     return {"since_version": since, "sums": sums_of(kept, kept, (arm, facts.control), most=None)}
 
 
 def read_baseline(evidence: Mapping[str, Any]) -> ArmBaseline:
-    """Of a put_back."""
+    """Returns the baseline that the evidence of a put_back holds."""
     strata = {metric: [_to_stratum(each) for each in kept["strata"]] for metric, kept in evidence["sums"].items()}
     return ArmBaseline(evidence["since_version"], strata)
 
@@ -59,7 +59,10 @@ def of_weights(facts: ExperimentFacts, proposal: Proposal, results: Results) -> 
 
 
 def of_promotion(facts: ExperimentFacts, promotion: Promotion, results: Results, forced: str | None) -> dict[str, Any]:
-    """`forced`: the reason of whoever promotes it nevertheless."""
+    """Returns the evidence of a promotion.
+
+    `forced` is the reason of whoever promotes the arm nevertheless.
+    """
     metrics = dict.fromkeys((promotion.primary_metric, *facts.analysis.guardrails))
     return {
         "conditions": [asdict(condition) for condition in promotion.conditions],
@@ -71,7 +74,9 @@ def of_promotion(facts: ExperimentFacts, promotion: Promotion, results: Results,
 
 
 def sums_of(results: Results, metrics: Collection[str], arms: Sequence[str], most: int | None = MAX_STRATA) -> dict[str, Any]:
-    """By metric: the newest strata with the sums of these arms, and of the rest how many units are left out."""
+    """Returns, by metric, the newest strata with the sums of these arms, and how many units of the rest are
+    left out.
+    """
     found: dict[str, Any] = {}
     for metric in metrics:
         strata = results.get(metric, ())

@@ -1,4 +1,4 @@
-"""What decisions about a running experiment are made by, beside its results."""
+"""The facts about a running experiment by which decisions are made, beside its results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -17,22 +17,19 @@ Direction: TypeAlias = Literal["max", "min"]
 
 
 class ExperimentFacts(Struct, frozen=True, kw_only=True):
-    """`arms`: their weights now. `stopped`: arms whose units get the control. `declared`: the configuration's metrics.
-
-    `version`: in force now. `is_settled`: it has these weights: no change of them is on its way.
-    """
+    """The facts about one running experiment."""
 
     id: str
     name: str
     unit: str
     control: str
-    arms: Mapping[str, float]
-    stopped: Sequence[str]
+    arms: Mapping[str, float]  # their weights now
+    stopped: Sequence[str]  # arms whose units get the control
     analysis: AnalysisConfig
-    declared: Mapping[str, MetricConfig]
-    version: int
+    declared: Mapping[str, MetricConfig]  # the configuration's metrics
+    version: int  # in force now
     adaptive: AdaptiveConfig | None = None
-    is_settled: bool = True
+    is_settled: bool = True  # the version has these weights: no change of them is on its way
 
     @property
     def metrics(self) -> Sequence[str]:
@@ -51,7 +48,7 @@ class ExperimentFacts(Struct, frozen=True, kw_only=True):
         return replace(self, arms=arms, stopped=stopped)
 
     def enrols(self, arm: str) -> bool:
-        """Whether the arm gets new units that it serves."""
+        """Returns whether the arm gets new units that it serves."""
         return self.arms[arm] > 0 and arm not in self.stopped
 
     def direction(self, metric: str) -> Direction:

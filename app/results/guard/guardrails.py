@@ -24,11 +24,11 @@ OUTRIGHT_METRIC = "error"
 
 
 class GuardrailTest(Struct, frozen=True, kw_only=True):
-    """`harm`: how much worse the arm is than the control, in the metric's own unit; None: no unit of both is complete.
+    """The test of one guardrail for one arm.
 
-    `above` and `below`: it is within these at all times, each with the probability 1 - alpha; None: too early, for `reason`. `e_value`
-    reaches `needed` = 1/alpha if the harm is more than `margin`. `outright_e_value`: the same with OUTRIGHT_MARGIN; None: not looked at.
-    `units`: of the arm and of the control.
+    `e_value` reaches `needed` = 1/alpha if the harm is more than `margin`. The harm is more than `above` and
+    less than `below` at all times, each with the probability 1 - alpha; they are None if it is too early, for
+    `reason`.
     """
 
     metric: str
@@ -37,12 +37,14 @@ class GuardrailTest(Struct, frozen=True, kw_only=True):
     alpha: float
     e_value: float
     needed: float
+    # How much worse the arm is than the control, in the metric's own unit; None if no unit of both is
+    # complete.
     harm: float | None
     above: float | None
     below: float | None
     reason: str | None
-    units: tuple[int, int]
-    outright_e_value: float | None = None
+    units: tuple[int, int]  # of the arm and of the control
+    outright_e_value: float | None = None  # the same as `e_value` with OUTRIGHT_MARGIN; None if not looked at
 
     @property
     def exceeds_margin(self) -> bool:
@@ -55,32 +57,39 @@ class GuardrailTest(Struct, frozen=True, kw_only=True):
 
     @property
     def clears(self) -> bool:
-        """The harm is known to be less than the margin."""
+        """True if the harm is known to be less than the margin."""
         return self.below is not None and self.below < self.margin
 
 
 class ArmBaseline(Struct, frozen=True):
-    """What of an arm's results is no evidence any more, as a person put it back: versions before `since`, and these sums of the rest."""
+    """The part of an arm's results that is no evidence any more, as a person put the arm back.
+
+    It is versions before `since`, and these sums of the rest.
+    """
 
     since: int
     sums: Mapping[str, Sequence[Stratum]]
 
 
 class Stop(Struct, frozen=True):
-    """`now`: the control serves its running units, too. `tests`: of this arm, those that exceed their margin first."""
+    """An arm that is to be stopped."""
 
     arm: str
-    now: bool
-    tests: Sequence[GuardrailTest]
+    now: bool  # the control serves its running units, too
+    tests: Sequence[GuardrailTest]  # of this arm, those that exceed their margin first
 
 
 def stop_alpha(facts: ExperimentFacts) -> float:
-    """The part of each guardrail and arm."""
+    """Returns the part of alpha that each guardrail has for each arm."""
     return facts.analysis.alpha / max(1, len(facts.analysis.guardrails) * len(facts.others))
 
 
 def find_stops(facts: ExperimentFacts, results: Results, baselines: Mapping[str, ArmBaseline]) -> list[Stop]:
-    """The arms that are to be stopped, never the control. Arms that are stopped already are looked at for failing outright."""
+    """Returns the arms that are to be stopped, never the control.
+
+    Arms that get no new units already, but still have their running ones, are stopped only if they fail
+    outright.
+    """
     stops: list[Stop] = []
     for arm in facts.others:
         if arm in facts.stopped:
@@ -97,7 +106,7 @@ def find_stops(facts: ExperimentFacts, results: Results, baselines: Mapping[str,
 
 
 def test_arm(facts: ExperimentFacts, results: Results, arm: str, alpha: float) -> list[GuardrailTest]:
-    """Of all guardrails."""
+    """Tests all guardrails for one arm."""
     return [
         _test(results.get(metric, ()), facts.control, arm, metric, facts.plan(metric, alpha), margin)
         for metric, margin in sorted(facts.analysis.guardrails.items())
@@ -105,7 +114,10 @@ def test_arm(facts: ExperimentFacts, results: Results, arm: str, alpha: float) -
 
 
 def _may_exceed(facts: ExperimentFacts, results: Results, arm: str) -> bool:
-    """Whether any e-value of counts is large enough, or a metric has no counts: tests compute bounds, too, which takes much longer."""
+    """Returns whether any e-value of counts is large enough, or a metric has no counts.
+
+    This is looked at first because tests compute bounds, too, which takes much longer.
+    """
     alpha = stop_alpha(facts)
     for metric, margin in facts.analysis.guardrails.items():
         found = pairs(results.get(metric, ()), facts.control, arm)
@@ -138,7 +150,7 @@ def _strata_since(strata: Sequence[Stratum], since: int, earlier: Sequence[Strat
 
 
 def _less(sums: UnitSums, earlier: UnitSums) -> UnitSums:
-    """The units that have come since. None of them if more were erased than have come."""
+    """Returns the units that have come since, or none of them if more were erased than have come."""
     names = UnitSums.__struct_fields__
     left = UnitSums(*(getattr(sums, name) - getattr(earlier, name) for name in names))
     return left if left.n > 0 and min(left.zeros, left.ones) >= 0 else UnitSums()
@@ -170,8 +182,10 @@ def _test(strata: Sequence[Stratum], control: str, arm: str, metric: str, plan: 
 
 
 def _harm(strata: Sequence[Stratum], control: str, arm: str, metric: str, plan: Plan, margin: float) -> Harm:
-    """Exact counts take it that each unit has a value, as of errors. Of feedback perhaps more is missing in one arm than in the other:
-    means compare what was observed.
+    """Tests the harm in one metric, by exact counts or by means.
+
+    Exact counts take it that each unit has a value, as of errors. Perhaps more feedback is missing in one arm
+    than in the other, so means compare what was observed.
     """
     found = pairs(strata, control, arm)
     if metric in BUILT_IN_OUTCOMES or not found:
@@ -180,5 +194,5 @@ def _harm(strata: Sequence[Stratum], control: str, arm: str, metric: str, plan: 
 
 
 def _finite(log_e: float) -> float:
-    """The e-value as JSON can hold it."""
+    """Returns the e-value as JSON can hold it."""
     return math.exp(min(log_e, 700.0))

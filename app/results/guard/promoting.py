@@ -46,8 +46,9 @@ class Promoted(Struct, frozen=True):
 async def promote(
     connection: AsyncConnection, author: Author, name: str, arm: str, *, reason: str | None = None, output_tokens: int | None = None
 ) -> Promoted:
-    """In the caller's transaction. `reason`: of whoever promotes it although conditions are not met; None: then it is refused.
+    """Promotes an arm, in the caller's transaction.
 
+    `reason` is that of whoever promotes it although conditions are not met; if it is None, that is refused.
     Raises PromotionRefused, BadConfiguration, UnknownExperiment.
     """
     await lock_configuration(connection)
@@ -105,7 +106,7 @@ async def _days_since_start(connection: AsyncConnection, experiment: ExperimentR
 
 
 async def _assigned_ratio(connection: AsyncConnection, experiment: ExperimentRow) -> SampleRatio | None:
-    """Of all units that take part, complete or not."""
+    """Returns the sample ratio of all units that take part, complete or not, or None if there are none."""
     weights = await read_weights(connection, experiment.id)
     counted: dict[tuple[int, str], dict[str, int]] = {}
     for key, counts in await read_counts(connection, experiment.id):

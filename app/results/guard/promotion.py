@@ -18,7 +18,7 @@ ConditionName: TypeAlias = Literal["enrols", "units", "days", "burn_in", "primar
 
 
 class Condition(Struct, frozen=True):
-    """`text`: a sentence that holds as it stands, with the numbers."""
+    """A condition of a promotion. `text` is a sentence that holds as it stands, with the numbers."""
 
     name: ConditionName
     met: bool
@@ -26,7 +26,10 @@ class Condition(Struct, frozen=True):
 
 
 class Promotion(Struct, frozen=True, kw_only=True):
-    """Whether an arm may be promoted. `primary`: the comparison in the first metric."""
+    """The conditions of the promotion of an arm, met or not.
+
+    `primary` is the comparison in the first metric.
+    """
 
     arm: str
     conditions: Sequence[Condition]
@@ -40,9 +43,10 @@ class Promotion(Struct, frozen=True, kw_only=True):
 
 
 def check_promotion(facts: ExperimentFacts, results: Results, arm: str, *, days: float, assigned: SampleRatio | None) -> Promotion:
-    """`days`: since the first version took effect. `assigned`: the split of units as they were assigned; None: of none yet.
+    """Checks whether an arm may be promoted.
 
-    Raises BadConfiguration for an arm that can never be promoted.
+    `days` have passed since the first version took effect. `assigned` is the split of units as they were
+    assigned, or None if none is yet. Raises BadConfiguration for an arm that can never be promoted.
     """
     if arm not in facts.arms:
         raise BadConfiguration(f"The experiment {facts.name!r} has no arm {arm!r:.100}. It has: {', '.join(sorted(facts.arms))}.")

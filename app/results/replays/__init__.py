@@ -1,1 +1,1 @@
-"""How the responses of a replay compare with those of its originals."""
+"""Comparison of the responses of a replay with those of its originals."""

@@ -26,7 +26,7 @@ _MAX_BETTING_UNITS = 1_000
 
 
 class ShownInterval(Struct, frozen=True):
-    """`low`, `high`: the true value is within, at all looks together, with the confidence of the results."""
+    """The true value is between `low` and `high`, at all looks together, with the confidence of the results."""
 
     low: float
     high: float
@@ -35,7 +35,8 @@ class ShownInterval(Struct, frozen=True):
 class MetricResult(Struct, frozen=True):
     """A metric of both, in its own unit: seconds, US dollars, tokens, or a share.
 
-    `difference`: replayed less original; below 0 is better. `interval` null: it is too early for one, for the `reason`.
+    `difference` is replayed less original; below 0 is better. `interval` is null if it is too early for one,
+    for the `reason`.
     """
 
     metric: str
@@ -49,7 +50,10 @@ class MetricResult(Struct, frozen=True):
 
 
 class MatchResult(Struct, frozen=True):
-    """Pairs whose responses say the same: their text, and the tools that they call with which arguments. `share`: of units."""
+    """Pairs whose responses say the same: their text, and the tools that they call with which arguments.
+
+    `share` is the share of units.
+    """
 
     compared: int
     same: int
@@ -58,10 +62,12 @@ class MatchResult(Struct, frozen=True):
 
 
 class JudgeResult(Struct, frozen=True):
-    """What the judge prefers. `score`: the mean over units; above 0.5 the replayed responses are better.
+    """The preference of the judge.
 
-    `wins`, `losses`, `ties`: pairs that the replayed response won, lost, or neither. `flip_rate`: of the pairs that were judged in both
-    orders, the share in which the orders disagreed, which count as ties. `failed`: pairs that have no judgement.
+    `score` is the mean over units; above 0.5 the replayed responses are better. `wins`, `losses` and `ties`
+    count the pairs that the replayed response won, lost, or neither. `flip_rate` is, of the pairs that were
+    judged in both orders, the share in which the orders disagreed, which count as ties. `failed` counts pairs
+    that have no judgement.
     """
 
     pairs: int
@@ -76,10 +82,11 @@ class JudgeResult(Struct, frozen=True):
 
 
 class ReplayResults(Struct, frozen=True):
-    """How the replayed responses compare with the originals.
+    """The comparison of the replayed responses with the originals.
 
-    `pairs`: that count, up to the first item that is still open. `units`: the episodes that they are of. `confidence`: of each interval, so
-    that all of them hold together with 95 %. `judge` null: there is none. `summary`: in a sentence or two, what may be concluded.
+    `pairs` counts those that count, up to the first item that is still open, and `units` the episodes that
+    they are of. `confidence` is that of each interval, so that all of them hold together with 95 %. `judge`
+    is null if there is none. `summary` says in a sentence or two what may be concluded.
     """
 
     id: str
@@ -120,7 +127,7 @@ def _compare_floats(name: str, sums: PairedSums, plan: Plan) -> MetricResult:
 
 
 def _compare_booleans(name: str, outcomes: PairedOutcomes, sums: ReplaySums, plan: Plan) -> MetricResult:
-    """Exact: by pairs that differ if each unit is one pair, else by the bounded values of units."""
+    """Compares exactly: by pairs that differ if each unit is one pair, else by the bounded values of units."""
     if sums.pairs_of_unit <= 1:
         found = compare_outcomes(outcomes.only_original, outcomes.only_replayed, sums.units, plan)
         difference, interval, verdict, reason = found.difference, found.interval, found.verdict, found.reason
@@ -154,7 +161,7 @@ def _bounded(values: Sequence[float], alpha: float) -> ShownInterval | None:
 
 
 def _interval(values: Sequence[float], alpha: float) -> Interval:
-    """Of the mean of values from 0 to 1, exact at any number of them."""
+    """Returns the interval of the mean of values from 0 to 1, exact at any number of them."""
     return betting(values, alpha) if len(values) <= _MAX_BETTING_UNITS else empirical_bernstein(values, alpha)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a metric: its kind and unit, and how it is compared."""
+"""The facts about a metric: its kind and unit, and how it is compared."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -14,12 +14,13 @@ from app.store.experiments.queries import ExperimentRow
 
 
 class MetricFacts(Struct, frozen=True):
-    """`optimize` None: the configuration does not say, or no longer has the metric."""
+    """The facts about one metric."""
 
     name: str
     is_primary: bool
     kind: MetricKind
     unit: MetricUnit
+    # None if the configuration does not say, or no longer has the metric
     optimize: Literal["max", "min"] | None
     cap: float | None
     plan: Plan
@@ -30,7 +31,10 @@ def metric_names(experiment: ExperimentRow) -> tuple[str, ...]:
 
 
 def metric_facts(experiment: ExperimentRow, declared: Mapping[str, MetricConfig]) -> list[MetricFacts]:
-    """All that the start declared, the primary one first. `declared`: the configuration's."""
+    """Returns the facts about all metrics that the start declared, the primary one first.
+
+    `declared` is the configuration's.
+    """
     analysis, names = experiment.analysis, metric_names(experiment)
     alphas = split_alpha(analysis.alpha, max(1, len(experiment.arms) - 1), names)
     facts: list[MetricFacts] = []

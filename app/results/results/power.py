@@ -13,20 +13,17 @@ from app.results.statistics.power import chance_to_conclude, duration
 
 
 class PowerQuestion(Struct, frozen=True, kw_only=True):
-    """`effect`: the smallest difference worth finding. `rate`: of a metric that is 0 or 1, its share now; else the `deviation` of units.
+    """A question to the power calculator, about a metric that is 0 or 1 (`rate`) or any other (`deviation`)."""
 
-    `share`: of the arm, among units of it and the control. `arms`: beside the control. `units_per_day`: new ones of both that take part.
-    """
-
-    effect: float
-    rate: float | None = None
-    deviation: float | None = None
-    share: float = 0.5
+    effect: float  # the smallest difference worth finding
+    rate: float | None = None  # of a metric that is 0 or 1, its share now
+    deviation: float | None = None  # of units, of any other metric
+    share: float = 0.5  # of the arm, among units of it and the control
     alpha: float = 0.05
     power: float = 0.8
-    arms: int = 1
+    arms: int = 1  # beside the control
     metrics: int = 1
-    units_per_day: float | None = None
+    units_per_day: float | None = None  # new ones of both that take part
 
 
 class ChanceByUnits(Struct, frozen=True):
@@ -38,10 +35,11 @@ class ChanceByUnits(Struct, frozen=True):
 
 
 class PowerAnswer(Struct, frozen=True, kw_only=True):
-    """Units of the control and one arm together. `alpha`: of the primary metric's comparison of one arm. `fixed_units`: what a test needs
-    that may be looked at once, at the end.
+    """The number of units of the control and one arm together, which is never below the burn-in of a number
+    (docs/statistics.md).
 
-    `days`: in full weeks; null without `units_per_day`. `units` are never fewer than the burn-in of a number needs (docs/statistics.md).
+    `fixed_units` is what a test needs that may be looked at once, at the end. `days` are full weeks, or null
+    without `units_per_day`. `alpha` is that of the primary metric's comparison of one arm.
     """
 
     units: int

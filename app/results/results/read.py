@@ -40,10 +40,11 @@ async def read_results(
     *,
     arm: str | None = None,
 ) -> ExperimentResults:
-    """Of one that has started. `metrics` None: all of its; else these. `slice`: a tag of its `slices`, by whose values results are shown:
-    those of `metrics`, else of the primary one, because each value costs as much as all units.
+    """Returns the results of an experiment that has started.
 
-    `arm` None: all are compared with the control; else this one.
+    If `metrics` is None, all of its metrics are read. With `slice`, a tag of its `slices`, results are shown
+    by the tag's values, too: those of `metrics`, else of the primary one, because each value costs as much as
+    all units. If `arm` is None, all arms are compared with the control, else only this one.
     """
     declared = await read_metrics(connection)
     weights = await read_weights(connection, experiment.id)
@@ -119,7 +120,7 @@ class Reading:
         )
 
     def _strata(self, sums: Sums) -> Sequence[Stratum]:
-        """Of sums of one metric."""
+        """Returns the strata of sums of one metric."""
         return [each for strata in build_strata(self._experiment, self._weights, sums).values() for each in strata]
 
     def _kinds(self, facts: MetricFacts, strata: Sequence[Stratum], sums: Sums) -> Iterable[Part]:
@@ -190,7 +191,11 @@ class Reading:
         )
 
     def _more_units(self, facts: MetricFacts, arm: str, found: Comparison) -> int | None:
-        """Of both arms together: until there is an interval, else until the difference seen now would be certain. None: nobody knows."""
+        """Returns how many more units of both arms together are needed, or None if nobody knows.
+
+        They are counted until there is an interval or, once there is one, until the difference seen now would
+        be certain.
+        """
         of_control, of_arm = self._shares(arm)
         if not (of_control and of_arm):
             return None
@@ -203,7 +208,10 @@ class Reading:
         return max(0, needed_units(found.difference, found.unit_variance, facts.plan, share) - found.units)
 
     def _days(self, facts: MetricFacts, arm: str, found: Comparison, more_units: int | None) -> float | None:
-        """At the present rate of units, and of those that get a value; None: never, or nobody knows."""
+        """Returns the days that more units take at the present rate of units, and of those that get a value.
+
+        Returns None if they take for ever, or nobody knows.
+        """
         if more_units is None or self._experiment.status != "running" or not self._units_per_day:
             return None
         counted = "measured" if facts.name in BUILT_IN_OUTCOMES else "complete"
@@ -214,7 +222,9 @@ class Reading:
         return days if days < _LONGEST_WAIT_DAYS else None
 
     def _days_to_first(self, facts: MetricFacts) -> float:
-        """Until the first units are complete, in the window of the first ones after the start."""
+        """Returns the days until the first units are complete, in the window of the first ones after the
+        start.
+        """
         if self._experiment.started_at is None:
             return 0.0
         analysis = self._experiment.analysis
@@ -223,12 +233,12 @@ class Reading:
         return max(0.0, lasts_s - (self._now - started).total_seconds()) / 86_400
 
     def _shares(self, arm: str) -> tuple[float, float]:
-        """Of all new units, those of the control and of this arm."""
+        """Returns the shares of the control and of this arm in all new units."""
         shares = probabilities_of(self._experiment, self._weights, max(self._weights), "")
         return shares.get(self._experiment.control, 0.0), shares.get(arm, 0.0)
 
     def _assigned(self) -> SampleRatio:
-        """Of all units when they are assigned, by version and kind of episode."""
+        """Returns the sample ratio of all units when they are assigned, by version and kind of episode."""
         units: dict[tuple[int, str], dict[str, int]] = {}
         for key, values in self._counts:
             of_stratum = units.setdefault((key.version, key.episode_kind), {})
@@ -305,7 +315,7 @@ def _by_arm(counts: Counts) -> dict[str, dict[str, int]]:
 
 
 def _units_per_day(experiment: ExperimentRow, counts: Counts, now: datetime) -> float:
-    """New ones of the last full days (UTC), or since the start where there is none."""
+    """Returns the new units per day of the last full days (UTC), or since the start where there is none."""
     if experiment.started_at is None:
         return 0.0
     started = datetime.fromisoformat(experiment.started_at).astimezone(UTC)

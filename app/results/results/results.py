@@ -14,16 +14,21 @@ MetricUnit = Literal["share of units", "seconds", "US dollars", "tokens", "value
 
 
 class Range(Struct, frozen=True):
-    """A confidence sequence: it holds at all looks together. Null: it has no such end."""
+    """A confidence sequence, which holds at all looks together.
+
+    An end of null means that it has no such end.
+    """
 
     low: float | None
     high: float | None
 
 
 class ArmUnits(Struct, frozen=True, kw_only=True):
-    """Units of an arm. `share`: that its weight has now. `units`: assigned, and not excluded; of these, `open` ones still last.
+    """The units of an arm.
 
-    `excluded`: one of their requests took no part. `served_by_other_share`: of inferences, those that another arm answered.
+    `share` is what its weight gives it now. `units` are assigned, and not excluded; of these, `open` ones
+    still last. Units are `excluded` if one of their requests took no part. `served_by_other_share` is the
+    share of inferences that another arm answered.
     """
 
     arm: str
@@ -39,16 +44,20 @@ class ArmUnits(Struct, frozen=True, kw_only=True):
 
 
 class SampleRatioCheck(Struct, frozen=True):
-    """Whether arms have units as their weights say. `mismatch`: they do not, so nothing may be concluded."""
+    """The check that arms have units as their weights say.
+
+    If there is a `mismatch`, nothing may be concluded.
+    """
 
     p: float
     mismatch: bool
 
 
 class ArmValue(Struct, frozen=True, kw_only=True):
-    """The value of a metric in an arm. `units`: complete ones that have a value. `total`: over all of them, before the cap.
+    """The value of a metric in an arm.
 
-    `capped`: units whose value the cap cut. `value` weighs versions by their units of all arms.
+    `units` are complete ones that have a value, and `total` is over all of them, before the cap. `capped`
+    counts units whose value the cap cut. `value` weighs versions by their units of all arms.
     """
 
     arm: str
@@ -60,11 +69,13 @@ class ArmValue(Struct, frozen=True, kw_only=True):
 
 
 class ArmComparison(Struct, frozen=True, kw_only=True):
-    """An arm and the control in one metric. `difference`: arm less control, within versions, in the metric's unit. `p`: valid at any time.
+    """An arm and the control in one metric.
 
-    `interval` holds at all looks, arms and metrics together. `lift`: relative to the control; null while that is not known well enough.
-    `variance_reduction`: by what was known of units before the experiment. `units_left_out`: of versions with too few of them.
-    `more_days`: until the difference seen now would be certain 4 times out of 5; null: it is, or nobody knows.
+    `difference` is arm less control, within versions, in the metric's unit. `p` is valid at any time, and
+    `interval` holds at all looks, arms and metrics together. `lift` is relative to the control, and null
+    while that is not known well enough. `variance_reduction` is due to what was known of units before the
+    experiment. `units_left_out` are of versions with too few of them. In `more_days` the difference seen now
+    would be certain 4 times out of 5; null: it is, or nobody knows.
     """
 
     arm: str
@@ -85,9 +96,11 @@ class ArmComparison(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """The same over a part of the units. `kind` slice: those with this `value` of the tag `name`; episode_kind: who chose the episode's id.
+    """The same over a part of the units.
 
-    Not corrected for how many parts there are: ideas for another experiment, no conclusions.
+    If `kind` is slice, they are those with this `value` of the tag `name`; if it is episode_kind, those of
+    one kind by who chose the episode's id. Parts are not corrected for how many there are: they are ideas for
+    another experiment, no conclusions.
     """
 
     kind: Literal["slice", "episode_kind"]
@@ -98,9 +111,11 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class MetricResult(Struct, frozen=True, kw_only=True):
-    """A metric. `alpha`: of each comparison, after the split over arms and metrics. `optimize` null: neither more nor less is better.
+    """The results of a metric.
 
-    `sample_ratio`: of units with a value; a mismatch here alone means that units of an arm lose theirs.
+    `alpha` is that of each comparison, after the split over arms and metrics. If `optimize` is null, neither
+    more nor less is better. `sample_ratio` is of units with a value; a mismatch here alone means that units
+    of an arm lose theirs.
     """
 
     metric: str
@@ -117,7 +132,10 @@ class MetricResult(Struct, frozen=True, kw_only=True):
 
 
 class ExperimentResults(Struct, frozen=True, kw_only=True):
-    """`units_per_day`: new ones, of the last seven full days. `conclusion`: what the primary metric says. `warnings`: read them first."""
+    """The results of an experiment. Read `warnings` first.
+
+    `units_per_day` are new ones, of the last seven full days. `conclusion` is what the primary metric says.
+    """
 
     id: str
     name: str

@@ -13,7 +13,10 @@ from app.store.experiments.sums import SumKey, read_sums
 async def read_strata(
     connection: AsyncConnection, experiment: ExperimentRow, metrics: Sequence[str] | None = None
 ) -> Mapping[str, Sequence[Stratum]]:
-    """By metric, in the metric's own unit, the versions in their order. `metrics` None: all of them. Only complete units."""
+    """Returns the strata by metric, in the metric's own unit, the versions in their order.
+
+    If `metrics` is None, all of them are read. Only complete units are in the strata.
+    """
     sums = await read_sums(connection, experiment.id, metrics=metrics)
     return build_strata(experiment, await read_weights(connection, experiment.id), sums)
 
@@ -35,7 +38,10 @@ def build_strata(
 
 
 def probabilities_of(experiment: ExperimentRow, weights: Mapping[int, Mapping[str, float]], version: int, kind: str) -> Mapping[str, float]:
-    """With which a unit that takes part is assigned to each arm. Without a time of birth it is by the first version's weights."""
+    """Returns the probabilities with which a unit that takes part is assigned to each arm.
+
+    Those of a unit without a time of birth are by the first version's weights.
+    """
     has_birth = experiment.unit == "episode" and kind != "text"
     of_version = weights[version if has_birth else min(weights)]
     total = sum(of_version.values())

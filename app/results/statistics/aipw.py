@@ -23,7 +23,10 @@ class Aipw(Struct):
     values: float = 0.0
 
     def add(self, value: float, of_arm: bool, probability: float) -> None:
-        """`probability`: of the arm, among itself and the control, at this unit's assignment."""
+        """Adds a unit.
+
+        `probability` is that of the arm, among itself and the control, at this unit's assignment.
+        """
         expected = self.values / self.units if self.units else value
         x = (value - expected) * (1 / probability if of_arm else -1 / (1 - probability))
         self.units += 1
@@ -36,6 +39,10 @@ class Aipw(Struct):
         return self.total / self.units
 
     def interval(self, planned_units: int, alpha: float) -> Interval:
-        """Needs a burn-in as any asymptotic sequence does (burn_in.py): whoever calls it counts the units of each arm."""
+        """Returns the interval of the difference.
+
+        It needs a burn-in as any asymptotic sequence does (burn_in.py): whoever calls it counts the units of
+        each arm.
+        """
         spread = self.squares - self.total**2 / self.units
         return interval(self.difference, sqrt(spread) / self.units, kappa(self.units, planned_units, alpha), alpha)

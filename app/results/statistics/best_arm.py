@@ -20,10 +20,12 @@ def best_of(believed: Mapping[str, Belief], optimize: Literal["max", "min"]) -> 
 
 
 def tracking_shares(believed: Mapping[str, Belief], optimize: Literal["max", "min"]) -> dict[str, float]:
-    """Adding up to 1: those for which the hardest comparison with the best arm gains information fastest. Equal if the best is tied.
+    """Returns shares that add up to 1, with which the hardest comparison with the best arm gains information
+    fastest.
 
-    With the best arm's weight 1 and y the rate at which each comparison gains, the weight of each other arm follows; then y / sum of
-    weights is largest somewhere, and has one maximum.
+    They are equal if the best is tied. With the best arm's weight 1 and y the rate at which each comparison
+    gains, the weight of each other arm follows; then y / sum of weights is largest somewhere, and has one
+    maximum.
     """
     best = best_of(believed, optimize)
     own = believed[best].unit_error ** 2

@@ -23,7 +23,10 @@ WIDEST = 20.0
 
 
 class Successes(Struct, frozen=True):
-    """Units with a success of one version. `probability`: of the arm, among units of the arm and the control."""
+    """Units with a success of one version.
+
+    `probability` is that of the arm, among units of the arm and the control.
+    """
 
     probability: float
     control: int
@@ -45,7 +48,7 @@ def log_e_value(counts: Sequence[Successes], points: int = POINTS) -> float:
 
 
 def log_likelihood(counts: Sequence[Successes], delta: float) -> float:
-    """Of a log risk ratio, over that of none."""
+    """Returns the log-likelihood of a log risk ratio, less that of equal rates."""
     total = 0.0
     for each in counts:
         # theta / pi, and (1 - theta) / (1 - pi): a log-sum-exp, so that no delta overflows
@@ -66,7 +69,7 @@ def risk_ratio(counts: Sequence[Successes], alpha: float) -> Interval:
     evidence = log_e_value(counts)
 
     def distance(delta: float) -> float:
-        """From what excludes a ratio; in roots, which are nearly linear in it."""
+        """Returns the distance from what excludes a ratio, in roots, which are nearly linear in it."""
         return sqrt(max(evidence - log_likelihood(counts, delta), 0.0)) - sqrt(-log(alpha))
 
     likeliest = most_likely(counts)
@@ -76,7 +79,10 @@ def risk_ratio(counts: Sequence[Successes], alpha: float) -> Interval:
 
 
 def most_likely(counts: Sequence[Successes]) -> float:
-    """The log-likelihood is concave: halve the range by the sign of its slope."""
+    """Returns the most likely log risk ratio.
+
+    The log-likelihood is concave, so the range is halved by the sign of its slope.
+    """
     low, high = -WIDEST, WIDEST
     for _ in range(60):
         middle = (low + high) / 2

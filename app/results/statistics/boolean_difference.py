@@ -51,18 +51,20 @@ class Evidence:
         self._alpha = alpha
 
     def log_e_value_above(self, difference: float) -> float:
-        """One-sided: that the arm's rate less the control's is more than this."""
+        """Returns one-sided evidence that the arm's rate less the control's is more than this."""
         return self._log_e_value(difference, 1)
 
     def log_e_value_below(self, difference: float) -> float:
         return self._log_e_value(difference, -1)
 
     def log_e_value(self, difference: float = 0.0) -> float:
-        """Two-sided: half of the stronger side, so that it excludes what the interval excludes."""
+        """Returns two-sided evidence: half of the stronger side, so that it excludes what the interval
+        excludes.
+        """
         return max(self.log_e_value_above(difference), self.log_e_value_below(difference)) - log(2)
 
     def interval(self) -> Interval:
-        """Differences that are not excluded, within -1 and 1."""
+        """Returns the differences that are not excluded, within -1 and 1."""
         return Interval(self.lower_bound(self._alpha / 2), self.upper_bound(self._alpha / 2))
 
     def lower_bound(self, alpha: float) -> float:
@@ -89,7 +91,7 @@ class Evidence:
 
 
 def distance(log_e: float, alpha: float) -> float:
-    """From what excludes a difference; in roots, because these are nearly linear in it."""
+    """Returns the distance from what excludes a difference, in roots, because these are nearly linear in it."""
     return sqrt(max(log_e, 0.0)) - sqrt(-log(alpha))
 
 
@@ -109,7 +111,10 @@ def merged(found: Sequence[Pair]) -> list[Cells]:
 
 @lru_cache(maxsize=256)
 def bets(planned_overlap: float, alpha: float, expected_rate: float | None) -> tuple[list[float], list[float], list[float]]:
-    """Centres, logarithms of weights, and etas. Normal around no bet, as in the other sequences: eta is a difference over its variance."""
+    """Returns centres, logarithms of weights, and etas.
+
+    Weights are normal around no bet, as in the other sequences: eta is a difference over its variance.
+    """
     weighted = [(centre, unit_variance, 1 / len(CENTRES)) for centre, unit_variance in CENTRES]
     if expected_rate is not None:
         rest = (1 - EXPECTED_SHARE) / len(CENTRES)

@@ -14,7 +14,7 @@ LARGEST_BET = 0.5
 
 
 def empirical_bernstein(values: Sequence[float], alpha: float) -> Interval:
-    """Of the mean, after all of these values; each of them between 0 and 1."""
+    """Returns the interval of the mean after all of these values, each of which is between 0 and 1."""
     stakes = predictable_stakes(values, alpha)
     if not stakes:
         return Interval(0.0, 1.0)
@@ -29,7 +29,11 @@ def empirical_bernstein(values: Sequence[float], alpha: float) -> Interval:
 
 
 def betting(values: Sequence[float], alpha: float) -> Interval:
-    """Of the mean: those against which no bettor has multiplied a stake by 2 / alpha, betting that it is higher, or lower."""
+    """Returns the interval of the mean, by betting.
+
+    It has the means against which no bettor has multiplied a stake by 2 / alpha, betting that the mean is
+    higher, or lower.
+    """
     stakes = [stake for stake, _ in predictable_stakes(values, alpha)]
     if not stakes:
         return Interval(0.0, 1.0)
@@ -41,13 +45,13 @@ def betting(values: Sequence[float], alpha: float) -> Interval:
 
 
 def log_capital(values: Sequence[float], stakes: Sequence[float], mean: float) -> float:
-    """Of who bets that the mean is above this one."""
+    """Returns the logarithm of the capital of a bettor who bets that the mean is above this one."""
     most = LARGEST_BET / mean if mean > 0 else float("inf")
     return sum(log1p(min(stake, most) * (value - mean)) for value, stake in zip(values, stakes, strict=True))
 
 
 def predictable_stakes(values: Sequence[float], alpha: float) -> list[tuple[float, float]]:
-    """What to bet on each value, and the mean expected of it: from the values before it alone."""
+    """Returns what to bet on each value, and the mean expected of it, from the values before it alone."""
     stakes: list[tuple[float, float]] = []
     total, squares, mean, variance = 0.0, 0.0, 0.5, 0.25
     for count, value in enumerate(values, start=1):

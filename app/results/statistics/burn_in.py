@@ -22,7 +22,7 @@ EQUAL_WITHIN = 0.05
 
 
 def what_lacks(pair: Pair, kind: MetricKind, cap: float | None) -> str | None:
-    """Why there is no interval for these units yet; None: there is one."""
+    """Returns why there is no interval for these units yet, or None if there is one."""
     equal_split = is_equal(pair.probability)
     if kind != "boolean" and not equal_split and cap is None:
         return NO_CAP
@@ -36,25 +36,32 @@ def what_lacks(pair: Pair, kind: MetricKind, cap: float | None) -> str | None:
 
 
 def what_one_lacks(sums: UnitSums, kind: MetricKind, cap: float | None) -> str | None:
-    """Of one arm alone, whose skewness nothing cancels: as of arms of unequal shares."""
+    """Returns what one arm alone lacks.
+
+    Nothing cancels its skewness, so it needs what arms of unequal shares need.
+    """
     return what_lacks(Pair(0, 0.0, sums, sums), kind, cap)
 
 
 def unseen_squares(kind: MetricKind, cap: float | None) -> float:
-    """What an arm's sum of squares may lack, as if UNSEEN more units had the value of the cap: over n², it adds to its mean's variance.
+    """Returns what an arm's sum of squares may lack, as if UNSEEN more units had the value of the cap.
 
-    Of requests that take 5 seconds, and once in 500 times 300, an arm of 500 units may have no long one: it would vary as those of 5 do.
+    Over n², it adds to the variance of the arm's mean. Of requests that take 5 seconds, and once in 500 times
+    300, an arm of 500 units may have no long one: it would vary as those of 5 do.
     """
     return 0.0 if kind == "boolean" or cap is None else UNSEEN * cap**2
 
 
 def units_needed(kind: MetricKind, equal_split: bool) -> int:
-    """Of a float nobody knows how heavy its tails are, so with an unequal split it is treated as if they were."""
+    """Returns how many units an arm needs.
+
+    Nobody knows how heavy the tails of a float are, so with an unequal split it is treated as if they were.
+    """
     return UNITS_OF_HEAVY_TAILS if kind == "heavy_tailed" or (kind == "float" and not equal_split) else UNITS
 
 
 def burn_in_units(kind: MetricKind, share: float) -> int:
-    """Of both arms together, with this share of the arm, until each has as many as it needs."""
+    """Returns how many units of both arms together give each as many as it needs, if `share` is the arm's."""
     return ceil(units_needed(kind, equal_split=is_equal(share)) / min(share, 1 - share))
 
 
@@ -63,7 +70,7 @@ def is_equal(share: float) -> bool:
 
 
 def fewest_of_an_outcome(sums: UnitSums) -> int:
-    """Units whose value is not 0, or not 1: whichever are fewer."""
+    """Returns the number of units whose value is not 0, or not 1, whichever are fewer."""
     return min(sums.n - sums.zeros, sums.n - sums.ones)
 
 

@@ -31,30 +31,28 @@ LEAST_CONTROL_Z = 10
 
 
 class Comparison(Struct, frozen=True):
-    """`reason`: what is missing, where it is too early. `difference`: arm less control, in the metric's own unit, as `interval` is.
+    """The comparison of an arm with the control in one metric.
 
-    `control` and `arm` weigh strata like the difference does; without an interval where means are compared (estimate.py has an arm's own).
-    `log_e_value` is evidence against no difference, of this look; `p` its inverse, always valid. `lift`: the relative difference; None
-    while the control's value is not known well enough, and never decided on. `variance_reduction`: the share of the variance that the
-    covariate explained; `unit_variance` is what is left, for power.py. `units` of both arms are in the difference; `units_left_out` are in
-    versions that lack units.
+    `control` and `arm` weigh strata like the difference does; they are without an interval where means are
+    compared (estimate.py has an arm's own). `lift` is never decided on.
     """
 
     verdict: Verdict
-    reason: str | None = None
+    reason: str | None = None  # what is missing, where it is too early
     method: Method | None = None
     control: Estimate | None = None
     arm: Estimate | None = None
-    difference: float | None = None
+    difference: float | None = None  # arm less control, in the metric's own unit, as `interval` is
     interval: Interval | None = None
-    log_e_value: float = 0.0
-    p: float = 1.0
+    log_e_value: float = 0.0  # evidence against no difference, of this look
+    p: float = 1.0  # the inverse of the e-value, always valid
+    # the relative difference; None while the control's value is not known well enough
     lift: float | None = None
     lift_interval: Interval | None = None
-    variance_reduction: float = 0.0
-    unit_variance: float | None = None
-    units: int = 0
-    units_left_out: int = 0
+    variance_reduction: float = 0.0  # the share of the variance that the covariate explained
+    unit_variance: float | None = None  # what is left of the variance, for power.py
+    units: int = 0  # of both arms, in the difference
+    units_left_out: int = 0  # in versions that lack units
 
 
 def compare(strata: Sequence[Stratum], control: str, arm: str, plan: Plan) -> Comparison:
@@ -68,7 +66,10 @@ def compare(strata: Sequence[Stratum], control: str, arm: str, plan: Plan) -> Co
 
 
 def compare_counts(found: Sequence[Pair], planned: float, plan: Plan) -> Comparison:
-    """Exact at any number of units; with few of them the interval is wide, and no difference is not called one that was looked for."""
+    """Compares exactly, at any number of units.
+
+    With few of them the interval is wide, and the verdict "no difference yet" becomes "too early".
+    """
     evidence = Evidence(found, planned, plan.alpha, plan.expected_rate)
     interval, log_e_value = evidence.interval(), evidence.log_e_value()
     both = [pair for pair in found if pair.overlap]
@@ -129,7 +130,7 @@ def compare_means(found: Sequence[Pair], planned: float, plan: Plan) -> Comparis
 
 
 def unready(found: Sequence[Pair], reason: str | None, plan: Plan) -> Comparison:
-    """Values without intervals."""
+    """Returns values without intervals."""
     both = [pair for pair in found if pair.overlap]
     return Comparison(
         "needs a cap" if reason == NO_CAP else "too early",
@@ -163,7 +164,11 @@ def lift_of(contrast: Contrast) -> float | None:
 
 
 def lift_interval(contrast: Contrast, information: float, alpha: float) -> Interval | None:
-    """From the logarithm of the ratio: Deng, Knoblich, Lu 2018, https://arxiv.org/abs/1803.06336."""
+    """Returns the interval of the lift, from the logarithm of the ratio, or None if the arm's value is not
+    above 0.
+
+    Deng, Knoblich, Lu 2018, https://arxiv.org/abs/1803.06336.
+    """
     value = contrast.control + contrast.difference
     if value <= 0:
         return None

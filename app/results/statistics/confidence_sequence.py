@@ -57,12 +57,15 @@ def one_sided_critical_z(kappa: float, alpha: float) -> float:
 
 
 def always_valid_p(log_e: float) -> float:
-    """Of this look. The least over all looks is as valid: whoever keeps looks may keep that."""
+    """Returns the p-value of this look.
+
+    The least over all looks is as valid: whoever keeps looks may keep that.
+    """
     return exp(-max(log_e, 0.0))
 
 
 def boundary(variance: float, r: float, alpha: float) -> float:
-    """How far a sum of centred values of this total variance may stray: the same sequence, for sums."""
+    """Returns how far a sum of centred values of this total variance may stray: the same sequence, for sums."""
     return critical_z(variance / r, alpha) * sqrt(variance)
 
 

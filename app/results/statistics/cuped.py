@@ -10,7 +10,7 @@ from app.results.statistics.sums import UnitSums
 
 
 def slope(control: UnitSums, arm: UnitSums) -> float:
-    """theta, over both arms together; 0 where the covariate does not vary."""
+    """Returns theta, over both arms together, or 0 where the covariate does not vary."""
     both = control + arm
     spread = covariate_variance(both)
     return covariance(both) / spread if spread else 0.0
@@ -21,7 +21,7 @@ def adjusted_difference(control: UnitSums, arm: UnitSums, theta: float) -> float
 
 
 def adjusted_variance(sums: UnitSums, theta: float) -> float:
-    """Of units. With theta 0 it is the plain one."""
+    """Returns the variance of units, adjusted by the covariate. With theta 0 it is the plain one."""
     if theta == 0:
         return variance(sums)
     return max(0.0, variance(sums) - 2 * theta * covariance(sums) + theta**2 * covariate_variance(sums))

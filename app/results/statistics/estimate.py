@@ -16,22 +16,27 @@ from app.results.statistics.tuning import kappa
 
 
 class Estimate(Struct, frozen=True):
-    """`interval` None: too early for one."""
+    """The value of a metric in one arm."""
 
     value: float
+    # None if it is too early for one, or where only the difference has one (compare.py)
     interval: Interval | None
     units: int
 
 
 def arm_estimate(strata: Sequence[Stratum], arm: str, plan: Plan) -> Estimate | None:
-    """On this traffic: each stratum counts by its units of all arms, so that arms with other shares in it can be read side by side."""
+    """Returns the value of an arm on this traffic, or None without a unit.
+
+    Each stratum counts by its units of all arms, so that arms with other shares in it can be read side by
+    side.
+    """
     holding = [each for each in strata if each.arms.get(arm, NO_UNITS).n]
     weights = [float(sum(sums.n for sums in each.arms.values())) for each in holding]
     return weighted_estimate([each.arms[arm] for each in holding], weights, plan)
 
 
 def weighted_estimate(parts: Sequence[UnitSums], weights: Sequence[float], plan: Plan) -> Estimate | None:
-    """None without a unit."""
+    """Returns the mean of parts by these weights, or None without a unit."""
     if not parts:
         return None
     shares = [weight / sum(weights) for weight in weights]

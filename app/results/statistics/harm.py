@@ -20,14 +20,13 @@ from app.results.statistics.tuning import kappa
 
 
 class Harm(Struct, frozen=True):
-    """`exceeds`: the arm is worse by more than the margin, proven at alpha. `clear`: it is not, proven at alpha. Neither: not known yet.
-
-    `worse_by`: bounds of how much worse (negative: better), each of them at alpha. None: too early, for `reason`.
-    """
+    """The harm that an arm does in one metric."""
 
     margin: float
-    exceeds: bool = False
-    clear: bool = False
+    exceeds: bool = False  # the arm is worse by more than the margin, proven at alpha
+    clear: bool = False  # it is not, proven at alpha; if neither is true, that is not known yet
+    # bounds of how much worse (negative: better), each of them at alpha; None if it is too early, for
+    # `reason`
     worse_by: Interval | None = None
     log_e_value: float = 0.0
     p: float = 1.0
@@ -35,7 +34,11 @@ class Harm(Struct, frozen=True):
 
 
 def harm(strata: Sequence[Stratum], control: str, arm: str, plan: Plan, margin: float) -> Harm:
-    """`plan.alpha` is one-sided here. `margin`: in the metric's own unit, 0 or more."""
+    """Tests whether an arm is worse than the control by more than `margin`, in the metric's own unit, 0 or
+    more.
+
+    `plan.alpha` is one-sided here.
+    """
     found = pairs(strata, control, arm)
     if not found:
         return Harm(margin, reason="no unit is complete yet")

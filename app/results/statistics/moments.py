@@ -11,7 +11,10 @@ def mean(sums: UnitSums) -> float:
 
 
 def variance(sums: UnitSums) -> float:
-    """Of units: p (1 - p) where they are boolean, else with n - 1. n² is applied before subtracting, so that integers stay exact."""
+    """Returns the variance of units: p (1 - p) where they are boolean, else with n - 1.
+
+    It is divided by n only after subtracting, so that integers stay exact.
+    """
     if sums.is_boolean:
         return sums.ones * sums.zeros / sums.n**2
     return sum_of_squares(sums.n, sums.y, sums.yy) / (sums.n - 1)
@@ -26,6 +29,6 @@ def covariance(sums: UnitSums) -> float:
 
 
 def sum_of_squares(n: int, total: float, squares: float) -> float:
-    """Of deviations from the mean."""
+    """Returns the sum of squared deviations from the mean."""
     scaled = n * squares - total * total
     return scaled / n if scaled > ROUNDING * n * squares else 0.0

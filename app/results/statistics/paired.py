@@ -23,19 +23,19 @@ COINS = 20.0
 
 
 class PairedComparison(Struct, frozen=True):
-    """`difference`: b less a, in the metric's own unit. `reason`: what is missing, where it is too early."""
+    """The comparison of b with a."""
 
     verdict: Verdict
-    difference: float | None = None
+    difference: float | None = None  # b less a, in the metric's own unit
     interval: Interval | None = None
     log_e_value: float = 0.0
     p: float = 1.0
     units: int = 0
-    reason: str | None = None
+    reason: str | None = None  # what is missing, where it is too early
 
 
 def compare_pairs(differences: UnitSums, plan: Plan) -> PairedComparison:
-    """Sums of d over units: n, y and yy. `plan.planned_units`: pairs."""
+    """Compares by sums of d over units: n, y, yy and zeros. `plan.planned_units` counts pairs."""
     units = differences.n
     needed = UNITS_OF_HEAVY_TAILS if plan.kind == "heavy_tailed" else UNITS
     if units < needed:
@@ -56,10 +56,11 @@ def compare_pairs(differences: UnitSums, plan: Plan) -> PairedComparison:
 
 
 def compare_outcomes(only_a: int, only_b: int, units: int, plan: Plan) -> PairedComparison:
-    """Of a yes or no, exact: in `only_a` pairs a alone had it, in `only_b` b alone, of `units` pairs. One pair a unit.
+    """Compares a yes or no exactly: in `only_a` pairs a alone had it, in `only_b` b alone, of `units` pairs.
 
-    The difference is the rate of pairs that differ, times how much of them is b's rather than a's. Its interval follows from one of each,
-    with half of alpha: so where no pair differs it says how often they still may, and 0 is left out by the coins alone.
+    A unit is one pair. The difference is the rate of pairs that differ, times how much of them is b's rather
+    than a's. Its interval follows from one of each, with half of alpha: so where no pair differs it says how
+    often they still may, and 0 is left out by the coins alone.
     """
     differ = only_a + only_b
     if not units:
@@ -84,9 +85,11 @@ def judge_score(of_a_first: float, of_b_first: float) -> float:
 
 
 def unshrunk_difference(difference: float, sensitivity: float, specificity: float) -> float:
-    """What a judge that errs shrinks a true difference from; it needs 1/(sensitivity + specificity - 1)² times the pairs.
+    """Returns the true difference that a judge that errs has shrunk to this one.
 
-    Lee et al. 2025, https://arxiv.org/abs/2511.21140. Both rates come from labels by people. ValueError: it is no better than chance.
+    It needs 1/(sensitivity + specificity - 1)² times the pairs. Lee et al. 2025,
+    https://arxiv.org/abs/2511.21140. Both rates come from labels by people. Raises ValueError if the judge is
+    no better than chance.
     """
     skill = sensitivity + specificity - 1
     if skill <= 0:

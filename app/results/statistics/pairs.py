@@ -10,10 +10,10 @@ NO_UNITS = UnitSums()
 
 
 class Pair(Struct, frozen=True):
-    """`probability`: with which a unit of these two arms got `arm` and not the control."""
+    """A control and an arm in one stratum."""
 
     version: int
-    probability: float
+    probability: float  # with which a unit of these two arms got `arm` and not the control
     control: UnitSums
     arm: UnitSums
 
@@ -25,7 +25,10 @@ class Pair(Struct, frozen=True):
 
 
 def pairs(strata: Sequence[Stratum], control: str, arm: str) -> list[Pair]:
-    """By version. Strata in which one of them had no chance are left out: they compare nothing."""
+    """Returns pairs by version.
+
+    Strata in which one of the two had no chance are left out: they compare nothing.
+    """
     found: list[Pair] = []
     for stratum in sorted(strata, key=lambda each: each.version):
         of_control, of_arm = stratum.probabilities.get(control, 0.0), stratum.probabilities.get(arm, 0.0)

@@ -1,7 +1,8 @@
-"""What is believed of each arm's value, for rules that adapt weights: a normal posterior with a flat prior.
+"""Beliefs about each arm's value, for rules that adapt weights: a normal posterior with a flat prior.
 
-Values are weighted by propensities (propensity.py), so weights that followed earlier results, and drift, do not bias them. It is a
-belief, to allocate by; whether one arm is better than another is decided by a comparison (compare.py).
+Values are weighted by propensities (propensity.py), so weights that followed earlier results, and drift, do
+not bias them. It is a belief, to allocate by; whether one arm is better than another is decided by a
+comparison (compare.py).
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ UNITS = 10
 
 
 class Belief(Struct, frozen=True):
-    """`error`: standard error of the mean; `unit_error`: of one unit, as it counts here."""
+    """The belief about one arm.
+
+    `error` is the standard error of the mean, `unit_error` that of one unit, as it counts here.
+    """
 
     mean: float
     error: float
@@ -30,7 +34,10 @@ class Belief(Struct, frozen=True):
 
 
 def beliefs(strata: Sequence[Stratum], arms: Sequence[str]) -> dict[str, Belief] | None:
-    """None while an arm has too few units. Versions in which one of `arms` had no chance are left out."""
+    """Returns beliefs by arm, or None while an arm has too few units.
+
+    Versions in which one of `arms` had no chance are left out.
+    """
     held = [each for each in strata if all(each.probabilities.get(arm, 0.0) > 0 for arm in arms)]
     overlap = [1 / sum(1 / each.probabilities[arm] for arm in arms) for each in held]
     found: dict[str, Belief] = {}

@@ -1,9 +1,10 @@
-"""How many units an experiment needs, how long that takes, and how likely it has concluded by then.
+"""Power: how many units an experiment needs, how long that takes, and how likely it has concluded by then.
 
-For a test at a size fixed beforehand the formula is the usual one; a sequence that may be looked at all the time needs about 1.6 times
-that for the same power, and stops earlier where the effect is larger. The chance to have stopped by a number of units is that of a
-Brownian motion with drift to have crossed the sequence's boundary, from the integral equation of its first passage: Buonocore, Nobile,
-Ricciardi 1987, https://doi.org/10.2307/1427102.
+For a test at a size fixed beforehand the formula is the usual one; a sequence that may be looked at all the
+time needs about 1.6 times that for the same power, and stops earlier where the effect is larger. The chance
+to have stopped by a number of units is that of a Brownian motion with drift to have crossed the sequence's
+boundary, from the integral equation of its first passage: Buonocore, Nobile, Ricciardi 1987,
+https://doi.org/10.2307/1427102.
 """
 
 from functools import lru_cache
@@ -27,25 +28,30 @@ RARE_VARIANCE, COMMON_VARIANCE = 0.09, 0.17
 
 
 class Duration(Struct, frozen=True):
-    """Units of both arms together. `fixed_units`: what a test at one look would need. `days`: full weeks; None without traffic."""
+    """The size and time of an experiment, in units of both arms together."""
 
     units: int
-    fixed_units: int
-    days: int | None = None
+    fixed_units: int  # what a test at one look would need
+    days: int | None = None  # full weeks; None without traffic
 
 
 def fixed_units(effect: float, unit_variance: float, share: float, alpha: float, power: float = 0.8) -> float:
-    """Of both arms together, for one look at the end. `share`: of the arm, among units of both."""
+    """Returns the units of both arms together that one look at the end needs.
+
+    `share` is that of the arm, among units of both.
+    """
     normal = NormalDist()
     z = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
     return unit_variance * z * z / (effect * effect * share * (1 - share))
 
 
 def needed_units(effect: float, unit_variance: float, plan: Plan, share: float = 0.5, power: float = 0.8) -> int:
-    """Of both arms together: by so many the sequence finds this effect with the probability `power`, tuned as well as can be.
+    """Returns the units of both arms together by which the sequence finds this effect with the probability
+    `power`.
 
-    Never fewer than the burn-in needs. Set `planned_units` to about this. What a gateway observes rarely has the effect that was planned
-    for: `chance_to_conclude` has others.
+    The sequence is tuned as well as can be, and the units are never fewer than the burn-in needs. Set
+    `planned_units` to about this. What a gateway observes rarely has the effect that was planned for:
+    `chance_to_conclude` has others.
     """
     alone = fixed_units(effect, unit_variance, share, plan.alpha, power)
     latest = LONGEST * optimal_kappa(plan.alpha)
@@ -62,7 +68,10 @@ def chance_to_conclude(effect: float, unit_variance: float, plan: Plan, units: f
 
 
 def duration(effect: float, unit_variance: float, plan: Plan, units_a_day: float, share: float = 0.5, power: float = 0.8) -> Duration:
-    """`units_a_day`: new ones of both arms together, enrolled ones only."""
+    """Returns the size and time of an experiment.
+
+    `units_a_day` counts new units of both arms together, enrolled ones only.
+    """
     units = needed_units(effect, unit_variance, plan, share, power)
     weeks = ceil(units / units_a_day / DAYS_A_WEEK) if units_a_day > 0 else None
     alone = ceil(fixed_units(effect, unit_variance, share, plan.alpha, power))
@@ -85,9 +94,12 @@ def drift_of(effect: float, unit_variance: float, share: float, plan: Plan, tune
 
 
 def spent_alpha(plan: Plan, unit_variance: float) -> float:
-    """Of exact counts, without what the average over centres costs (boolean_difference.py): two of four are near rates of 20 to 80 %.
+    """Returns the alpha that a test spends; exact counts spend less, as their average over centres costs some
+    of it.
 
-    Between these and rare outcomes, whose variance is below RARE_VARIANCE, in proportion; it fits simulated experiments to 3 points.
+    Of the centres (boolean_difference.py), two of four are near rates of 20 to 80 %. Between these and rare
+    outcomes, whose variance is below RARE_VARIANCE, alpha is in proportion; it fits simulated experiments to
+    3 points.
     """
     if plan.kind != "boolean" or not plan.complete:
         return plan.alpha

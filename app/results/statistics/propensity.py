@@ -16,16 +16,16 @@ from app.results.statistics.sums import UnitSums
 
 
 class Weighted(Struct, frozen=True):
-    """`variance` is that of `value`."""
+    """A weighted value of an arm. `variance` is that of `value`."""
 
     value: float
     variance: float
 
 
 def weighted_value(parts: Sequence[UnitSums], weights: Sequence[float], unseen: float = 0.0) -> Weighted | None:
-    """Of one arm: sums of its units in each version, and the weight of each such unit. None without two units.
+    """Returns the value of one arm from sums of its units in each version and the weight of each such unit.
 
-    `unseen`: see unseen_squares(); of the largest weight.
+    Returns None without two units. `unseen` (see unseen_squares()) is of the largest weight.
     """
     total = sum(weight * part.n for part, weight in zip(parts, weights, strict=True))
     units = sum(part.n for part in parts)

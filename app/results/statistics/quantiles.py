@@ -24,7 +24,7 @@ class Quantile(Struct, frozen=True):
 
 
 def bucket_of(value: float) -> int:
-    """Buckets are (factor^(i - 1), factor^i]."""
+    """Returns the bucket of a value. Buckets are (factor^(i - 1), factor^i]."""
     return LOWEST_BUCKET if value <= 0 else max(LOWEST_BUCKET, ceil(log(value) / log(BUCKET_FACTOR) - 1e-9))
 
 
@@ -33,7 +33,10 @@ def upper_edge(bucket: int) -> float:
 
 
 def quantile(histogram: Mapping[int, int], q: float, alpha: float, planned_units: int) -> Quantile | None:
-    """Of one arm; units by bucket. None without a unit. The interval reaches to the edges of its buckets, so it is exact."""
+    """Returns a quantile of one arm from its units by bucket, or None without a unit.
+
+    The interval reaches to the edges of its buckets, so it is exact.
+    """
     total = sum(histogram.values())
     if not total:
         return None
@@ -45,7 +48,10 @@ def quantile(histogram: Mapping[int, int], q: float, alpha: float, planned_units
 
 
 def quantile_difference(control: Mapping[int, int], arm: Mapping[int, int], q: float, alpha: float, planned_units: int) -> Interval | None:
-    """Arm less control: each at alpha / 2, and their ends subtracted. `planned_units`: of both together."""
+    """Returns the interval of arm less control: each at alpha / 2, and their ends subtracted.
+
+    `planned_units` is of both together.
+    """
     of_control = quantile(control, q, alpha / 2, planned_units // 2)
     of_arm = quantile(arm, q, alpha / 2, planned_units // 2)
     if of_control is None or of_arm is None:
@@ -54,13 +60,18 @@ def quantile_difference(control: Mapping[int, int], arm: Mapping[int, int], q: f
 
 
 def rank_margin(units: int, alpha: float, planned_units: int) -> float:
-    """How far, in shares of units, the true quantile may lie from the empirical one: at any time, for all distributions."""
+    """Returns how far, in shares of units, the true quantile may lie from the empirical one.
+
+    It holds at any time, for all distributions.
+    """
     variance, tuned = units / 4, planned_units / 4 / optimal_kappa(alpha)
     return sqrt((variance + tuned) * log((variance + tuned) / (tuned * alpha * alpha))) / units
 
 
 def bucket_at(histogram: Mapping[int, int], total: int, rank: float) -> int | None:
-    """The first bucket up to which more than this share of units lies; None: no bucket."""
+    """Returns the first bucket up to which more than this share of units lies, or None if there is no such
+    bucket.
+    """
     seen = 0
     for bucket in sorted(histogram):
         seen += histogram[bucket]

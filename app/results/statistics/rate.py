@@ -17,7 +17,7 @@ def rate_interval(ones: int, zeros: int, alpha: float, prior: float = PRIOR) -> 
     observed = ones / (ones + zeros) if ones + zeros else 0.5
 
     def distance(rate: float) -> float:
-        """From what excludes a rate; in roots, which are nearly linear in it."""
+        """Returns the distance from what excludes a rate, in roots, which are nearly linear in it."""
         log_likelihood = (ones * log(rate) if ones else 0.0) + (zeros * log1p(-rate) if zeros else 0.0)
         return sqrt(max(evidence - log_likelihood, 0.0)) - sqrt(-log(alpha))
 

@@ -12,7 +12,7 @@ def ratio(sums: UnitSums) -> float:
 
 
 def ratio_variance(sums: UnitSums) -> float:
-    """Of one unit's part in the ratio: divided by n it is the variance of the ratio."""
+    """Returns the variance of one unit's part in the ratio. Divided by n it is the variance of the ratio."""
     denominator, r = sums.x / sums.n, sums.y / sums.x
     y = sum_of_squares(sums.n, sums.y, sums.yy) / (sums.n - 1)
     return max(0.0, (y - 2 * r * covariance(sums) + r * r * covariate_variance(sums)) / denominator**2)

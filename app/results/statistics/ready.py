@@ -1,4 +1,6 @@
-"""Which units a difference of means may rest on: versions past their burn-in, and what lacks of the others."""
+"""Readiness: which units a difference of means may rest on (versions past their burn-in), and what the others
+lack.
+"""
 
 from collections.abc import Sequence
 
@@ -12,7 +14,7 @@ from app.results.statistics.strata import Contrast, combine_by_overlap, contrast
 
 
 class Ready(Struct, frozen=True):
-    """`contrast` None: nothing may be said yet, for `reason`."""
+    """The contrast of units that are ready. It is None if nothing may be said yet, for `reason`."""
 
     contrast: Contrast | None
     reason: str | None = None
@@ -40,7 +42,7 @@ def ready_contrast(found: Sequence[Pair], plan: Plan) -> Ready:
 
 
 def together(found: Sequence[Pair]) -> Pair:
-    """Its probability is the most unequal one: that decides what is needed."""
+    """Returns pairs as one. Its probability is the most unequal one, as that decides what is needed."""
     uneven = max(found, key=lambda pair: abs(pair.probability - 0.5))
     return Pair(
         uneven.version,

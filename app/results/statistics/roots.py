@@ -1,4 +1,4 @@
-"""Where a falling function crosses zero."""
+"""Roots: where a falling function crosses zero."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,10 @@ TOLERANCE = 1e-8
 
 
 def root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """The last value from `low` at which it is not below 0, to TOLERANCE from below; `low` if it is below 0 there already.
+    """Returns the last value from `low` at which it is not below 0, to TOLERANCE from below.
 
-    False position that halves the value of an end which stays (the Illinois method): a few steps where the function is near a line.
+    Returns `low` if it is below 0 there already. The method is false position that halves the value of an end
+    which stays (the Illinois method): a few steps where the function is near a line.
     """
     at_low, at_high = falling(low), falling(high)
     if at_low < 0:

@@ -25,18 +25,18 @@ class SampleRatio(Struct, frozen=True):
 
 
 def sample_ratio(counts: Sequence[tuple[Mapping[str, int], Mapping[str, float]]], alpha: float = ALPHA) -> SampleRatio:
-    """Of all versions together: units by arm, and the arms' weights, of each."""
+    """Checks all versions together. Each has its units by arm, and the arms' weights."""
     log_e = sum(log_e_value(units, weights) for units, weights in counts)
     return SampleRatio(log_e, always_valid_p(log_e), log_e >= -log(alpha))
 
 
 def sample_ratio_of(strata: Sequence[Stratum], alpha: float = ALPHA) -> SampleRatio:
-    """Of the units that the strata hold: those with an outcome."""
+    """Checks the units that the strata hold, which are those with an outcome."""
     return sample_ratio([({arm: sums.n for arm, sums in each.arms.items()}, each.probabilities) for each in strata], alpha)
 
 
 def log_e_value(units: Mapping[str, int], weights: Mapping[str, float], prior_units: float = PRIOR_UNITS) -> float:
-    """Of one version. A unit of an arm that had no chance is proof."""
+    """Returns the evidence of a mismatch in one version. A unit of an arm that had no chance is proof."""
     total_weight = sum(weights.values())
     shares = {arm: weight / total_weight for arm, weight in weights.items() if weight > 0}
     if any(count for arm, count in units.items() if arm not in shares):

@@ -15,20 +15,20 @@ from app.results.statistics.pairs import Pair
 
 
 class Contrast(Struct, frozen=True):
-    """`difference`: arm less control, adjusted by covariates where these vary; `variance` is its own.
+    """The difference of an arm and the control over strata.
 
-    `control` and `arm` are plain means by the same weights, with their variances. `overlap`: the sum of weights, the amount of
-    information. `unadjusted_variance`: what `variance` would be without covariates.
+    `difference` is arm less control, adjusted by covariates where these vary, and `variance` is its own.
+    `control` and `arm` are plain means by the same weights, with their variances.
     """
 
     difference: float
     variance: float
-    unadjusted_variance: float
+    unadjusted_variance: float  # what `variance` would be without covariates
     control: float
     control_variance: float
     arm: float
     arm_variance: float
-    overlap: float
+    overlap: float  # the sum of weights, the amount of information
     control_units: int
     arm_units: int
 
@@ -38,17 +38,22 @@ class Contrast(Struct, frozen=True):
 
 
 def overlap_weighted(found: Sequence[Pair]) -> Contrast:
-    """For tests and guardrails. Every pair must have units in both arms."""
+    """Returns the difference by overlap. Every pair must have units in both arms."""
     return combine_by_overlap([contrast(pair) for pair in found])
 
 
 def overlap_weighted_unadjusted(found: Sequence[Pair]) -> Contrast:
-    """Without covariates: a single unit of each arm suffices where units are boolean."""
+    """Returns the difference by overlap without covariates: a single unit of each arm suffices where units
+    are boolean.
+    """
     return combine_by_overlap([contrast(pair, theta=0.0) for pair in found])
 
 
 def post_stratified(found: Sequence[Pair]) -> Contrast:
-    """The difference on this traffic: by the share of units in each stratum. Wider than by overlap where the split is unequal."""
+    """Returns the difference on this traffic, by the share of units in each stratum.
+
+    It is wider than by overlap where the split is unequal.
+    """
     return combine([contrast(pair) for pair in found], [float(pair.control.n + pair.arm.n) for pair in found])
 
 
@@ -74,7 +79,11 @@ def combine(contrasts: Sequence[Contrast], weights: Sequence[float]) -> Contrast
 
 
 def contrast(pair: Pair, theta: float | None = None, unseen: float = 0.0) -> Contrast:
-    """Of one stratum. `theta`: the covariate's slope; None: what the data say. `unseen`: see unseen_squares()."""
+    """Returns the difference in one stratum.
+
+    `theta` is the covariate's slope; if it is None, it is what the data say. `unseen` is that of
+    unseen_squares().
+    """
     control, arm = pair.control, pair.arm
     theta = slope(control, arm) if theta is None else theta
     of_control, of_arm = variance(control) / control.n, variance(arm) / arm.n

@@ -1,4 +1,7 @@
-"""What is kept of the units of an experiment: sums of their values, by arm, version and kind of unit. All formulas start from these."""
+"""Sums of the values of an experiment's units, by arm, version and kind of unit.
+
+They are what is kept of the units. All formulas start from these.
+"""
 
 from collections.abc import Mapping
 
@@ -6,16 +9,16 @@ from msgspec import Struct
 
 
 class UnitSums(Struct, frozen=True):
-    """Sums over complete units, each of which has one value y of a metric, and one covariate x from before its assignment (0 without one).
+    """Sums over complete units, each with one value y of a metric and one covariate x from before its
+    assignment.
 
-    `n`: units. `y`, `yy`: the sum of values, and of their squares; `x`, `xx`, `xy`: likewise. `zeros`, `ones`: units with that value.
-    Of integers (microseconds, micro-dollars) sums stay exact, in any order.
+    x is 0 without a covariate. Of integers (microseconds, micro-dollars) sums stay exact, in any order.
     """
 
-    n: int = 0
-    y: float = 0
-    yy: float = 0
-    zeros: int = 0
+    n: int = 0  # units
+    y: float = 0  # the sum of values
+    yy: float = 0  # the sum of their squares; `x`, `xx` and `xy` likewise
+    zeros: int = 0  # units with the value 0; `ones` likewise
     ones: int = 0
     x: float = 0
     xx: float = 0
@@ -39,14 +42,13 @@ class UnitSums(Struct, frozen=True):
 
 
 class Stratum(Struct, frozen=True):
-    """Units that were assigned with the same probabilities: those of one version of an experiment, and of one kind of episode.
+    """Units that were assigned with the same probabilities: those of one version, and of one kind of episode.
 
-    Arms are compared within a stratum only: over strata with different weights, what changes with time looks like a difference of arms.
-    `episode_kind`: see EpisodeKind in app/domain.py; None: the unit is no episode. `probabilities`: by arm, with which a unit that takes
-    part was assigned to it.
+    Arms are compared within a stratum only: over strata with different weights, what changes with time looks
+    like a difference of arms.
     """
 
     version: int
-    episode_kind: str | None
-    probabilities: Mapping[str, float]
+    episode_kind: str | None  # see EpisodeKind in app/domain.py; None if the unit is no episode
+    probabilities: Mapping[str, float]  # by arm, with which a unit that takes part was assigned to it
     arms: Mapping[str, UnitSums]

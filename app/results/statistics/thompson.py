@@ -17,7 +17,9 @@ REACH = 8.0  # standard errors
 
 
 def probabilities_of_best(believed: Mapping[str, Belief], optimize: Literal["max", "min"]) -> dict[str, float]:
-    """By numerical integration over the value of each arm: that all others are worse."""
+    """Returns the probability of each arm that all others are worse, by numerical integration over the arm's
+    value.
+    """
     sign = 1 if optimize == "max" else -1
     means = {arm: sign * each.mean for arm, each in believed.items()}
     found: dict[str, float] = {}
@@ -36,7 +38,9 @@ def probabilities_of_best(believed: Mapping[str, Belief], optimize: Literal["max
 
 
 def shares(probabilities: Mapping[str, float], minimum_share: float) -> dict[str, float]:
-    """Adding up to 1, none below the minimum; all equal if the minimum leaves nothing to give."""
+    """Returns shares that add up to 1, none below the minimum; all equal if the minimum leaves nothing to
+    give.
+    """
     spare = max(0.0, 1 - minimum_share * len(probabilities))
     least = (1 - spare) / len(probabilities)
     return {arm: least + spare * each for arm, each in probabilities.items()}

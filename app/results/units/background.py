@@ -1,4 +1,4 @@
-"""What a writer's process does for experiments, beside storing records: it counts units, if no other writer does at the moment."""
+"""Counting of units in a writer's process, beside storing records, if no other writer does it at the moment."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _DELETE_EVERY = 60
 
 @contextlib.asynccontextmanager
 async def counting_in_background(settings: Settings) -> AsyncGenerator[None]:
-    """Until it is left. What was not counted then is counted by the next process."""
+    """Counts units until the context is left. What was not counted then is counted by the next process."""
     task = BackgroundTask("experiments", lambda: _keep_counting(settings))
     task.start()
     try:

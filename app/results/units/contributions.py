@@ -1,4 +1,7 @@
-"""What a unit adds to the sums of its experiment. Pure: what a change of the unit adds is the difference of two of these."""
+"""Contributions of units to the sums of their experiment.
+
+This is pure: what a change of a unit adds is the difference of two contributions.
+"""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +13,7 @@ from app.store.experiments.units import CountedExperiment, UnitRow
 
 
 def sums_of(experiment: CountedExperiment, unit: UnitRow) -> Iterator[tuple[SumKey, Sequence[int]]]:
-    """By key, in the order of SUM_NAMES."""
+    """Yields what a unit adds to sums, by key, in the order of SUM_NAMES."""
     if unit.excluded is not None or unit.measured is None:
         return
     slices = [("", ""), *zip(experiment.analysis.slices, unit.slices or (), strict=False)]
@@ -26,7 +29,7 @@ def sums_of(experiment: CountedExperiment, unit: UnitRow) -> Iterator[tuple[SumK
 
 
 def counts_of(unit: UnitRow) -> tuple[CountKey, Sequence[int]]:
-    """In the order of COUNT_NAMES."""
+    """Returns what a unit adds to counts, with its key, in the order of COUNT_NAMES."""
     day = datetime.datetime.fromtimestamp(uuid7.created_ms(unit.first_id) / 1000, datetime.UTC).date()
     key = CountKey(unit.experiment_id, unit.version, unit.episode_kind, unit.arm, day)
     if unit.excluded is not None:
@@ -37,14 +40,14 @@ def counts_of(unit: UnitRow) -> tuple[CountKey, Sequence[int]]:
 
 
 class Changes:
-    """What all changes of units add to sums and counts."""
+    """The changes of sums and counts by all changes of units."""
 
     def __init__(self) -> None:
         self.sums: dict[SumKey, list[int]] = {}
         self.counts: dict[CountKey, list[int]] = {}
 
     def add(self, experiment: CountedExperiment, before: UnitRow | None, after: UnitRow) -> None:
-        """`before` None: the unit is new."""
+        """Adds a change of a unit. `before` is None if the unit is new."""
         for unit, sign in ((before, -1), (after, 1)):
             if unit is not None:
                 for key, added in sums_of(experiment, unit):

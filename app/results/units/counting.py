@@ -101,7 +101,9 @@ async def take_in_touched(connection: Connection) -> bool:
 
 
 async def put_off_due_unit(connection: Connection) -> str | None:
-    """The one that is due first; returns its experiment. None: none is, or somebody else counts."""
+    """Puts off the unit that is due first; returns its experiment, or None if none is due, or somebody else
+    counts.
+    """
     async with bounded_transaction(connection):
         if not await lock_counting(connection):
             return None
@@ -139,7 +141,7 @@ async def count_due_units(connection: Connection, limit: int = UNITS_AT_ONCE) ->
 
 
 async def _waiting(connection: Connection) -> list[str]:
-    """Experiments whose units have no covariates yet."""
+    """Returns the ids of experiments whose units have no covariates yet."""
     return [scan.experiment_id for scan in await unfinished_scans(connection)]
 
 
@@ -157,12 +159,15 @@ def _new_unit(experiment: CountedExperiment, unit: str, first: Touch) -> UnitRow
 
 
 def _wait(unit: UnitRow) -> timedelta:
-    """Until it is measured again."""
+    """Returns the time until a unit is measured again."""
     return min(_LONGEST_WAIT, unit.inferences * _WAIT_PER_INFERENCE) if unit.inferences > _SMALL_UNIT else timedelta(0)
 
 
 def _without_records(unit: UnitRow, *, is_erased: bool) -> UnitRow:
-    """Its records were erased or have expired: what is in the sums stays, and what is not never comes. A tag's value may name somebody."""
+    """Returns a unit whose records were erased or have expired.
+
+    What is in the sums stays, and what is not never comes. A tag's value may name somebody.
+    """
     if is_erased and unit.slices is not None:
         unit = replace(unit, slices=[ERASED] * len(unit.slices))
     if unit.state == "complete":
@@ -173,7 +178,7 @@ def _without_records(unit: UnitRow, *, is_erased: bool) -> UnitRow:
 async def _count(
     connection: Connection, experiments: Mapping[str, CountedExperiment], due: Sequence[tuple[UnitRow, FirstInference]], now: datetime
 ) -> list[UnitRow]:
-    """The units as they are now, in the same order."""
+    """Returns the units as they are now, in the same order."""
     windows = [_window(experiments[unit.experiment_id], unit) for unit, _ in due]
     summaries = await measure_units(connection, windows)
     is_complete = [now >= _complete_at(experiments[unit.experiment_id], unit.first_id) for unit, _ in due]
@@ -233,7 +238,7 @@ def _counted_unit(
 async def _covariates(
     connection: Connection, experiments: Mapping[str, CountedExperiment], due: Sequence[tuple[UnitRow, FirstInference]]
 ) -> dict[int, Sequence[int | None]]:
-    """By position, of units that return and are measured for the first time."""
+    """Returns covariates by position in `due`, of units that return and are measured for the first time."""
     wanted: dict[int, Subject] = {}
     for at, (unit, first) in enumerate(due):
         experiment = experiments[unit.experiment_id]
@@ -259,9 +264,10 @@ def _subject(experiment: CountedExperiment, first: FirstInference) -> Subject:
 
 
 def _slices(experiment: CountedExperiment, first: FirstInference, known: dict[str, set[str]]) -> Sequence[str] | None:
-    """The values by which it is summed up; of too many only those that come first. `known` gets the new ones.
+    """Returns the values by which a unit is summed up; of too many only those that come first. `known` gets
+    the new ones.
 
-    The same whenever it is counted again: `known` does not grow once it is full.
+    They are the same whenever it is counted again: `known` does not grow once it is full.
     """
     if not experiment.analysis.slices:
         return None
@@ -277,7 +283,10 @@ def _slices(experiment: CountedExperiment, first: FirstInference, known: dict[st
 
 
 def _is_in_window(experiment: CountedExperiment, unit: UnitRow, inference_id: str) -> bool:
-    """Or as long before it, where one that is not enrolled excludes the unit."""
+    """Returns whether an inference is in the unit's window, or as long before it.
+
+    There, an inference that is not enrolled excludes the unit.
+    """
     window = _window(experiment, unit)
     return window.since <= inference_id < window.until
 

@@ -15,21 +15,25 @@ _LARGEST_CAP = 1e12
 
 
 def scale_of(metric: str) -> int:
-    """How many of its integers make 1 in the metric's own unit."""
+    """Returns how many of a metric's integers make 1 in its own unit."""
     return 1 if metric in ("input_tokens", "output_tokens") else _MICRO
 
 
 def measure(experiment: CountedExperiment, summary: UnitSummary, feedback: Mapping[str, int]) -> list[int | None]:
-    """In the order of the experiment's metrics; None: the unit has no value, such as of feedback that nobody gave."""
+    """Returns values in the order of the experiment's metrics.
+
+    A value is None if the unit has none, such as of feedback that nobody gave.
+    """
     return [_bounded(_outcome(metric, summary) if metric in BUILT_IN_OUTCOMES else feedback.get(metric)) for metric in experiment.metrics]
 
 
 def covariates(experiment: CountedExperiment, before: UsageBefore, feedback: Mapping[str, int]) -> list[int | None]:
-    """A unit's mean of each metric before the experiment: of an inference, of what is summed up of a day. None: that is not known, or the
-    metric is 0 or 1, which is compared without.
+    """Returns a unit's mean of each metric before the experiment: of an inference, or of what is summed up of
+    a day.
 
-    0 for a unit that was never seen, and of feedback the mean of others: as good as any other constant, as it was fixed before the unit was
-    assigned. `feedback`: see read_expected_feedback().
+    It is None if that is not known, or if the metric is 0 or 1, which is compared without. It is 0 for a unit
+    that was never seen, and of feedback the mean of others: as good as any other constant, as it was fixed
+    before the unit was assigned. For `feedback` see read_expected_feedback().
     """
     return [
         _bounded(_mean_before(metric, before) if metric in BUILT_IN_OUTCOMES else feedback.get(metric)) for metric in experiment.metrics

@@ -34,7 +34,10 @@ async def scan_pre_period(connection: Connection, limit: int = EVENTS_AT_ONCE) -
 
 
 async def give_up_scan(connection: Connection) -> str | None:
-    """Units of the experiment are measured without; returns its id. None: nothing is to be scanned, or somebody else counts."""
+    """Gives up a scan: units of its experiment are measured without it. Returns the experiment's id.
+
+    Returns None if nothing is to be scanned, or if somebody else counts.
+    """
     async with bounded_transaction(connection):
         scan = await _next_scan(connection)
         if scan is None:

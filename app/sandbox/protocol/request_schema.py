@@ -61,7 +61,7 @@ class StructuredOutputs(Struct, frozen=True):
 
 
 class GenerationBody(Struct, frozen=True, kw_only=True):
-    """What chats and completions have in common."""
+    """The fields that chats and completions have in common."""
 
     model: str
     stream: bool = False

@@ -20,10 +20,11 @@ MAX_SOURCE_CHARS = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What a response must obey: one of `choices`, or a grammar. `field`: where the caller gave it.
+    """A constraint that a response must match: one of `choices`, or a grammar. `field` is where the caller gave it.
 
-    `openers` and `closers` are hints for a random walk: texts that start and end parts which it would hardly enter or leave by chance.
-    `approximate`: for a grammar that llguidance does not take, another that leads to such texts, and their check; None: there is none.
+    `openers` and `closers` are hints for a random walk: texts that start and end parts which it would hardly
+    enter or leave by chance. `approximate` returns, for a grammar that llguidance does not take, another
+    grammar that leads to such texts, and their check. It returns None if there is no such grammar.
     """
 
     field: str
@@ -132,7 +133,10 @@ def read_structured_outputs(outputs: StructuredOutputs) -> Iterator[ConstraintSo
 
 
 def compile_schema(source: ConstraintSource) -> Constraint:
-    """From a schema as an object or as text. Without a whitespace pattern there is none: a random walk would write too much of it."""
+    """Compiles a schema, which is an object or text.
+
+    Without a whitespace pattern no whitespace is allowed: a random walk would write too much of it.
+    """
     schema: Any = {} if source.source is True else source.source
     text = check_source(source, schema if isinstance(schema, str) else msgspec.json.encode(schema).decode())
     try:
@@ -170,7 +174,7 @@ def schema_grammar(text: str, whitespace: str | None, *, is_approximate: bool = 
 
 
 def compile_grammar(source: ConstraintSource) -> Constraint:
-    """From Lark if it has a `start:` rule or %llguidance, else from GBNF."""
+    """Compiles a grammar, which is Lark if it has a `start:` rule or %llguidance, and GBNF otherwise."""
     text = check_source(source, source.source)
     try:
         return Constraint(source.field, grammar=grammar_from("grammar", text), closers=quoted_strings(text))

@@ -1,4 +1,4 @@
-"""Unconstrained text: that this is the sandbox, an excerpt of the user's message, and random sentences."""
+"""Text without a constraint: that this is the sandbox, an excerpt of the user's message, and random sentences."""
 
 from collections.abc import Sequence
 from random import Random

@@ -93,7 +93,7 @@ def rewrite(schema: Any, outer_properties: Mapping[str, Any] = NO_PROPERTIES) ->
 
 
 def rewrite_dependencies(schema: Schema) -> None:
-    """All dependents are required: then every dependency is met."""
+    """Makes all dependents required: then every dependency is met."""
     for key in ("dependencies", "dependentRequired", "dependentSchemas"):
         for dependency in as_object(schema.pop(key, None)).values():
             require(schema, as_list(dependency))
@@ -201,7 +201,7 @@ def rewrite_patterns(schema: Schema) -> None:
 
 
 def rewrite_unevaluated(schema: Schema) -> None:
-    """As `additionalProperties` and `items`, unless other keywords evaluate some."""
+    """Rewrites `unevaluated...` keywords as `additionalProperties` and `items`, unless other keywords evaluate some."""
     for key, plain in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
         value = schema.pop(key, None)
         if value is not None and plain not in schema and not {"$ref", "allOf", "anyOf", "oneOf"} & set(schema):
@@ -209,7 +209,10 @@ def rewrite_unevaluated(schema: Schema) -> None:
 
 
 def rewrite_property_counts(schema: Schema) -> None:
-    """Beside optional properties, which llguidance cannot count: as many are required as there must be, and no others are allowed."""
+    """Rewrites property counts beside optional properties, which llguidance cannot count.
+
+    As many properties are required as there must be, and no others are allowed.
+    """
     least, most = schema.get("minProperties", 0), schema.get("maxProperties")
     properties = as_object(schema.get("properties"))
     required = as_list(schema.get("required"))

@@ -27,7 +27,11 @@ def split_tokens(text: str) -> list[str]:
 
 
 def count_tokens(text: str) -> int:
-    """Of a text with more than MAX_COUNTED_TOKENS in any case, the least number that it may have: that is quick."""
+    """Returns the number of tokens.
+
+    A text that has more than MAX_COUNTED_TOKENS in any case is not counted: its least possible number is
+    returned, which is quick to compute.
+    """
     if len(text) > MAX_COUNTED_TOKENS * MOST_TOKEN_CHARACTERS:
         return len(text) // MOST_TOKEN_CHARACTERS
     # Not findall(): with a long text it would hold the interpreter's lock, and the event loop beside it, until it has all.

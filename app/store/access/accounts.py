@@ -141,7 +141,7 @@ async def delete_account(connection: AsyncConnection, author: Author, account: A
 
 
 async def count_company_owners(connection: AsyncConnection, group_roles: GroupRoles) -> int:
-    """How many enabled accounts are owners of the company."""
+    """Count the enabled accounts that are owners of the company."""
     of_company = (_grants.c.role == "owner", _grants.c.team_id.is_(None))
     groups = [group for group, grants in group_roles.items() if Grant("owner") in grants]
     owning_groups = [*groups, *await connection.scalars(select(_grants.c.group_name).where(*of_company, _grants.c.group_name.is_not(None)))]

@@ -108,7 +108,7 @@ def roles_with(permission: Permission, *, in_team: bool = False) -> list[Role]:
 
 
 def strongest_first(grants: Iterable[Grant]) -> list[Grant]:
-    """Sorted for showing: by role, the company's before those of teams."""
+    """Sort grants for showing: by role, the company's before those of teams."""
     return sorted(grants, key=lambda grant: (ROLES.index(grant.role), grant.team is not None, grant.team or ""))
 
 

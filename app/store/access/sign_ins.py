@@ -32,7 +32,7 @@ class Person(Struct, frozen=True):
 
 
 class Device(Struct, frozen=True):
-    """Where somebody signs in, for the audit log and the list of sessions."""
+    """The device on which somebody signs in, for the audit log and the list of sessions."""
 
     kind: SessionKind
     ip: str | None
@@ -41,7 +41,7 @@ class Device(Struct, frozen=True):
 
 
 class SignedIn(Struct, frozen=True):
-    """`token`: of the new session, to be handed over once. `expires_at`: when it ends at the latest."""
+    """A new session. `token` is to be handed over once. `expires_at` is when it ends at the latest."""
 
     token: str
     name: str

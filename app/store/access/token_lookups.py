@@ -47,9 +47,10 @@ class TokenLookups:
         self._task: asyncio.Task[None] | None = None
 
     async def find(self, token: str) -> Principal | None:
-        """Whom a token stands for, with the roles in force now. None: it is unknown, expired or revoked, or its holder is disabled.
+        """Returns whom a token stands for, with the roles in force now.
 
-        Raises TooManyLookups, and an error of any kind if it could not be looked up.
+        Returns None if it is unknown, expired or revoked, or its holder is disabled. Raises TooManyLookups,
+        and an error of any kind if it could not be looked up.
         """
         if len(token) != _TOKEN_CHARACTERS:
             return None

@@ -31,7 +31,10 @@ _tokens = tables.admin_tokens
 
 
 class Token(Struct, frozen=True):
-    """A token of a service account. `expires_at` null: it does not expire. `used_at`: within a minute."""
+    """A token of a service account. `expires_at` is null if it does not expire.
+
+    `used_at` is right to within a minute.
+    """
 
     id: str
     name: str
@@ -42,7 +45,7 @@ class Token(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """Where a user is signed in. `used_at`: within a minute."""
+    """A place where a user is signed in. `used_at` is right to within a minute."""
 
     id: str
     kind: SessionKind

@@ -66,7 +66,7 @@ async def revoke(connection: AsyncConnection, author: Author, role: str) -> None
 
 
 async def list_roles(connection: AsyncConnection) -> Sequence[AnalystRole]:
-    """Those that were granted the views, without their owner."""
+    """List the roles that were granted the views, without their owner."""
     return [AnalystRole(row.name, row.reads_content) for row in await connection.execute(text(_ROLES), {"schema": SCHEMA})]
 
 

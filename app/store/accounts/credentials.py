@@ -153,7 +153,7 @@ async def reencrypt(database: Database, vault: Vault, *, author: Author = SYSTEM
 
 
 def _audited(encrypted: str) -> dict[str, str]:
-    """What the audit log has of a credential: which key encrypted it, and nothing of its value."""
+    """Return what the audit log has of a credential: which key encrypted it, and nothing of its value."""
     return {"key": encryption_key_id(encrypted)}
 
 

@@ -36,9 +36,10 @@ _Text = Annotated[str, Meta(min_length=1, max_length=_MAX_TEXT_CHARACTERS)]
 
 
 class KeyLimit(Struct, frozen=True, forbid_unknown_fields=True):
-    """At most `amount` of a resource for the key: see `[[limits]]` in docs/configuration.md.
+    """A limit of at most `amount` of a resource for the key: see `[[limits]]` in docs/configuration.md.
 
-    `model`: only of requests for this model. `name`: of the limit in the configuration; left out, it is made of the key and the rest.
+    `model` limits it to requests for this model. `name` is that of the limit in the configuration; left out,
+    it is made of the key and the rest.
     """
 
     resource: Resource
@@ -53,7 +54,7 @@ class KeyLimit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Budget(Struct, frozen=True, forbid_unknown_fields=True):
-    """At most so many US dollars a day, week or month: short for a limit of the resource `cost_usd`."""
+    """A limit of so many US dollars a day, week or month: short for a limit of the resource `cost_usd`."""
 
     amount_usd: float
     per: CalendarUnit = "month"
@@ -146,7 +147,7 @@ async def _read_names(connection: AsyncConnection, prefixes: Collection[str]) ->
 
 
 async def count_limits_of_keys(connection: AsyncConnection, team: str) -> int:
-    """How many limits there are of single keys of a team, valid or not."""
+    """Count the limits of single keys of a team, valid or not."""
     names = select(literal("nx-") + tables.keys.c.prefix).join(tables.teams, tables.teams.c.id == tables.keys.c.team_id)
     of_team = _KEY_NAME.in_(names.where(tables.teams.c.name == team))
     return await connection.scalar(select(func.count()).select_from(tables.limits).where(of_team)) or 0

@@ -53,9 +53,11 @@ _KEYSET = Keyset(
 
 
 class KeyRow(Struct, frozen=True):
-    """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none. `drop`: without what its team's adds.
+    """The part of a key that may be shown. Times are ISO 8601.
 
-    `priority` None: the team's. `counts_as`: the first of the keys that it replaces, one after the other, as which limits count it.
+    None in a restriction means that there is none. `drop` is without what its team's adds. `priority` is None
+    if the team's counts. `counts_as` is the first of the keys that it replaces, one after the other, as which
+    limits count it.
     """
 
     prefix: str
@@ -76,9 +78,11 @@ class KeyRow(Struct, frozen=True):
 
 
 class KeyFilter(Struct, frozen=True):
-    """Which keys a list has; None: any. `only_teams`: of teams with these names. `expires_before`: valid or not.
+    """The keys that a list has. None in a field means any.
 
-    `search`: with this text in the name or public part, in any case; of a complete key only the public part counts.
+    `only_teams` leaves keys of teams with these names. `expires_before` finds keys whether they are valid or
+    not. `search` finds keys with this text in the name or public part, in any case; of a complete key only
+    the public part counts.
     """
 
     team: str | None = None

@@ -1,4 +1,7 @@
-"""When requests last matched each limit, to the minute: workers report it now and then, and so limits are found that none matches."""
+"""Limit matches: when requests last matched each limit, to the minute.
+
+Workers report them now and then, and so limits are found that no request matches.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -35,7 +38,7 @@ class UnmatchedLimit(Struct, frozen=True):
 
 
 async def store_matches(connection: AsyncConnection, names: Sequence[str]) -> None:
-    """That requests have just matched these limits."""
+    """Stores that requests have just matched these limits."""
     for start in range(0, len(names), _BATCH):
         await connection.execute(_STORE, {"names": list(names[start : start + _BATCH])})
 
@@ -52,7 +55,7 @@ async def page_unmatched(connection: AsyncConnection, query: PageQuery, since: d
 
 
 async def known_since(connection: AsyncConnection) -> datetime:
-    """Since when matches are stored at all."""
+    """Returns since when matches are stored at all."""
     since = await connection.scalar(select(func.min(tables.limit_matches_since.c.since)))
     assert since is not None, "the migration stores it"
     return since

@@ -51,7 +51,7 @@ class Override(Struct, frozen=True):
 
 
 class OverrideChanges(Struct, frozen=True):
-    """None: as before."""
+    """Changes to an override. None leaves a field as it is."""
 
     amount: float | None = None
     ends_at: datetime | None = None
@@ -88,7 +88,7 @@ async def find_override(connection: AsyncConnection, id: str) -> Override | None
 
 
 async def read_overrides(connection: AsyncConnection, limit_names: Sequence[str] | None) -> list[LimitOverride]:
-    """Those in force, as snapshots have them. None: of all limits."""
+    """Returns the overrides in force, as snapshots have them; of all limits if `limit_names` is None."""
     query = select(_overrides).where(_in_force())
     if limit_names is not None:
         query = query.where(one_of(_overrides.c.limit_name, limit_names))
@@ -111,7 +111,10 @@ async def read_overrides(connection: AsyncConnection, limit_names: Sequence[str]
 async def create_override(
     connection: AsyncConnection, author: Author, limit_name: str, subject: Mapping[str, str], amount: float, ends_at: datetime, reason: str
 ) -> Override:
-    """In force as soon as every worker has read it. Raises UnknownLimit, OverrideExists, InvalidKeyField, BadConfiguration."""
+    """Creates an override, which is in force as soon as every worker has read it.
+
+    Raises UnknownLimit, OverrideExists, InvalidKeyField, BadConfiguration.
+    """
     await lock_configuration(connection)
     config = await connection.scalar(select(_limits.c.config).where(_limits.c.name == limit_name))
     if config is None:
@@ -133,7 +136,7 @@ async def create_override(
 
 
 async def change_override(connection: AsyncConnection, author: Author, before: Override, changes: OverrideChanges) -> Override:
-    """Of one that is in force. Raises InvalidKeyField, BadConfiguration."""
+    """Changes an override that is in force. Raises InvalidKeyField, BadConfiguration."""
     limit = msgspec.convert(await connection.scalar(select(_limits.c.config).where(_limits.c.name == before.limit)), Limit)
     amount = before.amount if changes.amount is None else changes.amount
     ends_at = datetime.fromisoformat(before.ends_at) if changes.ends_at is None else changes.ends_at
@@ -145,7 +148,7 @@ async def change_override(connection: AsyncConnection, author: Author, before: O
 
 
 async def end_override(connection: AsyncConnection, author: Author, before: Override) -> Override:
-    """Now. One that has ended stays as it is."""
+    """Ends an override now. One that has ended stays as it is."""
     if not before.in_force:
         return before
     ended = update(_overrides).where(_overrides.c.id == before.id).values(ended_at=func.now()).returning(_overrides)
@@ -153,7 +156,7 @@ async def end_override(connection: AsyncConnection, author: Author, before: Over
 
 
 async def lock_override(connection: AsyncConnection, id: str) -> Override | None:
-    """Under the lock of the configuration, until the end of the transaction."""
+    """Finds an override under the lock of the configuration, which is held until the end of the transaction."""
     await lock_configuration(connection)
     return await find_override(connection, id)
 
@@ -179,7 +182,7 @@ def _check_subject(limit: Limit, subject: Mapping[str, str]) -> None:
 
 
 async def _as_counted(connection: AsyncConnection, subject: Mapping[str, str]) -> Mapping[str, str]:
-    """With the key as which limits count the one that is named."""
+    """Returns the subject with the key as which limits count the one that is named."""
     if "key" not in subject:
         return subject
     of_key = select(tables.keys.c.counts_as).where(tables.keys.c.prefix == subject["key"].removeprefix("nx-"))

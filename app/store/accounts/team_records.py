@@ -23,7 +23,10 @@ _OF_FEEDBACK = ("metric", "kind", "value", "content", "tags", "key", "received_a
 
 
 async def find_team_record(connection: AsyncConnection, id: str, team_id: str, max_bytes: int) -> dict[str, Any] | None:
-    """With its content, of which a request or response that is longer than `max_bytes` is left out. None: the team has no such record."""
+    """Returns a record with its content and feedback, or None if the team has no such record.
+
+    A request or response that is longer than `max_bytes` is left out of the content.
+    """
     values = {"id": id, "team_id": team_id, "max_packed_bytes": max_bytes + len(UNCOMPRESSED_PREFIX)}
     row = (await connection.execute(_FIND, values)).first()
     if row is None:

@@ -46,7 +46,7 @@ class Delivery(Struct, frozen=True):
 
 
 class DueDelivery(Struct, frozen=True):
-    """What a writer is to send now. `attempts`: this one included."""
+    """A delivery that a writer is to send now. `attempts` includes this one."""
 
     id: str
     webhook_id: str
@@ -64,7 +64,7 @@ async def add_event(
     webhook_ids: Sequence[str],
     once: Sequence[Any] | None,
 ) -> str | None:
-    """The event's id. None: there is one with the same `once` already."""
+    """Returns the event's id, or None if there is one with the same `once` already."""
     id, now = uuid7.mint(), datetime.now(UTC).isoformat(timespec="milliseconds")
     body = msgspec.json.encode({"type": type, "timestamp": now, "data": fields}).decode()
     digest = None if once is None else hashlib.blake2b(msgspec.msgpack.encode(once), digest_size=16).digest()
@@ -78,7 +78,10 @@ async def add_event(
 
 
 async def lock_budget_check(connection: AsyncConnection) -> bool:
-    """Until the end of the transaction. False: another process has it, and creates the same events."""
+    """Takes a lock until the end of the transaction.
+
+    Returns False if another process has it, which creates the same events.
+    """
     return bool(await connection.scalar(text("SELECT pg_try_advisory_xact_lock(hashtext('narthex budget check'))")))
 
 
@@ -105,7 +108,7 @@ async def find_delivery_of(connection: AsyncConnection, webhook_id: str, event_i
 
 
 async def redeliver(connection: AsyncConnection, webhook_id: str, id: str) -> None:
-    """Send it again, from the first attempt on; whether it was delivered or not."""
+    """Sends a delivery again, from the first attempt on, whether it was delivered or not."""
     again = update(_deliveries).where(_deliveries.c.id == id, _deliveries.c.webhook_id == webhook_id)
     await connection.execute(again.values(status="pending", attempts=0, next_attempt_at=func.now()))
 
@@ -119,9 +122,10 @@ async def claim_due(connection: AsyncConnection) -> list[DueDelivery]:
 async def note_attempt(
     connection: AsyncConnection, due: DueDelivery, *, response_status: int | None, error: str | None, retry_in_s: float | None
 ) -> None:
-    """What came of an attempt. `error` None: it was delivered. `retry_in_s` None: it is not tried again.
+    """Notes what came of an attempt.
 
-    Of an earlier attempt, whose claim has ended, nothing is noted.
+    `error` is None if it was delivered, `retry_in_s` if it is not tried again. Nothing is noted of an earlier
+    attempt, whose claim has ended.
     """
     delivered = error is None
     values: dict[str, Any] = {

@@ -43,7 +43,10 @@ _KEYSET = Keyset(
 
 
 class Webhook(Struct, frozen=True):
-    """Who is notified of budgets. `thresholds`: percent of an amount. `budgets`: only of these, by name; null: of all."""
+    """A receiver that is notified of budgets.
+
+    `thresholds` are percent of an amount. `budgets` names those that it is notified of, or is null for all.
+    """
 
     name: str
     id: str
@@ -56,7 +59,7 @@ class Webhook(Struct, frozen=True):
 
 
 class WebhookChanges(Struct, frozen=True):
-    """UNSET: as before."""
+    """Changes to a webhook. UNSET leaves a field as it is."""
 
     url: str | UnsetType = UNSET
     secret: str | UnsetType = UNSET
@@ -70,7 +73,7 @@ class WebhookExists(Exception):
 
 
 def new_secret() -> str:
-    """In the form of Standard Webhooks, which its libraries take as it is."""
+    """Returns a secret in the form of Standard Webhooks, which its libraries take as it is."""
     return SECRET_PREFIX + base64.b64encode(os.urandom(32)).decode()
 
 
@@ -140,7 +143,10 @@ async def create_webhook(
 async def change_webhook(
     connection: AsyncConnection, vault: Vault, author: Author, before: Webhook, changes: WebhookChanges, *, settings: Settings
 ) -> Webhook:
-    """Of a locked one. A new secret signs what is sent from then on. Raises InvalidKeyField, NoEncryptionKey."""
+    """Changes a locked webhook. A new secret signs what is sent from then on.
+
+    Raises InvalidKeyField, NoEncryptionKey.
+    """
     values: dict[str, Any] = {"updated_at": func.now()}
     if changes.url is not UNSET:
         values["url"] = _check_url(changes.url, settings)
@@ -160,7 +166,7 @@ async def change_webhook(
 
 
 async def delete_webhook(connection: AsyncConnection, author: Author, before: Webhook) -> None:
-    """With its deliveries, those that are pending included."""
+    """Deletes a webhook with its deliveries, those that are pending included."""
     await connection.execute(delete(_webhooks).where(_webhooks.c.id == before.id))
     await record(connection, author, AuditEvent("delete", "webhook", before.name, _audited(before), None))
 
@@ -171,7 +177,10 @@ def _audited(webhook: Webhook) -> Mapping[str, Any]:
 
 
 def _check_url(url: str, settings: Settings) -> str:
-    """What a name stands for is looked at when it is sent to: it may be something else by then."""
+    """Returns the URL. Raises InvalidKeyField if it is not one that may be sent to.
+
+    What a host name stands for is looked at when it is sent to: it may be something else by then.
+    """
     try:
         parts = urlsplit(url)
         port_is_valid = parts.port is None or parts.port > 0

@@ -215,10 +215,14 @@ async def apply_file(
     output_tokens: int | None = None,
     guard: AddressGuard | None = None,
 ) -> tuple[Changed, list[str]]:
-    """As change_configuration(), and what the file would undo and does not, a sentence each: see experiments/kept_acts.py.
+    """Apply a file as change_configuration() does.
 
-    So is what becomes of limits of keys: see app/store/configuration/limits_of_keys.py.
-    Raises BadConfiguration also for an experiment that has ended: see app/store/configuration/ended_experiments.py.
+    Also return what the file would undo and does not, a sentence each: see
+    app/store/configuration/experiments/kept_acts.py. What becomes of limits of keys is among these sentences:
+    see app/store/configuration/limits_of_keys.py.
+
+    Raises BadConfiguration also for an experiment that has ended: see
+    app/store/configuration/ended_experiments.py.
     """
     await lock_configuration(connection)
     stopped = await read_stopped_arms(connection)
@@ -256,7 +260,7 @@ async def restore(
     author: Author = SYSTEM,
     guard: AddressGuard | None = None,
 ) -> str:
-    """As apply(), of the configuration of an earlier version: see roll_back()."""
+    """Restore the configuration of an earlier version, as apply() applies a file: see roll_back()."""
     async with transaction(database_url) as connection:
         shown = await roll_back(connection, author, version, output_tokens=output_tokens, guard=guard)
         await connection.rollback()
@@ -434,7 +438,10 @@ async def _read_known_names(connection: AsyncConnection, state: State, output_to
 
 
 async def report(database_url: str, changed: Changed, wait_s: float) -> str:
-    """What has become of a change that was committed, as the end of a sentence: who serves it. Then when experiments follow it."""
+    """Return what has become of a change that was committed: who serves it, as the end of a sentence.
+
+    Sentences follow that say when experiments follow the change.
+    """
     assert changed.version is not None
     async with transaction(database_url) as connection:
         experiments = await describe_new_versions(connection, changed.experiment_versions)

@@ -127,6 +127,6 @@ def _differing(old: Mapping[K, T], new: Mapping[K, T]) -> tuple[dict[K, T], dict
 
 
 def _heading(table: str) -> tuple[str, ...]:
-    """What identifies a table: its heading, and for a table of a list its names."""
+    """Returns what identifies a table: its heading, and for a table of a list its names."""
     lines = table.splitlines()
     return (*lines[:1], *(line for line in lines if line.startswith(_IDENTIFYING_LINES) and table.startswith("[[")))

@@ -76,7 +76,10 @@ _FUNCTION = text("""
 
 
 class EarlierEntries(Struct, frozen=True):
-    """What changed since a version, as it was then: by section and name, None for what did not exist. `positions`: of limits."""
+    """The entries that changed since a version, as they were then.
+
+    They are by section and name, None for what did not exist. `positions` are those of limits.
+    """
 
     entries: Mapping[tuple[str, str], dict[str, Any] | None]
     positions: Mapping[str, int]
@@ -108,7 +111,7 @@ async def read_function_config(connection: AsyncConnection, hash: str, name: str
 
 
 def _build_document(current: str | None, contents: str | None, positions: str | None) -> dict[str, Any]:
-    """In steps. What has no name is a price, whose content says it."""
+    """Builds the document in steps. An entry without a name is a price, whose content says which one."""
     sections: dict[str, dict[str, Any]] = {name: {} for name in (*_NAMED_SECTIONS, "limits", "prices")}
     order: dict[str, int] = {}
     for section, name, config, position in _decode(current):

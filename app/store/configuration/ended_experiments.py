@@ -34,7 +34,7 @@ Ends: TypeAlias = Mapping[tuple[Section, str, str], End]
 
 
 async def read_ends(connection: AsyncConnection, file: ConfigFile) -> Ends:
-    """Of the experiments of a file, by section, owner and name."""
+    """Returns the ends of the experiments of a file, by section, owner and name."""
     owners = [owner for entries in (file.models, file.functions) for owner, each in (entries or {}).items() if each.experiment is not None]
     if not owners:
         return {}

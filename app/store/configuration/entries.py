@@ -168,7 +168,10 @@ def limits_of_teams(teams: Collection[str]) -> Condition:
 
 
 def find_references(state: State, section: str, name: str) -> list[str]:
-    """What refers to a provider or model, by its path in a file: while something does, it cannot be removed."""
+    """Returns the paths in a file of what refers to a provider or model.
+
+    While something refers to it, it cannot be removed.
+    """
     snapshot = state.snapshot
     match section:
         case "providers":

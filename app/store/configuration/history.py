@@ -115,7 +115,7 @@ async def read_range(connection: AsyncConnection) -> tuple[int, int] | None:
 
 
 async def _count_changes(connection: AsyncConnection, versions: Sequence[int]) -> dict[int, dict[str, int]]:
-    """By version and section."""
+    """Return the number of changes, by version and section."""
     changed: dict[int, dict[str, int]] = {}
     if versions:
         counts = select(_changes.c.version, _changes.c.section, func.count()).group_by(_changes.c.version, _changes.c.section)
@@ -130,7 +130,10 @@ def _to_version(row: Row[Any], changed: dict[str, int]) -> VersionRow:
 
 
 async def page_changes(connection: AsyncConnection, version: int, *, after: str | None, limit: int) -> Page[EntryChange]:
-    """What a version changed, by section and name. Limits are without their positions, unless only these have changed."""
+    """Return what a version changed, by section and name.
+
+    Limits are without their positions, unless only these have changed.
+    """
     entry = (_changes.c.section, _changes.c.name)
     query = select(_changes).where(_changes.c.version == version).order_by(*entry).limit(limit + 1)
     cursor_scope = f"changes of {version}"

@@ -25,7 +25,10 @@ _MOVE_OVERRIDES = text("""
 
 
 class Counters(Struct, frozen=True):
-    """What counters of a limit are named after, and since when they count; None: since before that was recorded."""
+    """The counters of a limit: what they are named after, and since when they count.
+
+    `since` is None if they have counted since before that was recorded.
+    """
 
     name: str
     since: datetime | None
@@ -37,9 +40,10 @@ async def read_counters(connection: AsyncConnection) -> dict[str, Counters]:
 
 
 def find_heirs(before: Mapping[str, Limit], after: Mapping[str, Limit], counters: Mapping[str, Counters]) -> dict[str, str]:
-    """By the name of a limit that is removed, or counts something else from now on, the one that counts the same and goes on for it.
+    """Returns the heirs of limits that are removed, or that count something else from now on, by their names.
 
-    It is one that is new, or that has counted for less long: what it has counted itself the other one has counted, too.
+    An heir counts the same and goes on for the other. It is new, or has counted for less long: what it has
+    counted itself the other one has counted, too.
     """
     kept = {name for name, limit in after.items() if name in before and counted_subject(before[name]) == counted_subject(limit)}
     by_subject: dict[object, list[str]] = {}
@@ -59,7 +63,10 @@ def find_heirs(before: Mapping[str, Limit], after: Mapping[str, Limit], counters
 async def keep_counters(
     connection: AsyncConnection, heirs: Mapping[str, str], new: Sequence[str], counters: Mapping[str, Counters]
 ) -> None:
-    """Of stored limits: heirs go on with counters; others that are `new` get counters that no other limit has."""
+    """Lets heirs go on with counters, and gives others that are `new` counters that no other limit has.
+
+    All of them are stored already. Overrides of a limit move to its heir.
+    """
     inherited = ((heir, counters[removed]) for removed, heir in heirs.items() if removed in counters)
     await _store(connection, ((heir, each.name, each.since) for heir, each in inherited))
     in_use = {counters[removed].name for removed in heirs if removed in counters}

@@ -36,7 +36,7 @@ def counted_as(stored: Iterable[StoredLimit]) -> CountedAs:
 async def read_limits(
     connection: AsyncConnection, names: Collection[str] | None = None, *, resource: str | None = None
 ) -> list[StoredLimit]:
-    """In the order of the configuration. None of a filter: any."""
+    """Returns limits in the order of the configuration. A filter that is None lets any limit pass."""
     of_key = (
         select(_keys.c.counts_as)
         .where(_keys.c.prefix == func.substr(_SCOPE_KEY, len("nx-") + 1), _keys.c.counts_as.is_not(None))

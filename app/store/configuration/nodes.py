@@ -18,7 +18,7 @@ MAX_NODES = 10_000
 
 
 class TooManyNodes(Exception):
-    """As many nodes are registered as may be."""
+    """Raised if as many nodes are registered as may be."""
 
 
 async def add_node(database: AsyncEngine, node: Node) -> None:

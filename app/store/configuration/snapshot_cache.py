@@ -112,7 +112,10 @@ class SnapshotCache:
 
     @property
     def current_ms(self) -> int:
-        """When the snapshot was last known to be the newest, in Unix time by Postgres's clock."""
+        """The time when the snapshot was last known to be the newest.
+
+        It is Unix time in milliseconds, by Postgres's clock.
+        """
         return max(self.snapshot.read_ms, self._confirmed_ms)
 
     def to_postgres_ms(self, local_us: int) -> int:

@@ -1,4 +1,4 @@
-"""Which worker serves which version of the configuration, and the configurations that records name by their hash."""
+"""Queries of which worker serves which version, and of the configurations that records name by hash."""
 
 from datetime import datetime
 from typing import Any
@@ -40,7 +40,7 @@ class StoredSnapshot(Struct, frozen=True):
 
 
 class SnapshotDocument(StoredSnapshot, frozen=True):
-    """With its content: providers, models, limits and prices, by the names of fields that a file has."""
+    """A configuration with its content: providers, models, limits and prices, named as in a file."""
 
     document: dict[str, Any]
 
@@ -57,7 +57,7 @@ _SNAPSHOTS_KEYSET = Keyset({"created_at": SortColumn(_snapshots.c.created_at, da
 
 
 async def page_workers(connection: AsyncConnection, query: PageQuery) -> Page[Worker]:
-    """Of all machines, those that were seen in the last minute."""
+    """Returns the workers of all machines that were seen in the last minute."""
     newest = await snapshots.read_version(connection)
     newest_keys = await connection.scalar(select(tables.keys_version.c.version)) or 0
 

@@ -1,4 +1,4 @@
-"""What must not be removed, as something outside of its section uses it: budgets of webhooks, metrics of experiments."""
+"""Refuses to remove what is used outside of its section: budgets of webhooks, metrics of experiments."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -15,7 +15,7 @@ _MAX_SHOWN = 10
 
 
 async def read_budgets_of_webhooks(connection: AsyncConnection) -> dict[str, Collection[str]]:
-    """By the name of a webhook, those that it names."""
+    """Returns the budgets that each webhook names, by the name of the webhook."""
     columns = tables.webhooks.c
     rows = await connection.execute(select(columns.name, columns.budgets).where(columns.budgets.is_not(None)).order_by(columns.name))
     return {row.name: frozenset(row.budgets) for row in rows}

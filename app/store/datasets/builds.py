@@ -47,8 +47,10 @@ class DueVersion(Struct, frozen=True):
 
 
 class FoundContent(Struct, frozen=True):
-    """What is kept of an inference. `policy`: by which it was recorded, `team_policy`: its team's today. `size_bytes`: of request and
-    response, packed. `is_deleted`: by its caller.
+    """The content that is kept of an inference.
+
+    `policy` is the one by which it was recorded, `team_policy` its team's today. `size_bytes` is that of
+    request and response, packed. `is_deleted` says that its caller has deleted it.
     """
 
     policy: str
@@ -66,7 +68,7 @@ class Demonstration(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True):
-    """Whose words a row has."""
+    """An inference whose words a row has."""
 
     row_number: int
     id: str
@@ -138,12 +140,12 @@ async def lock_due_version(connection: AsyncConnection) -> DueVersion | None:
 
 
 async def keep_out_erasures(connection: AsyncConnection) -> None:
-    """Until the end of the transaction: see DATASETS_LOCK."""
+    """Keep erasures out until the end of the transaction: see DATASETS_LOCK."""
     await connection.execute(text("SELECT pg_advisory_xact_lock_shared(:lock)"), {"lock": DATASETS_LOCK})
 
 
 async def find_contents(connection: AsyncConnection, inferences: Sequence[Mapping[str, Any]]) -> dict[str, FoundContent]:
-    """What is kept of inferences, without reading it; without those of which nothing is any more."""
+    """Find what is kept of inferences, without reading it. Those of which nothing is kept are left out."""
     content, deleted = tables.inference_content.c, tables.deleted_responses.c
     length = func.coalesce(func.length(content.request), 0) + func.coalesce(func.length(content.response), 0)
     query = (
@@ -200,7 +202,7 @@ async def read_function(connection: AsyncConnection, snapshot: str, name: str) -
 
 
 async def read_sources(connection: AsyncConnection, ids: Collection[str], row_number: int) -> list[Source]:
-    """Of earlier turns of a conversation."""
+    """Read the sources that are earlier turns of a conversation."""
     if not ids:
         return []
     columns = tables.inferences.c
@@ -220,7 +222,10 @@ async def store_piece(
 async def advance_version(
     connection: AsyncConnection, version: DueVersion, *, status: str, error: str | None, continues: timedelta | None
 ) -> None:
-    """What a piece did; `version` as it is after it. `continues` None: nothing is left to do."""
+    """Store what a piece did; `version` is as it is after the piece.
+
+    `continues` is the time until the next piece; None if nothing is left to do.
+    """
     ended = {} if status == "building" else {"completed_at": func.clock_timestamp()}
     values = {
         "status": status,
@@ -257,7 +262,7 @@ async def purge_rows(connection: AsyncConnection, id: str) -> bool:
 
 
 async def wait_for_next(connection: AsyncConnection, id: str) -> None:
-    """Behind the others that are due."""
+    """Let a version wait behind the others that are due."""
     await connection.execute(update(tables.dataset_versions).where(_versions.id == id).values(next_at=func.clock_timestamp()))
 
 

@@ -1,4 +1,4 @@
-"""What the rows of a version of a dataset are, counted as they come and as erasures take them."""
+"""Counts what the rows of a version of a dataset are, as they come and as erasures take them."""
 
 import re
 from collections.abc import Iterable, Mapping

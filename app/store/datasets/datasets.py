@@ -148,7 +148,7 @@ async def create_dataset(connection: AsyncConnection, author: Author, name: str,
 
 
 async def delete_dataset(connection: AsyncConnection, author: Author, dataset: Dataset) -> None:
-    """With its versions. Its name is free at once; the writers delete its rows."""
+    """Delete a dataset with its versions. Its name is free at once; the writers delete its rows."""
     await connection.execute(update(tables.datasets).where(_datasets.id == dataset.id).values(deleted_at=func.now()))
     await connection.execute(
         update(tables.dataset_versions)
@@ -265,7 +265,7 @@ _VERBS = {"cancelled": "cancel", "deleted": "delete"}
 
 
 async def record_export(connection: AsyncConnection, author: Author, dataset: Dataset, number: int, format: str, split: str | None) -> None:
-    """In the audit log: who took what was written out of the gateway."""
+    """Record in the audit log who took content out of the gateway."""
     shown = {"number": number, "format": format, "split": split}
     await record(connection, author, AuditEvent("export", "dataset", dataset.name, None, shown, dataset.team))
 

@@ -87,7 +87,7 @@ class DatasetSkip(Struct, frozen=True, kw_only=True):
 async def list_rows(
     connection: AsyncConnection, version_id: str, *, left_out_of: LineFormat | None, split: Split | None, limit: int, after: str | None
 ) -> Page[DatasetRow]:
-    """By number. `left_out_of`: only what cannot be written in this format."""
+    """Returns a page of rows, by number. `left_out_of` leaves only rows that this format cannot hold."""
     scope = f"{_ROWS_SCOPE}:{version_id}:{left_out_of}:{split}"
     query: Select[Any] = select(*_FACTS).where(_rows.version_id == version_id)
     if left_out_of is not None:

@@ -28,8 +28,10 @@ _DAY_MS = 86_400_000
 
 
 class FeedbackCondition(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What callers said of an inference, or of its episode by a metric of episodes. Of several that count, all of a boolean must agree,
-    and of a float the mean decides. A comment or demonstration must be there.
+    """A condition on what callers said of an inference, or of its episode by a metric of episodes.
+
+    If several events count, all of a boolean must agree, and the mean of a float decides. A comment or
+    demonstration must be there.
     """
 
     metric: Annotated[str, Meta(min_length=1, max_length=512, description="A metric that is configured, or built in.")]
@@ -39,7 +41,7 @@ class FeedbackCondition(Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """Which inferences. A filter that is left out lets all pass."""
+    """A choice of inferences. A filter that is left out lets all pass."""
 
     since: Annotated[_Time | None, Meta(description="Received from then on.")] = None
     until: Annotated[_Time | None, Meta(description="Received before then; null: until the version is created.")] = None
@@ -96,7 +98,11 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
         return self.sample is None or share_of(f"sample:{self.seed}", row["id"]) < self.sample
 
     def split(self, dataset_id: str, episode_id: str) -> str | None:
-        """By episode, so that no conversation is in both; the same in every version of a dataset."""
+        """Returns the split that rows of an episode are in; None if there are no splits.
+
+        It depends on the episode, so that no conversation is in both, and is the same in every version of a
+        dataset.
+        """
         if not self.validation:
             return None
         return "validation" if share_of(f"split:{dataset_id}", episode_id) < self.validation else "train"
@@ -122,7 +128,7 @@ def share_of(salt: str, id: str) -> float:
 
 
 async def check_conditions(connection: AsyncConnection, conditions: Sequence[FeedbackCondition]) -> list[CheckedCondition]:
-    """With their metrics, as they are configured. Raises InvalidKeyField."""
+    """Returns the conditions with their metrics, as they are configured. Raises InvalidKeyField."""
     if not conditions:
         return []
     rows = await connection.execute(tables.metrics.select())

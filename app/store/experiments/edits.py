@@ -96,7 +96,7 @@ def set_weights(name: str, weights: Mapping[str, float]) -> Edit:
 
 
 def set_enrolment(name: str, share: float) -> Edit:
-    """In place of the rest of a ramp, too."""
+    """Sets the share of units that takes part. It also takes the place of the rest of a ramp."""
     return _edit(name, lambda owned: replace(owned.config, enrolment=share, ramp=()))
 
 

@@ -80,7 +80,10 @@ async def unfinished_scans(connection: Connection) -> list[Scan]:
 async def read_events(
     connection: Connection, experiment: CountedExperiment, metrics: Sequence[str], after: str, limit: int
 ) -> tuple[list[Event], str | None]:
-    """Of the next `limit` events those that are of these metrics and count, and the last id of all; None: there are no more."""
+    """Reads the next `limit` events, and returns those that are of these metrics and count.
+
+    The second value is the id of the last event that was read, or None if there are no more events.
+    """
     bounds = [uuid7.lowest_at(int(moment.timestamp() * 1000)) for moment in experiment.pre_period]
     rows = await connection.fetch(_FEEDBACK, after, *bounds, limit, metrics)
     counting = [(TargetKey(row["level"], row["team_id"], row["target_id"]), row) for row in rows if row["counts"]]

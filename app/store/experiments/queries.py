@@ -90,7 +90,7 @@ async def find_experiment(connection: AsyncConnection, name: str) -> ExperimentR
 
 
 async def find_settings(connection: AsyncConnection, of: ExperimentRow) -> dict[str, Any] | None:
-    """As the configuration has them; None: it no longer has the experiment."""
+    """Returns the settings as the configuration has them, or None if it no longer has the experiment."""
     table = tables.models if of.section == "models" else tables.functions
     config = await connection.scalar(select(table.c.config["experiment"]).where(table.c.name == of.owner))
     return config if config is not None and (config.get("name") or of.owner) == of.name else None
@@ -121,7 +121,7 @@ async def read_weights(connection: AsyncConnection, id: str) -> dict[int, dict[s
 
 
 async def find_first_effect(connection: AsyncConnection, id: str) -> datetime | None:
-    """When the first version takes effect; None: of a draft."""
+    """Returns when the first version takes effect, or None for a draft."""
     return await connection.scalar(select(func.min(_versions.c.effective_at)).where(_versions.c.experiment_id == id))
 
 
@@ -133,7 +133,7 @@ async def read_metrics(connection: AsyncConnection, names: Sequence[str]) -> dic
 
 
 async def newest_versions(connection: AsyncConnection, ids: Sequence[str]) -> dict[str, ExperimentVersionRow]:
-    """Of each experiment the one that is in force now, else the first that will be."""
+    """Returns for each experiment the version that is in force now, else the first that will be."""
     found: dict[str, ExperimentVersionRow] = {}
     for id in ids:
         of_experiment = _versions.c.experiment_id == id

@@ -59,7 +59,10 @@ class Touch(NamedTuple):
 
 
 def touches_of(inferences: Iterable[Sequence[Any]]) -> list[Touch]:
-    """Of rows of INFERENCE_COLUMNS, of each unit the first inference that takes part, and all that may exclude it."""
+    """Returns, for each unit, the first inference that takes part, and all inferences that may exclude it.
+
+    `inferences` are rows of INFERENCE_COLUMNS.
+    """
     first: dict[tuple[str, str], Touch] = {}
     excluding: list[Touch] = []
     for row in inferences:

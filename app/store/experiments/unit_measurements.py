@@ -1,4 +1,7 @@
-"""What units of experiments are measured by: their inferences, the feedback on these, and what there was before the experiment."""
+"""The measurements of experiments' units.
+
+Units are measured by their inferences, by the feedback on these, and by what there was before the experiment.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -157,7 +160,7 @@ class FeedbackWindow(NamedTuple):
 
 
 class FirstInference(Struct, frozen=True):
-    """What the first inference of a unit says of it. `unit` None: it was erased."""
+    """The first inference of a unit, with what it says of the unit. `unit` is None if it was erased."""
 
     id: str
     experiment: str | None
@@ -190,7 +193,10 @@ class UnitSummary(Struct, frozen=True):
 
 
 class Subject(NamedTuple):
-    """Whose usage before an experiment is wanted, for these metrics. `dimension`: end_user or tag:NAME; None: all of the team's."""
+    """A subject whose usage before an experiment is wanted, for these metrics.
+
+    `dimension` is `end_user` or `tag:NAME`; None means all usage of the team.
+    """
 
     team_id: str
     dimension: str | None
@@ -217,7 +223,7 @@ class UsageBefore(Struct, frozen=True):
 
 
 async def only_by_index(connection: Connection) -> None:
-    """For the rest of the transaction."""
+    """Turns off hash joins, merge joins and sequential scans for the rest of the transaction."""
     for setting in ONLY_BY_INDEX:
         await connection.execute(setting)
 
@@ -235,7 +241,7 @@ async def read_first_inferences(connection: Connection, ids: Sequence[str]) -> M
 
 
 async def measure_units(connection: Connection, windows: Sequence[Window]) -> list[UnitSummary]:
-    """In the same order."""
+    """Returns the sums over each unit's inferences, in the order of `windows`."""
     if not windows:
         return []
     columns = [[*column] for column in zip(*windows, strict=True)]
@@ -245,7 +251,7 @@ async def measure_units(connection: Connection, windows: Sequence[Window]) -> li
 
 
 async def measure_feedback(connection: Connection, windows: Sequence[FeedbackWindow]) -> Sequence[Mapping[str, int]]:
-    """The mean value by metric, in millionths, in the same order."""
+    """Returns the mean value by metric, in millionths, in the order of `windows`."""
     if not windows:
         return ()
     rows = await connection.fetch(
@@ -266,7 +272,7 @@ async def measure_feedback(connection: Connection, windows: Sequence[FeedbackWin
 
 
 async def read_usage_before(connection: Connection, subjects: Sequence[Subject]) -> list[UsageBefore]:
-    """From rollups: the days of a subject, in the same order."""
+    """Returns each subject's usage from `since` until `until`, from rollups by day, in the given order."""
     found: dict[int, UsageBefore] = {}
     of_teams = [at for at, each in enumerate(subjects) if each.dimension is None]
     of_others = [at for at, each in enumerate(subjects) if each.dimension is not None]
@@ -296,7 +302,7 @@ def _columns_of(subjects: Sequence[Subject], positions: Sequence[int]) -> list[A
 
 
 def rounded_mean(total: int, count: int) -> int:
-    """To the nearest integer, halves upwards: the same whoever computes it."""
+    """Returns the mean, rounded to the nearest integer, halves upwards: the same whoever computes it."""
     return (2 * total + count) // (2 * count)
 
 

@@ -52,7 +52,7 @@ class UnitRow(Struct, frozen=True, kw_only=True):
 
 
 class CountedExperiment(Struct, frozen=True):
-    """What units of an experiment are counted by. `unit`: as in ExperimentConfig."""
+    """The part of an experiment by which its units are counted. `unit` is as in ExperimentConfig."""
 
     id: str
     name: str
@@ -179,18 +179,21 @@ _DELETE_SLICES = """
 
 
 async def lock_counting(connection: Connection) -> bool:
-    """Until the end of the transaction; False: somebody else counts."""
+    """Takes the lock of counting until the end of the transaction. Returns False if somebody else counts."""
     locked: bool = await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", _COUNTING_LOCK)
     return locked
 
 
 async def wait_for_counting(connection: Connection) -> None:
-    """As lock_counting(), however long somebody else counts. Raises LockNotAvailableError if that is longer than lock_timeout."""
+    """Takes the lock as lock_counting() does, and waits for it however long somebody else counts.
+
+    Raises LockNotAvailableError if that takes longer than lock_timeout.
+    """
     await connection.execute("SELECT pg_advisory_xact_lock($1)", _COUNTING_LOCK)
 
 
 async def find_experiments(connection: Connection, versions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], CountedExperiment]:
-    """By name and version, of which each is of one experiment."""
+    """Returns experiments by name and version. A version belongs to one experiment."""
     wanted = sorted(set(versions))
     rows = await connection.fetch(_EXPERIMENTS, [name for name, _ in wanted], [number for _, number in wanted]) if wanted else []
     return {(row["name"], row["number"]): _to_experiment(row) for row in rows}
@@ -202,19 +205,25 @@ async def read_experiments(connection: Connection, ids: Iterable[str]) -> Mappin
 
 
 async def lock_units(connection: Connection, keys: Iterable[UnitKey]) -> Mapping[UnitKey, UnitRow]:
-    """Those that there are."""
+    """Locks and returns those of the units that exist."""
     wanted = sorted(set(keys))
     rows = await connection.fetch(_FIND, [key.experiment_id for key in wanted], [key.unit for key in wanted]) if wanted else []
     return {unit.key: unit for unit in map(_to_unit, rows)}
 
 
 async def lock_due_units(connection: Connection, limit: int, *, waiting: Collection[str]) -> list[UnitRow]:
-    """`waiting`: experiments whose units are not to be counted yet."""
+    """Locks and returns at most `limit` units that are due, those due first before others.
+
+    `waiting` holds the ids of experiments whose units are not to be counted yet.
+    """
     return [_to_unit(row) for row in await connection.fetch(_DUE, list(waiting), limit)]
 
 
 async def put_off_first(connection: Connection, *, waiting: Collection[str]) -> str | None:
-    """Of the units that are due the first one, by an hour; returns the id of its experiment. `waiting`: as in lock_due_units()."""
+    """Puts off, by an hour, the first of the units that are due, and returns the id of its experiment.
+
+    Returns None if no unit is due. `waiting` is as in lock_due_units().
+    """
     experiment_id: str | None = await connection.fetchval(_PUT_OFF, list(waiting))
     return experiment_id
 
@@ -230,7 +239,7 @@ async def update_units(connection: Connection, units: Sequence[UnitRow]) -> None
 
 
 async def move_units(connection: Connection, units: Sequence[tuple[UnitKey, str, datetime]]) -> None:
-    """Of each the first inference, and by when it is due: earlier if it was due earlier."""
+    """Stores the first inference of each unit, and when the unit is due, unless it was due earlier."""
     if units:
         keys = [key for key, _, _ in units]
         places = [[key.experiment_id for key in keys], [key.unit for key in keys]]
@@ -254,7 +263,10 @@ async def forget_units(
 
 
 async def forget_units_by_hash(connection: Connection, experiment: CountedExperiment, units: Sequence[str], *, before: str) -> None:
-    """As forget_units(), also units whose inferences have expired. `before`: their first inference has a lower id."""
+    """Forgets units as forget_units() does, including those whose inferences have expired.
+
+    Only units whose first inference has an id lower than `before` are forgotten.
+    """
     await connection.execute(_FORGET_BY_HASH, experiment.id, units, before)
     await connection.execute(_FORGET_TOUCHES_BY_HASH, experiment.name, units, before)
 

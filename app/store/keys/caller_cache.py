@@ -6,10 +6,11 @@ from app.domain.callers import Caller
 
 
 class CallerCache:
-    """At most `max_callers`, in two halves. A used entry moves to the newer half; when that is full, the older half is evicted.
+    """A cache of at most `max_callers` callers, in two halves.
 
-    So the most recently used half is always there, and a key in frequent use costs one look-up in one dict. `initial`: the first
-    entries, in the order of all_callers(). `on_evicted` is called when a half was evicted.
+    An entry that is used moves to the newer half; when that is full, the older half is evicted. So the most
+    recently used half is always there, and a key in frequent use costs one look-up in one dict. `initial`
+    holds the first entries, in the order of all_callers(). `on_evicted` is called when a half was evicted.
     """
 
     def __init__(self, max_callers: int, initial: Mapping[bytes, Caller], on_evicted: Callable[[], None]) -> None:

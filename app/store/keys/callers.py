@@ -77,7 +77,10 @@ async def read_versions(connection: "asyncpg.Connection[Any]") -> Versions:
 
 
 async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> ChangedKeys | None:
-    """What has changed since a version of the keys. None: more than MAX_CHANGES."""
+    """Returns what has changed since a version of the keys.
+
+    Returns None if more than MAX_CHANGES keys or teams have changed.
+    """
     keys = await connection.fetch("SELECT hash FROM keys WHERE changed > $1 LIMIT $2", since, MAX_CHANGES + 1)
     teams = await connection.fetch("SELECT id::text FROM teams WHERE changed > $1 LIMIT $2", since, MAX_CHANGES + 1)
     if max(len(keys), len(teams)) > MAX_CHANGES:

@@ -8,7 +8,10 @@ _MAX_FIELDS = 100
 
 
 def find_drop_fault(drop: DroppableFields) -> str | None:
-    """What is wrong with it, as the end of a sentence that begins with its place. None: nothing."""
+    """Returns what is wrong with `drop`, or None if nothing is.
+
+    The fault is the end of a sentence that begins with the place of the option.
+    """
     if drop == "all":
         return None
     if len(drop) > _MAX_FIELDS:
@@ -36,7 +39,7 @@ def from_drop_column(stored: list[str] | None) -> DroppableFields:
 
 
 def unite_drops(one: DroppableFields, other: DroppableFields) -> DroppableFields:
-    """What may be dropped if either says so."""
+    """Returns the fields that may be dropped if either of the two says so."""
     if one == "all" or other == "all":
         return "all"
     return tuple(dict.fromkeys((*one, *other)))

@@ -86,7 +86,7 @@ def mask_column(mask: MaskConfig) -> Mapping[str, Any] | None:
 
 
 def from_mask_column(stored: Mapping[str, Any] | str | None) -> MaskConfig:
-    """From JSON as SQLAlchemy reads it or, as text, as asyncpg does."""
+    """Reads the rules from JSON as SQLAlchemy decodes it or, as text, as asyncpg returns it."""
     if stored is None:
         return _DEFAULT
     return _decode(stored) if isinstance(stored, str) else msgspec.convert(stored, MaskConfig)

@@ -13,12 +13,15 @@ _Includes = Callable[[str], bool]
 
 
 def narrow_patterns(of_team: Patterns | None, of_key: Patterns | None) -> Patterns | None:
-    """What both permit, of names that may end in `*`. None: there is no restriction; empty: nothing is permitted."""
+    """Returns the patterns that both permit; they may end in `*`.
+
+    Returns None if there is no restriction. An empty tuple permits nothing.
+    """
     return _narrow(of_team, of_key, _pattern_matcher)
 
 
 def narrow_networks(of_team: Patterns | None, of_key: Patterns | None) -> Patterns | None:
-    """As narrow_patterns(), of networks."""
+    """Returns the networks that both permit; None and an empty tuple mean the same as in narrow_patterns()."""
     return _narrow(of_team, of_key, _network_matcher)
 
 

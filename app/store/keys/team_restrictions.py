@@ -1,4 +1,4 @@
-"""What the keys of a team are held to: its validation, how teams store it, and the limits that it implies."""
+"""Restrictions of a team's keys: how teams store them, and the limits that they imply."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

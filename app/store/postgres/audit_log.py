@@ -92,7 +92,7 @@ async def record_all(connection: AsyncConnection, author: Author, events: Iterab
 
 
 async def read_changes(connection: AsyncConnection, author: Author) -> list[Change]:
-    """What the request of an author has changed so far."""
+    """Returns what the request of an author has changed so far, in this transaction."""
     audit = tables.audit_log.c
     columns = (audit.action, audit.resource, audit.name, audit.team, audit.before, audit.after)
     query = select(*columns).where(audit.request_id == author.request_id, audit.at == func.now()).order_by(audit.id)

@@ -12,7 +12,10 @@ BATCH_ROWS = 50
 
 
 async def execute_in_batches(connection: AsyncConnection, statement: Executable, rows: Iterable[Mapping[str, Any]]) -> None:
-    """As connection.execute(), for any number of rows, none included. Lazy rows are made a batch at a time, too."""
+    """Executes a statement like connection.execute(), for any number of rows, none included.
+
+    Lazy rows are made a batch at a time, too.
+    """
     remaining = iter(rows)
     while batch := list(islice(remaining, BATCH_ROWS)):
         await connection.execute(statement, batch)

@@ -8,7 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 def one_of(column: ColumnElement[str], values: Iterable[str]) -> ColumnElement[bool]:
-    """As column.in_(), with one parameter: a statement has at most 32,767."""
+    """Returns a condition like that of column.in_(), with a single parameter.
+
+    A statement has at most 32,767 parameters.
+    """
     return column == func.any(cast(list(values), ARRAY(Text)))
 
 

@@ -115,7 +115,10 @@ def is_pooled(connection: "asyncpg.Connection[Any]") -> bool:
 
 
 def _application_name() -> str:
-    """What pg_stat_activity calls this process: Narthex, and which of its commands or processes it is."""
+    """Returns the name of this process in pg_stat_activity.
+
+    It says that this is Narthex, and which of its commands or processes.
+    """
     program = Path(sys.argv[0]).stem
     name = sys.argv[1] if program == "narthex" and len(sys.argv) > 1 else program.removeprefix("run_")
     return f"narthex {name}"[:63]

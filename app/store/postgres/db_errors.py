@@ -55,9 +55,10 @@ def is_outage(error: BaseException) -> bool:
 
 
 def connection_advice(fault: BaseException) -> str | None:
-    """What mends the most common reasons why Postgres takes no connection, or does not know a table. None: another reason.
+    """Returns what mends the most common reasons why Postgres takes no connection or does not know a table.
 
-    Only where nothing listens at the address it is advised to start a server: whatever else happens, one runs.
+    Returns None for any other reason. It advises to start a server only where nothing listens at the address:
+    whatever else happens, one runs.
     """
     match driver_error(fault):
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
@@ -85,6 +86,9 @@ def connection_advice(fault: BaseException) -> str | None:
 
 
 def describe_without_values(error: BaseException) -> str:
-    """For logs. str() of an error of Postgres, and so a traceback, has its detail: values of the row that it is about."""
+    """Describes an error for logs, without values.
+
+    str() of an error of Postgres, and so a traceback, has its detail: values of the row that it is about.
+    """
     error = driver_error(error)
     return f"{type(error).__name__}: {error.args[0] if error.args else ''}"

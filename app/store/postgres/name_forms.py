@@ -21,7 +21,7 @@ _PATH_DOTS = (".", "..")
 
 
 def check_form(name: str) -> str | None:
-    """What is wrong with the form of a new name; None: nothing."""
+    """Returns what is wrong with the form of a new name, or None if nothing is."""
     if name in _PATH_DOTS:
         return f"{name!r} cannot be a name: clients and proxies take it out of a path."
     if not unicodedata.is_normalized("NFC", name):
@@ -30,7 +30,7 @@ def check_form(name: str) -> str | None:
 
 
 def find_homograph(name: str, others: Iterable[str]) -> str | None:
-    """Another of the names that looks the same; None: there is none."""
+    """Returns another of the names that looks the same, or None if there is none."""
     return next((other for _, other in find_homographs([name], others)), None)
 
 

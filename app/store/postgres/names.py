@@ -1,4 +1,4 @@
-"""What may be a name, and the bounds of names and priorities."""
+"""The rules for names, and the bounds of names and priorities."""
 
 from app.store.postgres.errors import InvalidKeyField
 

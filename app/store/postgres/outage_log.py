@@ -1,4 +1,7 @@
-"""What the log says of an outage of Postgres: a sentence when some work is held up, and one when it goes on, however often it was tried."""
+"""The log of an outage of Postgres.
+
+It has one sentence when some work is held up, and one when it goes on, however often the work was tried.
+"""
 
 import logging
 

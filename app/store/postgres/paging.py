@@ -44,7 +44,7 @@ class _Cursor(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 def cursor_scope(query: PageQuery) -> str:
-    """What a cursor belongs to: sorting and filters, not the size of pages."""
+    """Returns a hash of what a cursor belongs to: sorting and filters, not the size of pages."""
     fields = {name: value for name, value in msgspec.structs.asdict(cast(Struct, query)).items() if name not in ("limit", "after")}
     return hashlib.sha256(msgspec.json.encode([type(query).__name__, fields])).hexdigest()[:12]
 

@@ -1,4 +1,4 @@
-"""Until when each spool is stored in Postgres."""
+"""The time until which each spool is stored in Postgres."""
 
 import datetime
 
@@ -23,11 +23,15 @@ async def report_stored_until(connection: Connection, spool: str, stored_until: 
 
 
 async def stored_until_all(connection: Connection) -> datetime.datetime | None:
-    """As stored_until(), for a writer's connection."""
+    """Returns what stored_until() returns, for a writer's connection."""
     return await connection.fetchval("SELECT min(stored_until) FROM spools WHERE renewed_at > now() - $1::interval", _GONE_AFTER)
 
 
 async def stored_until(connection: AsyncConnection) -> datetime.datetime | None:
-    """Until when the records of all machines are stored. None: no writer has run yet."""
+    """Returns the time until which the records of all machines are stored.
+
+    Machines that have not reported for two days are left out. Returns None if no machine has reported in that
+    time.
+    """
     query = select(func.min(spools.c.stored_until)).where(spools.c.renewed_at > func.now() - _GONE_AFTER)
     return (await connection.execute(query)).scalar()

@@ -25,7 +25,7 @@ class WeakEncryptionKey(ValueError):
 
 
 class NoEncryptionKey(CredentialError):
-    """Nothing can be encrypted, as no key is set."""
+    """An error: nothing can be encrypted, as no key is set."""
 
 
 class Vault:

@@ -20,7 +20,7 @@ _CSV_COLUMNS = (
 
 
 def export_head(format: ExportFormat) -> bytes:
-    """What comes before the first event."""
+    """Returns what comes before the first event: nothing in JSON Lines, the names of columns in CSV."""
     return b"" if format == "jsonl" else csv_lines([_CSV_COLUMNS])
 
 

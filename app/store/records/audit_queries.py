@@ -51,9 +51,10 @@ class RecordedEvent(Struct, frozen=True):
 
 
 class AuditFilter(Struct, frozen=True):
-    """Which events; None: any. `actor`: an id or a name. `search`: text in names and in what was changed, in any case.
+    """The events to select; `None` means any.
 
-    `teams`: only of these teams; None: of all, and of no team.
+    `actor` is an id or a name. `search` is text in names and in what was changed, in any case. `teams`
+    selects events of these teams only; None means those of all teams, and of no team.
     """
 
     actor: str | None = None

@@ -1,4 +1,7 @@
-"""Which callers lose which fields: the dropped fields of recorded inferences, summed up by team, key and model."""
+"""A summary of which callers lose which fields.
+
+The dropped fields of recorded inferences are summed up by team, key and model.
+"""
 
 import datetime
 from collections.abc import Collection, Mapping

@@ -15,7 +15,7 @@ MAX_TEAMS = 1_000  # whose ids of one text are looked for at once
 
 
 def check_episode(named: str, field: str = "episode_id") -> str:
-    """What names an episode, as it is. Raises InvalidKeyField if nothing can be named so."""
+    """Returns the name of an episode as it is. Raises InvalidKeyField if nothing can be named so."""
     problem = None if uuid7.is_uuid7(named) else name_problem(named)
     if problem is not None:
         raise InvalidKeyField(field, f"`{field}` must be the UUID of an episode, or the text that its caller names it by: {problem}.")

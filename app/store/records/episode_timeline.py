@@ -71,7 +71,11 @@ class TimelineInference(Struct, frozen=True, kw_only=True):
 
 
 class EpisodeTotals(Struct, frozen=True, kw_only=True):
-    """Of the whole episode. `failed`: not answered. `unpriced`: how many have an unknown cost. `duration_us`: the sum of all."""
+    """The sums of a whole episode.
+
+    `failed` counts inferences that were not answered, and `unpriced` those whose cost is unknown.
+    `duration_us` is the sum of all durations.
+    """
 
     inferences: int
     failed: int

@@ -58,7 +58,11 @@ class FeedbackEvent(Struct, frozen=True, kw_only=True):
 
 
 class FeedbackFilter(Struct, frozen=True):
-    """Which events; None: any. `episode`: its UUID, or the text that its caller names it by. `only_teams`: None: of all."""
+    """The events to select; `None` means any.
+
+    `episode` is its UUID, or the text that its caller names it by. `only_teams` selects events of teams with
+    these names; None means those of all.
+    """
 
     metric: str | None = None
     action: str | None = None
@@ -137,7 +141,11 @@ async def read_history(
 
 
 async def read_feedback_on(connection: AsyncConnection, inference_id: str, team_id: str) -> Sequence[FeedbackEvent]:
-    """What counts of an inference, the newest first, at most a hundred. Nobody knew its id long before it began."""
+    """Returns the feedback on an inference that counts, the newest first, at most a hundred events.
+
+    Events from more than a day before the inference are not searched: nobody knew its id long before it
+    began.
+    """
     query = _select().where(
         _feedback.target_id == inference_id,
         _feedback.team_id == team_id,

@@ -13,7 +13,11 @@ from app.store.postgres.admin_transactions import admin_transaction
 
 
 class SentBefore(Struct, frozen=True):
-    """What was sent first, and in what the new one differs: `metric`, `target`, `value`, `tags`; nothing: it is the same."""
+    """The feedback that was sent first with an id, and in what the new feedback differs from it.
+
+    `differs` may name `metric`, `target`, `value` and `tags`; it is empty if both are the same, or if the
+    first was erased.
+    """
 
     metric: str
     level: str
@@ -62,7 +66,10 @@ _FIND = text(f"""
 async def find_sent_before(
     database: AsyncEngine, team_id: str, feedback: Sequence[NewFeedback], timeout_s: float
 ) -> Mapping[str, SentBefore]:
-    """What is stored of the same ids, by feedback_id. Raises Unavailable, or one of DB_UNAVAILABLE_ERRORS."""
+    """Returns what is stored with the same ids, by feedback_id.
+
+    Raises Unavailable, or one of DB_UNAVAILABLE_ERRORS.
+    """
     columns = {name: [getattr(each, name) for each in feedback] for name in _COLUMNS}
     async with admin_transaction(database, timeout_s, read_only=True) as connection:
         rows = (await connection.execute(_FIND, {"team_id": team_id, **columns})).all()

@@ -33,7 +33,10 @@ class MetricSum(Struct, frozen=True):
 
 
 async def sum_metric(connection: AsyncConnection, metric: str, days: int, only_teams: Collection[str] | None = None) -> list[MetricSum]:
-    """Of feedback that was received in the last `days` days, the groups with most of it first. `only_teams` None: of all."""
+    """Sums up feedback that was received in the last `days` days, the groups with most of it first.
+
+    `only_teams` holds the names of the teams whose feedback is summed up; None means all.
+    """
     since = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)
     groups = (_feedback.model, _feedback.function, _feedback.variant, _feedback.not_enrolled)
     count = func.count().label("count")

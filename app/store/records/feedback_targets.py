@@ -31,7 +31,7 @@ _ONLY_ERASED = " AND inferences.erased_at IS NOT NULL"
 
 
 class TargetKey(NamedTuple):
-    """What feedback is about: an inference or episode of its team. `level`: which of them."""
+    """An inference or episode of a team that feedback is about. `level` says which of the two it is."""
 
     level: str
     team_id: str

@@ -72,7 +72,7 @@ def named_filters(filters: InferenceFilter) -> NamedFilters:
 
 
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
-    """Of inferences; without the time and the text."""
+    """Yields the conditions of a filter on inferences, without those on the time and the text."""
     columns = tables.inferences.c
     names = (
         *("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id"),
@@ -139,7 +139,7 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
 
 
 def equal_conditions(filters: InferenceFilter, columns: Mapping[str, ColumnElement[Any]]) -> Iterator[ColumnElement[bool]]:
-    """Of the fields that are set; `columns`: by field."""
+    """Yields a condition for each field that is set. `columns` has the column of each field."""
     for name, column in columns.items():
         if (value := getattr(filters, name)) is not None:
             yield column == value

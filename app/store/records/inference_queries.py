@@ -55,8 +55,10 @@ class InferencePage(Struct, frozen=True):
 async def page_inferences(
     connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
 ) -> InferencePage:
-    """As list_inferences(), and with `text`. Raises InvalidKeyField, also if no team that may be searched has full-text search, and for a
-    filter by the name of what never was.
+    """Returns a page of inferences as list_inferences() does, also for filters with `text`.
+
+    Raises InvalidKeyField as list_inferences() does, and if no team that may be searched has full-text
+    search, and for a filter by the name of something that never existed.
     """
     page = await _page(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=limit)
     if before is None and not page.rows:
@@ -129,9 +131,11 @@ async def list_inferences(
 async def search_inferences(
     connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int, search_s: float
 ) -> InferencePage:
-    """As list_inferences(), in steps: after about `search_s` it ends with what there is, and `next` goes on from there.
+    """Returns a page of inferences as list_inferences() does, in steps.
 
-    No query examines more than SEARCHED_ROWS, so that it ends however little matches. Without `text`, `episode`, and ids of requests.
+    After about `search_s` seconds it ends with what there is, and `next` goes on from there. No query
+    examines more than SEARCHED_ROWS rows, so that it ends however little matches. Filters must be without
+    `text`, `episode`, and ids of requests.
     """
     deadline = time.monotonic() + search_s
     columns, query = tables.inferences.c, _select(filters).order_by(tables.inferences.c.id.desc())
@@ -236,7 +240,7 @@ async def find_episodes(
 
 
 async def find_team_name(connection: AsyncConnection, team_id: str) -> str | None:
-    """None: the team was removed."""
+    """Returns the name of a team, or None if the team was removed."""
     return (await connection.execute(select(tables.teams.c.name).where(tables.teams.c.id == team_id))).scalar()
 
 
@@ -257,7 +261,7 @@ async def list_episode(
 
 
 def episode_conditions(team_id: str, episode_id: str) -> Iterator[ColumnElement[bool]]:
-    """Of the inferences of an episode, without those that nobody got."""
+    """Yields the conditions on the inferences of an episode, without those that nobody got."""
     columns = tables.inferences.c
     yield columns.episode_id == episode_id
     yield columns.team_id == team_id
@@ -266,7 +270,10 @@ def episode_conditions(team_id: str, episode_id: str) -> Iterator[ColumnElement[
 
 
 def own_conditions() -> Iterator[ColumnElement[bool]]:
-    """Without shadows, which nobody got, and what holds the words of another team than the one that pays."""
+    """Yields the conditions that leave out what is not a team's own.
+
+    These are shadows, which nobody got, and what holds the words of another team than the one that pays.
+    """
     yield tables.inferences.c.shadow.is_(None)
     yield tables.inferences.c.content_team_id.is_(None)
 

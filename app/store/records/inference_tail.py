@@ -66,7 +66,7 @@ def _to_dict(row: Row[Any]) -> dict[str, Any]:
 
 
 def _unseen(position: str) -> ColumnElement[bool]:
-    """Of transactions that were running then, or began later."""
+    """Returns the condition on rows of transactions that were running at a position, or began later."""
     began_later = _columns.stored_in >= cast(_next(position), BigInteger)
     running = _running(position)
     return or_(began_later, _columns.stored_in.in_(running)) if running else began_later

@@ -27,11 +27,11 @@ def refused(prefix: str = "") -> str:
 
 
 def has_schema_failure(exchange: Exchange) -> bool:
-    """As schema_failed() finds it once it is stored."""
+    """Returns whether schema_failed() finds the exchange once it is stored."""
     return exchange.error == "ConstraintViolation" or any(each.error == "ConstraintViolation" for each in exchange.attempts)
 
 
 def is_refused(exchange: Exchange) -> bool:
-    """As refused() finds it once it is stored."""
+    """Returns whether refused() finds the exchange once it is stored."""
     codes = {each.code.lower() for each in exchange.attempts if each.code is not None}
     return exchange.finish_reason in _REFUSED_ENDS or not codes.isdisjoint(_REFUSED_CODES)

@@ -32,7 +32,7 @@ class CalledTool(Struct, frozen=True):
 
 
 class RecordedStream(Struct, frozen=True):
-    """Which response: `route` is the API of its caller."""
+    """A recorded response to read. `route` is the API of its caller."""
 
     id: str
     route: str
@@ -40,7 +40,11 @@ class RecordedStream(Struct, frozen=True):
 
 
 async def read_tool_calls(connection: AsyncConnection, responses: Sequence[RecordedStream]) -> dict[str, list[CalledTool]]:
-    """By id; without those whose response is not kept, too long, or of no chat, and those that no longer fit into memory."""
+    """Returns the tool calls of responses, by the responses' ids.
+
+    Responses that are not kept, too long, or of no chat are left out, and so are those that no longer fit
+    into memory.
+    """
     chats = {each.id: each for each in responses if each.route in CALLER_CHAT_DIALECTS}
     if not chats:
         return {}
@@ -69,7 +73,10 @@ def _read_all(chats: dict[str, RecordedStream], packed: dict[str, bytes]) -> Ite
 
 
 def called_tools(dialect: CallerChatDialect, raw: bytes, *, streamed: bool) -> list[CalledTool]:
-    """Of a response as its caller got it; of a broken one, what came before."""
+    """Returns the tools that a response called, as its caller got it.
+
+    Of a broken response, it returns those that came before.
+    """
     calls = [part for choice in _read(dialect, raw, streamed).choices for part in choice.parts if isinstance(part, ToolCall)]
     return [CalledTool(each.id, each.name, each.arguments[:MAX_ARGUMENT_CHARS]) for each in calls[:MAX_CALLS]]
 

@@ -43,10 +43,11 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class RefusalFilter(Struct, frozen=True):
-    """Which refusals; None: any. `status_class`: 4 for 4xx.
+    """The refusals to select; `None` means any. `status_class` is 4 for 4xx.
 
-    `team`: a name, or `(unknown)` for requests without a known key. `key`: the public part, without `nx-`, of a known or unknown key.
-    `only_teams`: only of these teams; None: of all, and of unknown keys.
+    `team` is a name, or `(unknown)` for requests without a known key. `key` is the public part, without
+    `nx-`, of a known or unknown key. `only_teams` selects refusals of these teams only; None means those of
+    all teams, and of unknown keys.
     """
 
     team: str | None = None

@@ -83,10 +83,11 @@ async def find_matches(
     limit: int,
     timeout_s: float,
 ) -> Matches:
-    """At most `limit` of the selected inferences, the newest first, that match a search, as read_search() makes it.
+    """Returns at most `limit` of the selected inferences that match a search, the newest first.
 
-    `ranges`: of time in ms, the newest first, that may hold any. `before`: only ids below it. It stops after about `timeout_s`, but not
-    before it has made a step: whoever goes on from there comes to the end.
+    `search` is as read_search() makes it. `ranges` are ranges of time in ms that may hold matches, the newest
+    first. `before` selects only ids below it. The search stops after about `timeout_s`, but not before it has
+    made a step: whoever goes on from there comes to the end.
     """
     await connection.execute(_SETTINGS)
     deadline_s = time.monotonic() + timeout_s

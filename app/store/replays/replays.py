@@ -55,11 +55,12 @@ class Judge(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplayDefinition(Struct, frozen=True, kw_only=True):
-    """What is replayed, and how. `filter`: by the parameters of /admin/v1/inferences, of which those that may name somebody are not
-    kept.
+    """The definition of a replay: what is replayed, and how.
 
-    `model`: a model or function, `variant`: of the function, or an arm of the model's experiment. `key`: the public part of the key that
-    pays. `sample`: the share of what matches, chosen by a hash of `seed` and the inference's id. `max_usd` None: no cap.
+    `filter` holds parameters of /admin/v1/inferences; the values of those that may name somebody are not
+    kept. `model` is a model or function, and `variant` is a variant of the function, or an arm of the model's
+    experiment. `key` is the public part of the key that pays. `sample` is the share of what matches, chosen
+    by a hash of `seed` and the inference's id. `max_usd` None means that there is no cap.
     """
 
     filter: Mapping[str, Any]
@@ -189,7 +190,11 @@ def _check_room(team: str, kept: Sequence[Row[Any]], added: int) -> None:
 
 
 def _without_persons(filter: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Nothing needs the values once the items are chosen, and an erasure would have to find them, also in the audit log."""
+    """Replaces the values of filters that may name somebody.
+
+    Nothing needs the values once the items are chosen, and an erasure would have to find them, also in the
+    audit log.
+    """
     kept = {name: _NOT_KEPT if name in _OF_PERSONS else value for name, value in filter.items()}
     return {**kept, **({"tag": f"{filter['tag'].partition('=')[0]}={_NOT_KEPT}"} if "tag" in filter else {})}
 
@@ -207,9 +212,10 @@ async def resume_replay(connection: AsyncConnection, author: Author, id: str) ->
 
 
 async def delete_replay(connection: AsyncConnection, author: Author, replay: Replay) -> None:
-    """With its items; the inferences stay. The caller has found that it does not run, and holds its lock.
+    """Deletes a replay with its items; the inferences stay.
 
-    A process that still has items in progress notices by the lease, and leaves them.
+    The caller has found that it does not run, and holds its lock. A process that still has items in progress
+    notices by the lease, and leaves them.
     """
     await connection.execute(tables.replays.delete().where(_replays.id == replay.id))
     before = {"status": replay.status, "items": sum(replay.items.values())}

@@ -1,4 +1,7 @@
-"""Which recorded requests a replay takes: a sample that filters and a hash choose, of those whose content is kept in full."""
+"""The choice of the recorded requests that a replay takes.
+
+It is a sample that filters and a hash choose, of the requests whose content is kept in full.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -95,6 +98,6 @@ def _refusal() -> ColumnElement[Any]:
 
 
 def _hash(seed: str) -> ColumnElement[int]:
-    """From 0 to before 2**48, in the same way in every version of Postgres."""
+    """Returns a hash from 0 to before 2**48: the same in every version of Postgres."""
     digest = func.md5(literal(f"{len(seed)}:{seed}/", String) + cast(tables.inferences.c.id, String))
     return cast(cast(literal("x", String) + func.substr(digest, 1, _HASH_BITS // 4), BIT(_HASH_BITS)), BigInteger)

@@ -31,9 +31,11 @@ METRICS = tuple(_DIFFERENCES)
 
 
 class PairSums(Struct, frozen=True):
-    """Of one variant or model, and another one that repeated its requests. `differences`: by metric: of episodes with a value their number,
-    the sum of their mean differences, that of their squares, and how many are 0. `same`, `different`: of episodes' first pairs that can be
-    compared.
+    """The sums over pairs of one variant or model and another one that repeated its requests.
+
+    `differences` has by metric the number of episodes with a value, the sum of their mean differences, the
+    sum of the squares of these, and how many of them are 0. `same` and `different` count episodes by their
+    first pair that can be compared.
     """
 
     original: str
@@ -49,9 +51,11 @@ class PairSums(Struct, frozen=True):
 async def read_pair_sums(
     connection: AsyncConnection, name: str, since: datetime.datetime, until: datetime.datetime
 ) -> tuple[list[PairSums], bool]:
-    """By original and shadow, those with most pairs first; and whether there are older pairs than the newest MAX_PAIRS.
+    """Returns sums by original and shadow, those with most pairs first.
 
-    Only pairs that both ended at an engine. An original's variant is that which was assigned, and without one the model that was named.
+    The second value says whether there are older pairs than the newest MAX_PAIRS. Only pairs count that both
+    ended at an engine. An original's variant is the one that was assigned or, without one, the model that was
+    named.
     """
     begin_ms, end_ms = (int(each.timestamp() * 1000) for each in (since, until))
     values = {

@@ -1,6 +1,7 @@
-"""What the pairs of a replay come to, by units: an episode is one, whose value is the mean of its pairs.
+"""The sums of a replay's pairs, by units: an episode is one unit, whose value is the mean of its pairs.
 
-Only pairs before the first item that is still open count: those that happen to be answered soon are no fair sample.
+Only pairs before the first item that is still open count: those that happen to be answered soon are no fair
+sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,11 @@ BOOLEANS = ("error", "schema_failure", "refusal")
 
 
 class PairedSums(Struct, frozen=True):
-    """Over units. `difference`: replayed less original; `squares`: of that. `zeros`: units without one."""
+    """The sums of a metric over units.
+
+    `original` and `replayed` are means. `difference` is the sum of replayed less original, and `squares` is
+    the sum of the squares of that. `zeros` counts units without a difference.
+    """
 
     units: int
     original: float
@@ -36,7 +41,11 @@ class PairedSums(Struct, frozen=True):
 
 
 class PairedOutcomes(Struct, frozen=True):
-    """Of a yes or no. `only_original`, `only_replayed`: pairs in which that one alone had it. `differences`: by unit, in their order."""
+    """The sums of a metric that is a yes or no.
+
+    `only_original` and `only_replayed` count pairs in which that one alone had it. `differences` has a value
+    for each unit, in their order.
+    """
 
     original: float
     replayed: float

@@ -38,7 +38,10 @@ class Blocker(Struct, frozen=True):
 
 
 class MigrationWaits:
-    """What the migrations of one run wait for. `holds_lock`: the present attempt has the lock of migrations; else another one runs."""
+    """The waits of the migrations of one run.
+
+    `holds_lock` says whether the present attempt has the lock of migrations; if not, another migration runs.
+    """
 
     def __init__(self, database_url: str, wait_s: float, report: Callable[[str], None]) -> None:
         self.holds_lock = False

@@ -61,7 +61,7 @@ _READ_COLUMNS = (
 
 
 class Quantiles(Struct, frozen=True):
-    """In microseconds, each within 2 %. Null: nothing was measured."""
+    """Quantiles in microseconds, each within 2 %. Null means that nothing was measured."""
 
     p50: int | None
     p90: int | None

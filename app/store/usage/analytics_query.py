@@ -1,4 +1,4 @@
-"""What analytics can be queried for: groups, filters, and a period in which rollups are kept."""
+"""Queries of analytics: groups, filters, and a period in which rollups are kept."""
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -83,7 +83,10 @@ class AnalyticsQuery(Struct, frozen=True):
         return self.pieces[-1].end
 
     def breadth(self, *, by_team: bool) -> Breadth | None:
-        """Of the broadest groups that tell apart all that is in the query; None: only the groups themselves do. `by_team`: teams, too."""
+        """Returns the broadest groups that tell apart all that is in the query.
+
+        Returns None if only the groups themselves do. `by_team` says that teams must be told apart, too.
+        """
         needed = {name for name in (*self.group_by, *self.filters, *(("team",) if by_team else ())) if not is_subject(name)}
         return next((breadth for breadth, names in _BREADTHS.items() if needed <= names), None)
 

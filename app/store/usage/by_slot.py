@@ -23,7 +23,7 @@ _LOCK = "hashtext('narthex usage by slot')"
 
 
 class SlotUsage(Struct, frozen=True):
-    """What ended requests used of a slot: a sixteenth of a window, counted from 1970."""
+    """The usage of ended requests in a slot: a sixteenth of a window, counted from 1970."""
 
     slot: int
     requests: int

@@ -25,10 +25,11 @@ class FirstTry(NamedTuple):
 
 
 class OtherNames(NamedTuple):
-    """What may count under a model beside the requests that name it.
+    """The requests that may count under a model beside those that name it.
 
-    `names`: of functions and models. `first`: those with the variant or arm that is tried at the model first. `targets`: of the model, as
-    provider and its model: what they have served was tried there.
+    `names` are those of functions and models. `first` has such names with the variant or arm that is tried at
+    the model first. `targets` are those of the model, as provider and its model: what they have served was
+    tried there.
     """
 
     names: list[str]
@@ -54,7 +55,7 @@ def counted_models(snapshot: Snapshot) -> dict[tuple[str, str], None]:
 
 
 def find_other_names(snapshot: Snapshot) -> Mapping[str, OtherNames]:
-    """Of each model that has any. In steps."""
+    """Returns the other names of each model that has any, computed in steps."""
     found: dict[str, OtherNames] = {}
     for name, counts_as in counted_models(snapshot):
         if name == counts_as:
@@ -70,12 +71,12 @@ def find_other_names(snapshot: Snapshot) -> Mapping[str, OtherNames]:
 
 
 def sent_names(name: str) -> list[str]:
-    """What callers may send for a model, or for a function, of this name."""
+    """Returns what callers may send for a model, or for a function, of this name."""
     return list(dict.fromkeys([*model_names(name), *function_names(name)]))
 
 
 def function_names(function: str) -> list[str]:
-    """What callers may send for a function."""
+    """Returns what callers may send for a function."""
     names = [function]
     for prefix in reversed(FUNCTION_PREFIXES):
         names += [prefix + name for name in names]
@@ -83,7 +84,7 @@ def function_names(function: str) -> list[str]:
 
 
 def model_names(model: str) -> list[str]:
-    """What callers may send for a model."""
+    """Returns what callers may send for a model."""
     names = [model]
     for prefix in reversed(MODEL_PREFIXES):
         names += [prefix + name for name in names]

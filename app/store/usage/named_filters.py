@@ -37,10 +37,11 @@ class NamedFilters(Struct, frozen=True):
 
 
 async def check_named(connection: AsyncConnection, filters: NamedFilters, only_teams: Collection[str] | None = None) -> None:
-    """For a result that is empty. Raises InvalidKeyField for a name that nothing has, and of which there is no record.
+    """Checks the names in filters whose result is empty.
 
-    What was removed and has records is known. `only_teams`: those that the reader may see; None: all. Of others they do not learn whether
-    they exist.
+    Raises InvalidKeyField for a name that nothing has, and of which there is no record. What was removed and
+    has records is known. `only_teams` are the teams that the reader may see; None means all. Readers do not
+    learn whether other teams exist.
     """
     visible = [] if only_teams is None else [_teams.name.in_(only_teams)]
     if filters.team is not None and not _is_placeholder(filters.team):
@@ -74,14 +75,17 @@ async def check_named(connection: AsyncConnection, filters: NamedFilters, only_t
 async def _refuse_unless_recorded(
     connection: AsyncConnection, name: str, value: str, recorded: ColumnElement[str], only_teams: Collection[str] | None
 ) -> None:
-    """What is no longer in its table is shown by its id, to those who see all teams."""
+    """Raises InvalidKeyField unless `value` is an id that is recorded, and the reader sees all teams.
+
+    What is no longer in its table is shown by its id to such readers.
+    """
     if only_teams is None and uuid7.is_uuid7(value) and await _has(connection, select(_groups.id).where(recorded == value)):
         return
     raise _unknown(name, value)
 
 
 def _configured_names(sent: str) -> list[str]:
-    """What a name of a request may be in the configuration: it may have prefixes."""
+    """Returns what a name of a request, which may have prefixes, may be in the configuration."""
     names = [sent]
     for prefix in (*MODEL_PREFIXES, *FUNCTION_PREFIXES):
         names += [each.removeprefix(prefix) for each in names if each.startswith(prefix)]

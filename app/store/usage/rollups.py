@@ -54,7 +54,10 @@ class SubjectKey(NamedTuple):
 
 
 class RollupSums(NamedTuple):
-    """What a batch adds. By level, the sums by Unix time in seconds and group id."""
+    """The sums that a batch adds, by level.
+
+    `by_level` has them by Unix time in seconds and group id, and `by_subject` by subject.
+    """
 
     groups: Mapping[int, Group]
     by_level: Mapping[Level, Mapping[tuple[int, int], Sums]]
@@ -98,7 +101,10 @@ async def add_rollups(connection: Connection, sums: RollupSums, known_groups: Co
 
 
 def subtract_rollups(new: RollupSums, old: RollupSums) -> RollupSums:
-    """What turns stored sums of `old` into those of `new`, which are of the same inferences. Its times are not counted again."""
+    """Returns what turns stored sums of `old` into those of `new`, which are of the same inferences.
+
+    The sketches of times are left out, so that no time is counted again.
+    """
 
     def differences(now: Mapping[K, Sums], then: Mapping[K, Sums]) -> dict[K, Sums]:
         return {key: sums.difference(then[key]) for key, sums in now.items()}
@@ -165,7 +171,7 @@ def _summed_arguments(rows: Iterable[Sums]) -> list[list[int]]:
 
 
 def _array(numbers: Sequence[int]) -> str:
-    """As text: Postgres has no arrays of arrays of different lengths."""
+    """Formats an array as text: Postgres has no arrays of arrays of different lengths."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 

@@ -1,4 +1,7 @@
-"""What subjects have spent since a moment, according to Postgres: the sums that the writer keeps, and inferences where there are none."""
+"""The spending of subjects since a moment, according to Postgres.
+
+It is read from the sums that the writer keeps, and from inferences where there are none.
+"""
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +39,10 @@ class _Wanted(Struct, frozen=True):
 
 
 class _Served(NamedTuple):
-    """Where a source has the name that was sent, bare, the variant or arm, and what served it; "": it has no such thing."""
+    """The columns in which a source has the name that was sent, bare, the variant or arm, and what served it.
+
+    An empty text stands for what the source does not have.
+    """
 
     name: ColumnElement[str]
     variant: ColumnElement[str] = literal("")
@@ -53,7 +59,10 @@ _of_groups = _Served(
 
 
 class PartialHours:
-    """What was spent in parts of hours, kept for who reads the same again and again: that of long ago does not change."""
+    """A cache of what was spent in parts of hours, for those who read the same again and again.
+
+    What was spent long ago does not change.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[Any, Mapping[Subject, int]] = {}
@@ -118,7 +127,10 @@ async def _read(connection: AsyncConnection, query: Select[Any]) -> dict[Subject
 
 
 def _from_usage(wanted: _Wanted, since: datetime.datetime) -> Select[Any]:
-    """Of a model, from rollups: usage has the names that were sent, and not what served them."""
+    """Selects spending from usage or, by model, from rollups.
+
+    Usage has the names that were sent, and not what served them.
+    """
     if "model" in wanted.dimensions:
         joined = _rollups.join(_groups, _groups.c.id == _rollups.c.group_id)
         query = _sum_by(wanted, joined, _groups.c.key_id, _groups.c.team_id, _of_groups, _rollups.c.cost_microusd, {})
@@ -195,7 +207,7 @@ def _sum_by(
 
 
 def _bare_name(sent: ColumnElement[str]) -> ColumnElement[str]:
-    """Of a model or function."""
+    """Returns the name of a model or function without its prefixes."""
     return func.regexp_replace(sent, f"^{NAME_PREFIX_PATTERN}", "")
 
 

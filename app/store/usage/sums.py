@@ -23,7 +23,10 @@ _TRY_EVERY_S = 0.02
 
 
 class Sums:
-    """What a group adds to a time: `values` of SUM_COLUMNS and MAX_COLUMNS, and counts by bucket of each of SKETCH_COLUMNS."""
+    """The sums that a group adds to a time.
+
+    They are `values` of SUM_COLUMNS and MAX_COLUMNS, and counts by bucket of each of SKETCH_COLUMNS.
+    """
 
     __slots__ = ("durations", "first_tokens", "values")
 
@@ -58,7 +61,7 @@ class Sums:
         self.values[_REQUESTS] += requests
 
     def difference(self, other: "Sums") -> "Sums":
-        """What is to be added to `other`; of maxima, this one's. Without times."""
+        """Returns what is to be added to `other`. Maxima are those of this one, and times are left out."""
         added = Sums()
         added.values = [
             mine - theirs if at < _SUMMED else mine for at, (mine, theirs) in enumerate(zip(self.values, other.values, strict=True))
@@ -66,7 +69,7 @@ class Sums:
         return added
 
     def without(self, part: "Sums") -> "Sums":
-        """What is left of these when a part of them is taken away, but for maxima."""
+        """Returns what is left of these when a part of them is taken away; maxima stay as they are."""
         left = self.difference(part)
         left.durations = _counts_without(self.durations, part.durations)
         left.first_tokens = _counts_without(self.first_tokens, part.first_tokens)
@@ -92,18 +95,20 @@ def sums_of(row: asyncpg.Record) -> Sums:
 
 
 async def lock_sums_shared(connection: Connection) -> None:
-    """Until the end of a transaction that changes inferences, and then what of them is in sums. It is taken between the two.
+    """Takes the lock of sums, shared with others, until the end of the transaction.
 
-    Whoever has it alone finds inferences and sums that agree, but for what was never counted: see uncounted_inferences. The writers, who
-    add to both, do not need it.
+    It is for a transaction that changes inferences, and then what of them is in sums, and is taken between
+    the two. Whoever has the lock alone finds inferences and sums that agree, but for what was never counted:
+    see uncounted_inferences. The writers, who add to both, do not need it.
     """
     await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", _LOCK)
 
 
 async def lock_sums(connection: Connection) -> None:
-    """Alone, until the end of the transaction.
+    """Takes the lock of sums alone, until the end of the transaction.
 
-    By trying: those who have it shared may wait for each other's inferences, and one of them must not wait in a queue behind this.
+    It tries until it succeeds: those who have the lock shared may wait for each other's inferences, and one
+    of them must not wait in a queue behind this.
     """
     while not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", _LOCK):  # noqa: ASYNC110
         await asyncio.sleep(_TRY_EVERY_S)

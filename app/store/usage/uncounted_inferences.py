@@ -59,7 +59,10 @@ async def count_uncounted(
 
 
 async def lock_since(connection: Connection) -> datetime.datetime:
-    """Until when inferences may be missing in rollups; others who move it wait for the end of this transaction."""
+    """Locks and returns the time until which inferences may be missing in rollups.
+
+    Others who move it wait for the end of this transaction.
+    """
     return await connection.fetchval("SELECT since FROM rollups_since FOR UPDATE")
 
 
@@ -68,7 +71,10 @@ async def move_since(connection: Connection, since: datetime.datetime) -> None:
 
 
 async def find_newest(connection: Connection, before: datetime.datetime) -> datetime.datetime | None:
-    """When the newest inference before this was received, to the millisecond."""
+    """Returns when the newest inference before a time was received, to the millisecond.
+
+    Returns None if there is none.
+    """
     if before <= EPOCH:
         return None
     id = await connection.fetchval("SELECT id::text FROM inferences WHERE id < $1::uuid ORDER BY id DESC LIMIT 1", _lowest_id(before))
@@ -104,7 +110,7 @@ async def read_inferences(
 
 
 async def read_sums(connection: Connection, level: Level, begin: datetime.datetime, end: datetime.datetime) -> dict[tuple[int, int], Sums]:
-    """By time and group, without refused requests, which are no inferences."""
+    """Returns sums by time and group, without those of refused requests, which are no inferences."""
     rows = await connection.fetch(
         f"""
         SELECT time, group_id, {_SUMS} FROM {rollup_tables[level].name} AS rollups JOIN rollup_groups ON id = group_id
@@ -116,7 +122,7 @@ async def read_sums(connection: Connection, level: Level, begin: datetime.dateti
 
 
 async def read_subject_sums(connection: Connection, begin: datetime.datetime, end: datetime.datetime) -> dict[SubjectKey, Sums]:
-    """By the hour."""
+    """Returns the sums of subjects by the hour."""
     rows = await connection.fetch(
         f"""
         SELECT dimension, value, time, group_id, team_id::text, {_SUMS} FROM {subject_rollup_tables["hour"].name} AS rollups

@@ -34,7 +34,10 @@ _HOUR = datetime.timedelta(hours=1)
 
 
 class UsedAmounts(Struct, frozen=True):
-    """What limits count of ended requests: tokens as charged, and the cost as far as it is known."""
+    """The amounts of ended requests that limits count.
+
+    Tokens are as charged, and the cost is counted as far as it is known.
+    """
 
     requests: int = 0
     input: int = 0
@@ -45,11 +48,12 @@ class UsedAmounts(Struct, frozen=True):
 async def read_used(
     connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime, others: OtherNames | None = None
 ) -> UsedAmounts:
-    """What a subject has used since a moment (with its zone), as far as it is stored in Postgres; spools may hold more.
+    """Returns what a subject has used since a moment (with its zone), as far as it is stored in Postgres.
 
-    `scope`: values of the dimensions key (as which it is counted), team (its name), model, function, tag:NAME, shadow; or all.
-    `others`: what counts under its model besides, of which an upper bound is given. Cheap, except for a tag: no sums are kept by tags, so
-    all inferences since then are read, which takes some seconds for each million of them.
+    Spools may hold more. `scope` has values of the dimensions key (as which it is counted), team (its name),
+    model, function, tag:NAME, shadow; or all. `others` is what else counts under its model, of which an upper
+    bound is given. The query is cheap, except for a tag or a shadow: no sums are kept by these, so all
+    inferences since then are read, which takes some seconds for each million of them.
     """
     if any(dimension.startswith("tag:") or dimension == "shadow" for dimension in scope):
         return await _read_from_inferences(connection, scope, since, None, others)
@@ -109,7 +113,10 @@ async def _read_hours_of_others(
 
 
 def _is_pair(first: ColumnElement[str], second: ColumnElement[str], pairs: Sequence[tuple[str, str]]) -> ColumnElement[bool]:
-    """With one parameter for each half: a statement has at most 32,767."""
+    """Returns the condition that two columns have the values of one of the pairs.
+
+    There is one parameter for each half: a statement has at most 32,767.
+    """
     halves = (cast([pair[half] for pair in pairs], ARRAY(Text)) for half in (0, 1))
     return tuple_(first, second).in_(select(*(func.unnest(half) for half in halves)))
 

@@ -26,7 +26,7 @@ class Applied(Struct, frozen=True):
     behind: Sequence[str] = ()
 
     def in_words(self, wait_s: float) -> str:
-        """As the end of a sentence, for people."""
+        """Returns how many workers serve a change, as the end of a sentence for people."""
         if self.live is None:
             return "whether every worker serves it is not known, as the database did not answer."
         if not self.behind:
@@ -84,7 +84,10 @@ class AppliedChanges:
 
 
 async def wait_until_served(database_url: str, wait_s: float) -> Applied:
-    """For a command that has changed something: waits until every live process serves what Postgres has now. It raises nothing."""
+    """Waits until every live process serves what Postgres has now. It raises nothing.
+
+    It is for a command that has changed something.
+    """
     try:
         connection = await connect(database_url, command_timeout_s=_MIN_READ_S + wait_s)
         try:

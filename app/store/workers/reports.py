@@ -1,5 +1,6 @@
-"""What every gateway process serves: each reports the versions that it has taken over, so that whoever changes something can wait for all.
+"""Reports of what every gateway process serves.
 
+Each process reports the versions that it has taken over, so that whoever changes something can wait for all.
 A process reports after each change and, as a sign of life, every few seconds.
 """
 
@@ -95,5 +96,5 @@ async def list_workers(connection: AsyncConnection) -> list[str]:
 
 
 def seen_lately() -> ColumnElement[bool]:
-    """Of a worker that may come back: longer than a change waits for it."""
+    """Returns the condition on workers that may come back. A change waits for them for a shorter time."""
     return _workers.c.seen_at > func.now() - text("interval '60 seconds'")

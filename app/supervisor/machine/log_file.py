@@ -42,7 +42,7 @@ class LogFile:
         return error_lines[:_MAX_LINES] + ([f"and {more} lines like these, in {self._path}"] if more > 0 else [])
 
     def _read_new_lines(self, size: int) -> list[str]:
-        """Complete lines only, from at most the last megabyte."""
+        """Returns complete lines only, from at most the last megabyte."""
         start = max(min(self._offset, size), size - 1024 * 1024)
         with self._path.open("rb") as log:
             log.seek(start)

@@ -1,7 +1,7 @@
-"""Where the embedded servers keep their data and sockets.
+"""The paths where the embedded servers keep their data and sockets.
 
-Under root the servers run as a user of their own. Where that user cannot reach the home (as under /root), HOME/data is a link to a folder
-of ours under /var/lib: no folder of the operator's is opened to anybody.
+Under root the servers run as a user of their own. Where that user cannot reach the home (as under /root),
+HOME/data is a link to a folder of ours under /var/lib: no folder of the operator's is opened to anybody.
 """
 
 import contextlib

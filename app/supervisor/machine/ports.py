@@ -36,7 +36,7 @@ def listener_settings(settings: Settings) -> list[ListenerSettings]:
 
 
 def settings_problem(settings: Settings) -> tuple[str, str] | None:
-    """What contradicts itself about where the gateway listens, and what to do; None: nothing."""
+    """Returns a contradiction in the settings of where the gateway listens, and what to do; None if there is none."""
     if settings.metrics == "admin" and not settings.admin_port:
         return "NARTHEX_METRICS=admin, but the admin API has no port of its own.", "Set NARTHEX_ADMIN_PORT, or NARTHEX_METRICS=key."
     if settings.admin_host and not settings.admin_port:

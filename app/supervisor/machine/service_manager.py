@@ -1,4 +1,7 @@
-"""What systemd hears of the supervisor: that everything answers, and that it is stopping (sd_notify(3), Type=notify)."""
+"""Notices to systemd about the supervisor: that everything answers, and that it is stopping.
+
+The protocol is that of sd_notify(3), for a service with Type=notify.
+"""
 
 import contextlib
 import os

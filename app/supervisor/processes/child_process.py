@@ -44,7 +44,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
-        """None before start() and after the process has ended."""
+        """The process id, or None before start() and after the process has ended."""
         return None if self._process is None or self._process.poll() is not None else self._process.pid
 
     @property

@@ -1,4 +1,4 @@
-"""What the embedded PostgreSQL and Valkey share: one server for one home, in a data folder that only it uses."""
+"""The base of the embedded PostgreSQL and Valkey: one server for one home, in a data folder that only it uses."""
 
 import abc
 import os
@@ -16,7 +16,10 @@ _INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
 
 
 def server_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a server inherits: nothing of the gateway's secrets, which every process of the server's user could read in /proc."""
+    """Returns the environment of a server.
+
+    It contains none of the gateway's secrets, which every process of the server's user could read in /proc.
+    """
     return {name: environ[name] for name in _INHERITED_VARIABLES if name in environ}
 
 

@@ -44,5 +44,5 @@ class SupervisedProcess:
         self.child.stop(timeout_s)
 
     def failure_message(self) -> str:
-        """Why it ended before it was ready, for the operator."""
+        """Returns a message for the operator that says why the process ended before it was ready."""
         return f"{self.name} could not start. The end of its log, {self.child.log_path}:\n{self.child.log_tail()}"

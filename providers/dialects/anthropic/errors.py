@@ -48,7 +48,7 @@ def write_error(error: NarthexError) -> bytes:
 
 
 def _error_type(error: NarthexError) -> str:
-    """By the status; but if our account at the host is exhausted, that is neither a rate limit nor an overload.
+    """Returns the type for the error's status; an exhausted account of ours is neither a rate limit nor an overload.
 
     A host's 429 is a rate limit, though not the caller's own: LiteLLM raises a server error wherever it reads "overloaded_error"
     (litellm_core_utils/exception_mapping_utils.py, read 2026-11).

@@ -88,7 +88,7 @@ _fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_counts(raw: Raw | None) -> Counts | None:
-    """None if nothing is reported, or in another shape: that must not cost a good response."""
+    """Returns None if nothing is reported, or in another shape: that must not cost a good response."""
     if raw is None or raw == NULL:
         return None
     try:
@@ -135,7 +135,7 @@ def to_usage(counts: Counts | None) -> Usage | None:
 
 
 def _cache_counts(counts: Counts | _Iteration) -> tuple[int | None, int | None, int | None]:
-    """What was read, what was written, and how much of that for an hour."""
+    """Returns the tokens read from the cache, those written to it, and how many of the latter are kept for an hour."""
     written = plausible_count(counts.cache_creation_input_tokens)
     creation = counts.cache_creation
     if creation is None:
@@ -169,7 +169,7 @@ def _with_iterations(usage: Usage, raw: Raw) -> Usage:
 
 
 def _billed(entries: list[_Iteration]) -> list[_Iteration]:
-    """Without the runs of a model that declined before it wrote anything, so that a fallback model answered: those are not billed.
+    """Returns the billed runs: all but those of a model that declined before it wrote anything, for which a fallback answered.
 
     Source: https://platform.claude.com/docs/en/release-notes/overview (refusals without output), read 2026-11.
     """

@@ -181,7 +181,7 @@ def _valid_call_id(id: str) -> str:
 
 
 def _document_source(source: Inline) -> dict[str, Any] | None:
-    """None for a file that is neither PDF nor text."""
+    """Returns the source of a document block, or None for a file that is neither PDF nor text."""
     if source.media_type == "application/pdf":
         return {"type": "base64", "media_type": source.media_type, "data": source.data}
     if not source.media_type.startswith("text/") and source.media_type not in ("application/json", "application/xml"):

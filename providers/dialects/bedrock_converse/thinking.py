@@ -27,7 +27,10 @@ def write_thinking(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -
 
 
 def _claude(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    """As Messages have it. The profile has adapted it to the model: see providers.profiles.claude.thinking."""
+    """Writes thinking as Anthropic's Messages do.
+
+    The profile has already adapted it to the model: see providers.profiles.claude.thinking.
+    """
     if thinking.effort == "none":
         return {"thinking": {"type": "between_tools" if thinking.between_tools else "disabled"}, **_effort_beside(chat)}
     fields: Fields = {}
@@ -83,7 +86,10 @@ def _not_supported(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolic
 
 
 def _undocumented(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    """As for a model that does not reason: an effort is a hint, which coding agents send whatever the model."""
+    """Treats thinking as for a model that does not reason, because no field for it is documented.
+
+    An effort is a hint, which coding agents send whatever the model.
+    """
     if thinking.budget_tokens is not None:
         drop_policy.drop_or_refuse("thinking", "how to request reasoning of this model is not documented for Converse.")
     else:

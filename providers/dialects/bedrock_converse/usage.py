@@ -37,7 +37,7 @@ _tier_decoder = msgspec.json.Decoder(_Tier)
 
 
 def read_usage(raw: Raw, service_tier: Raw) -> Usage | None:
-    """None if nothing is reported, or nothing legible: that must not cost a good response.
+    """Returns None if nothing is reported, or nothing legible: that must not cost a good response.
 
     `inputTokens` excludes the tokens that were read from and written to the cache: the input is the sum of the three.
     """

@@ -187,7 +187,7 @@ def _arguments(raw: Raw) -> str:
 
 
 def _logprob_entries(logprobs: LogprobsResult) -> tuple[Raw, ...]:
-    """As OpenAI writes them: its clients need all fields. Gemini reports no bytes."""
+    """Returns the entries as OpenAI writes them, with all fields, which its clients need. Gemini reports no bytes."""
     tops = [each.candidates or [] for each in logprobs.topCandidates or ()]
     entries: list[Raw] = []
     for index, chosen in enumerate(logprobs.chosenCandidates or ()):

@@ -116,7 +116,10 @@ class Contents:
                 assert_never(part)
 
     def _result(self, result: ToolResult, path: str, following: list[Part]) -> None:
-        """Before Gemini 3 results hold no media: those are added to `following`, the content after the results."""
+        """Adds a tool result to the turn of results.
+
+        The results of models before Gemini 3 hold no media, which are added to `following`, the content after the results.
+        """
         drop_part_fields(result.extra, path, self._drop_policy)
         texts: list[str] = []
         media: list[Part] = []

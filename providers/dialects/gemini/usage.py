@@ -39,7 +39,7 @@ class UsageMetadata(Struct):
 
 
 def read_usage(metadata: UsageMetadata, tool_uses: Mapping[str, int] | None = None) -> Usage | None:
-    """None if nothing was counted (yet). `tool_uses`: see grounded_searches.py."""
+    """Returns None if nothing was counted (yet). `tool_uses` is explained in grounded_searches.py."""
     input_tokens = _sum_plausible(metadata.promptTokenCount, metadata.toolUsePromptTokenCount)
     if input_tokens is None:
         return None
@@ -60,7 +60,7 @@ def read_usage(metadata: UsageMetadata, tool_uses: Mapping[str, int] | None = No
 
 
 def _sum_plausible(*counts: int | None) -> int | None:
-    """None if no count is reported."""
+    """Returns the sum of the plausible counts, or None if there are none."""
     plausible = [count for each in counts if (count := plausible_count(each)) is not None]
     return sum(plausible) if plausible else None
 

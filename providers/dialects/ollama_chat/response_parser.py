@@ -115,5 +115,5 @@ def _arguments(raw: Raw) -> str:
 
 
 def _logprob(entry: dict[str, Any]) -> Raw:
-    """As OpenAI writes it: its clients need all fields."""
+    """Returns the entry as OpenAI writes it, with all fields, which its clients need."""
     return Raw(msgspec.json.encode({"bytes": None, "top_logprobs": [], **entry}))

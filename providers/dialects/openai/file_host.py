@@ -1,4 +1,4 @@
-"""Where uploaded files live, for chat and Responses alike."""
+"""The host of uploaded files, which is the same for chat and Responses."""
 
 # The origin of an Uploaded source whose `file_id` chat and Responses understand.
 FILE_HOST = "openai"

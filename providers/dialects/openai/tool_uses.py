@@ -1,4 +1,4 @@
-"""What hosts that speak OpenAI's dialects report to have used of tools that they bill by the use."""
+"""The uses of tools billed by the use, as hosts that speak OpenAI's dialects report them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -37,10 +37,10 @@ _number_decoder = msgspec.json.Decoder(int)
 
 
 def read_tool_uses(search_context_size: Raw, search_queries: Raw, server_tools: Sequence[Raw]) -> Mapping[str, int] | None:
-    """None if none was reported, or in another shape: that must not cost the token counts.
+    """Returns None if no use was reported, or in another shape: that must not cost the token counts.
 
-    `search_context_size`, `search_queries`: Perplexity's, whose models have a fee for each request by the first, or for each query.
-    `server_tools`: objects of counts; of several the first that counts anything.
+    `search_context_size` and `search_queries` are Perplexity's, whose models have a fee for each request, which depends on the
+    former, or for each query. `server_tools` are objects of counts, of which the first that is not null is read.
     """
     if search_context_size is NULL and search_queries is NULL and not any(each is not NULL for each in server_tools):
         return None

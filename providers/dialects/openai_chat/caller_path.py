@@ -78,7 +78,10 @@ def _content_path(message: dict[str, Raw], part_index: str | int, suffix: str) -
 
 
 def _assistant_path(message: dict[str, Raw], part_index: int, suffix: str) -> str | None:
-    """None if there is no such part. Among parts of one kind, those in the content come first."""
+    """Returns the path of a part within an assistant message, or None if there is no such part.
+
+    Among parts of one kind, those in the content come first.
+    """
     parts = read_messages([message])[0].parts
     if part_index >= len(parts):
         return None

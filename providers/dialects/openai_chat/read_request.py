@@ -112,7 +112,10 @@ def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
 
 
 def _read_thinking_object(body: Body, extra: dict[str, Raw]) -> Thinking | None:
-    """What the objects of other APIs say, which callers send to chat, too. Objects that say something else stay extra fields."""
+    """Reads the thinking objects of other APIs, which callers send to chat, too.
+
+    Objects that say something else stay extra fields.
+    """
     for field in ("thinking", "reasoning"):
         if field not in extra or not isinstance(decoded := body.value(field), dict):
             continue

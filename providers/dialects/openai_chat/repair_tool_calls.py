@@ -211,7 +211,10 @@ def _repeated_call_fields(call: _Call) -> dict[str, Any]:
 
 
 def _name_changes(call: _ClientCall, name: str) -> dict[str, Any]:
-    """What a client that concatenates names gets of one more: nothing of a name that it has, and the rest of one that has grown."""
+    """Returns the changes to one more name, for a client that concatenates names.
+
+    The client gets nothing of a name that it has already, and the rest of a name that has grown.
+    """
     if not name or name == call.name or any(call.fragments):
         return {"name": UNSET}
     piece, call.name = join_name(call.name, name).removeprefix(call.name), join_name(call.name, name)

@@ -35,7 +35,7 @@ def read_finish_reason(choice: WireChoice) -> tuple[str, str | None, str | None]
 
 
 def _read_stop_sequence(raw: Raw) -> str | None:
-    """None for anything but a string: vLLM sends a number if a token id matched."""
+    """Returns None for an empty text and anything but a string: vLLM sends a number if a token id matched."""
     if raw is NULL:
         return None
     try:

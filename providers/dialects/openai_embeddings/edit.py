@@ -29,7 +29,7 @@ _list_decoder = msgspec.json.Decoder(list[Raw])
 
 
 class _RequestedOutput:
-    """What the caller's body requests."""
+    """The encoding, the dimensions and the number of embeddings that the caller's body requests."""
 
     def __init__(self, request_body: Mapping[str, Any]) -> None:
         body = Body(request_body)

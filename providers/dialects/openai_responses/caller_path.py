@@ -36,7 +36,7 @@ def caller_path(body: Body, path: str) -> str:
 
 
 def _message_path(body: Body, located: LocatedMessage, part_index: str | None, inner_index: str | None, suffix: str) -> str | None:
-    """None if there is no such part."""
+    """Returns the caller's path of a message, or of a part of one; None if there is no such part."""
     if not located.item_indexes:
         return "instructions"
     items = list_input_items(body)

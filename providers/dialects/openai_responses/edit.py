@@ -204,7 +204,10 @@ class ResponsesStreamEditor(SSEStreamEditor):
         return b"".join(frames)
 
     def _decode_event(self, data: bytes) -> ItemEvent | None:
-        """None for what is no event, as [DONE]. Raises the error that is sent in place of one, or InvalidUpstreamResponse."""
+        """Returns None for data that are no event, such as [DONE].
+
+        Raises the error that an engine sent in place of an event, or InvalidUpstreamResponse.
+        """
         try:
             event = _event_decoder.decode(data)
         except DECODE_ERRORS:

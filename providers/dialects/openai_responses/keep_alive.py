@@ -30,8 +30,10 @@ _event_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 class ResponsesKeepAlive:
-    """Before the engine's first event it writes the events with which a stream begins, as SDKs refuse any other; edit() then leaves the
-    engine's `response.created` out. From the first keep-alive on, all events are numbered here.
+    """The keep-alives of a stream of Responses, which are events, and numbered like all others.
+
+    Those before the engine's first event are the events with which a stream begins, because SDKs refuse any other; edit() then
+    leaves the engine's `response.created` out. From the first keep-alive on, all events are numbered here.
     """
 
     edits_frames: ClassVar[bool] = True

@@ -18,7 +18,7 @@ def text_field(item: RawObject, key: str) -> str:
 
 
 def raw_field(item: RawObject, key: str) -> Raw | None:
-    """None if it is absent or null."""
+    """Returns the value of a field, or None if it is absent or null."""
     value = item.get(key, NULL)
     return None if value == NULL else value
 

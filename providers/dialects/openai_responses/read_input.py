@@ -154,7 +154,7 @@ def _read_item(kind: str, item: RawObject, raw: Raw, parts: list[Content], extra
 
 
 def _read_reasoning(item: RawObject) -> Reasoning | Opaque | None:
-    """None for an item without text and without encrypted content."""
+    """Returns None for an item without text and without encrypted content."""
     text = PARAGRAPH_BREAK.join([*_texts(item, "content")] or [*_texts(item, "summary")])
     part = read_reasoning_part(text, text_field(item, "encrypted_content"))
     other_fields = extra_fields(item, *_REASONING_FIELDS)

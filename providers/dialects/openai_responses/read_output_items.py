@@ -81,7 +81,7 @@ def read_unknown_content(raw: bytes | Raw) -> list[Content]:
 
 
 def read_content(content: Content) -> Text | Refusal | None:
-    """None for a type without a canonical part. Of an unknown type, its text."""
+    """Returns None for a type without a canonical part, and the text of an unknown type."""
     match content.type:
         case "output_text" | "text":
             return Text(content.text or "", read_citations(content.annotations))

@@ -1,4 +1,7 @@
-"""What a response used of OpenAI's own tools, which are billed by the use: its usage does not say, so its output items are counted."""
+"""The uses of OpenAI's own tools, which are billed by the use.
+
+The usage of a response does not report them, so its output items are counted.
+"""
 
 from collections.abc import Mapping, Sequence
 

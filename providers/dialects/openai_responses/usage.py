@@ -16,7 +16,10 @@ from providers.dialects.openai.usage import priced_tier
 
 
 class _CacheWrites(Struct):
-    """Of `cache_write_tokens`, by how long they are kept at least. Source: openai 3.57.0, responses/response_usage.py."""
+    """The `cache_write_tokens`, by how long they are kept at least.
+
+    Source: openai 3.57.0, responses/response_usage.py.
+    """
 
     ttl_12h_tokens: int | None = None
     ttl_30m_tokens: int | None = None
@@ -51,9 +54,10 @@ _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_usage(raw: bytes | Raw, service_tier: Any = None, tool_uses: Mapping[str, int] | None = None) -> Usage | None:
-    """None for usage of another form, or without legible counts: that must not cost a good response.
+    """Returns None for usage of another form, or without legible counts: that must not cost a good response.
 
-    xAI's output includes reasoning here, as its totals show. `tool_uses`: as counted in the output; xAI's own counts come first.
+    xAI's output includes reasoning here, as its totals show. `tool_uses` are those counted in the output; xAI's own counts replace
+    them.
 
     Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
     """
@@ -100,7 +104,10 @@ _NO_INPUT_DETAILS = {"cached_tokens": 0, "cache_write_tokens": 0}
 
 
 def write_usage(usage: Usage | None) -> dict[str, Any] | None:
-    """None if nothing was reported. Otherwise counts that were not reported are 0: the SDK's types require all of them."""
+    """Returns None if nothing was reported.
+
+    Otherwise counts that were not reported are 0, because the SDK's types require all of them.
+    """
     if usage is None or (usage.input is None and usage.output is None):
         return None
     input, output = usage.input or 0, usage.output or 0

@@ -41,7 +41,7 @@ def write_signature(state: OpaqueState) -> str:
 
 
 def read_signature(signature: str | None, provider_type: str | None) -> OpaqueState | None:
-    """None: there is none, or nobody knows whose it is."""
+    """Returns the state in a signature, or None if there is none or nobody knows whose it is."""
     if not signature:
         return None
     if signature.startswith(PREFIX):

@@ -95,7 +95,7 @@ def _check_fields(request: Request, parsed: Body) -> None:
 
 
 def _check_blocks(request: Request) -> None:
-    """What the types do not say of blocks. A model has no templates."""
+    """Checks what the types of blocks do not express. A model has no templates, and needs a message."""
     is_function = request.function_name is not None
     if isinstance(request.input.system, dict) and not is_function:
         raise _no_template("input.system")

@@ -184,7 +184,10 @@ def _read_block(block: Block, path: str) -> Content | CallState:
 
 
 def _read_arguments(block: Block) -> str:
-    """As the model wrote them, unless the caller changed them: a prefix that is cached must stay as it is."""
+    """Returns the arguments as the model wrote them, unless the caller changed them.
+
+    A prefix that is cached must stay as it is.
+    """
     raw, arguments = block.raw_arguments, block.arguments
     if arguments is None:
         return raw or ""

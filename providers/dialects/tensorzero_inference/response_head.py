@@ -1,4 +1,4 @@
-"""What every response and every chunk begins with, and whether the response is JSON instead of content blocks."""
+"""The beginning of every response and every chunk, and whether the response is JSON instead of content blocks."""
 
 from collections.abc import Mapping
 from typing import Any

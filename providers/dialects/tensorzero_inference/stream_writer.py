@@ -102,7 +102,7 @@ class InferenceStreamWriter:
         return frame[0] + _encode(text) + frame[1]
 
     def _delta_frame(self, index: int) -> tuple[bytes, bytes] | None:
-        """None: the response has no field for the text of this part."""
+        """Returns a chunk as the bytes before and behind a delta, or None if the response has no field for the text of this part."""
         part = self._parts[index]
         match part:
             case Text() | Refusal():

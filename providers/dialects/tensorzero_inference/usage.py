@@ -20,7 +20,7 @@ def write_usage(usage: Usage) -> WireUsage:
 
 
 def read_usage(usage: WireUsage | None) -> Usage | None:
-    """None if nothing is reported."""
+    """Returns None if nothing is reported."""
     if usage is None:
         return None
     counted = Usage(

@@ -6,7 +6,7 @@ from providers.dialects.tgi_generate.response_schema import Details
 
 
 def read_usage(details: Details) -> Usage | None:
-    """None if nothing was counted.
+    """Returns None if nothing was counted.
 
     Streams report the input length at their end. Complete responses report only its tokens one by one, and only on request.
     """

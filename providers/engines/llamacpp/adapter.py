@@ -107,7 +107,7 @@ class LlamaCpp(OpenAICompatible):
             return ConstraintPlan("validated", output, fields)
 
     def _write_constraint(self, output: OutputFormat) -> Mapping[str, Any]:
-        """In fields that work in chat and completions alike; response_format works in chat only."""
+        """Writes a constraint in fields that work in chat and completions alike; response_format works in chat only."""
         match output:
             case JsonObject():
                 return {"json_schema": {"type": "object"}}

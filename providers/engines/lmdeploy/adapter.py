@@ -61,7 +61,7 @@ _UNRELIABLE_CONSTRAINT_SUPPORT = _support_with(
 
 
 class LMDeploy(OpenAICompatible):
-    """What it enforces depends on its version and backend, which are options."""
+    """LMDeploy. Its version and backend, which are options, decide what it enforces."""
 
     name: ClassVar[str] = "lmdeploy"
     thinking_fields = frozenset()
@@ -157,7 +157,10 @@ class LMDeploy(OpenAICompatible):
             drop_policy.drop_missing("reasoning_effort", f"it knows low, medium and high{', and max' if self._is_since_0_18 else ''}.")
 
     def _adapt_tool_choice(self, body: Body, drop_policy: DropPolicy) -> None:
-        """Before 0.18 it enforces a named tool only; `required` acts as `auto`. Documented up to 0.16."""
+        """Adapts the tool choice to versions before 0.18, which enforce a named tool only and treat `required` as `auto`.
+
+        This is documented up to 0.16.
+        """
         choice = body.value("tool_choice")
         if self._is_since_0_18 or choice in ("auto", "none") or (isinstance(choice, dict) and "function" in choice):
             return

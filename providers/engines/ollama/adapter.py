@@ -59,11 +59,14 @@ class Ollama(OpenAICompatible):
 
     @property
     def constraint_support(self) -> structured_output.SupportByKind:
-        """None in its /v1/completions, the only one of OpenAI's dialects in which it generates text."""
+        """Empty: /v1/completions, the only one of OpenAI's dialects in which it generates text, supports no constraint."""
         return {}
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
-        """In its own chat the dialect wrote the constraint already, or refused or dropped one that it cannot express."""
+        """Plans a constraint. In Ollama's own chat the dialect has already written it, or refused or dropped it.
+
+        The dialect refuses or drops a constraint that it cannot express, and for such a one this returns None.
+        """
         output = constraint.output
         if dialect != _NATIVE_DIALECT or output is None:
             return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)

@@ -13,7 +13,7 @@ def _is_sglang(responses: ProbeResponses) -> bool:
 
 
 def _read_lora_adapters(responses: ProbeResponses, models: Sequence[ListedModel] | None, router: str | None) -> LoadedAdapters:
-    """Only later versions list them among their models, so an empty list shows nothing."""
+    """Returns None if no adapter is listed: only later versions list them among their models, so that shows nothing."""
     return listed_adapters(models or ()) or None
 
 

@@ -69,7 +69,7 @@ _DEVELOPER_ROLE_SINCE = (0, 32)
 
 
 class VLLM(OpenAICompatible):
-    """What it honours depends on its version, which probing reports, or the option `version`."""
+    """vLLM, which honours fields depending on its version. Probing reports the version, or the option `version` states it."""
 
     name: ClassVar[str] = "vllm"
     thinking_fields = frozenset()
@@ -135,7 +135,10 @@ class VLLM(OpenAICompatible):
         return frozenset({"openai_chat", "openai_completions", "vllm_generate"}) | native
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
-        """What xgrammar, its first choice, does not cover is validated, or refused where responses are token ids."""
+        """Plans a constraint as xgrammar, the engine's first choice, enforces it.
+
+        What xgrammar does not cover is validated, or refused where responses are token ids.
+        """
         plan = self._plan_by_version(constraint, dialect, in_own_fields=in_own_fields)
         covered_plan = account_for_coverage(plan, constraint, self.constraint_support, trusted=self.trusted)
         if dialect == "vllm_generate" and covered_plan is not plan:

@@ -72,7 +72,10 @@ class Anthropic(OpenAICompatible):
         return adapt_claude_chat(chat, drop_policy, self.listed_profiles.get(chat.model), native="instructions")
 
     def must_adapt_as_chat(self, body: Body, dialect: str, model: str) -> bool:
-        """For instructions midway that an older model refuses, or ignores: a caller may not know which model a name stands for."""
+        """Returns whether a body has instructions midway that an older model refuses or ignores.
+
+        A caller may not know which model a name stands for.
+        """
         return dialect == "anthropic_messages" and ignores_instructions(body, find_profile(model))
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:

@@ -23,10 +23,11 @@ _EFFORTS: Sequence[Effort] = ("low", "medium", "high", "xhigh", "max")
 
 
 class ListedModel(Struct, frozen=True):
-    """What the list says of a model. `thinking_types`, `efforts`: whether each is supported; empty: not stated."""
+    """A model with what the list says of it."""
 
     id: str
     display_name: str | None = None
+    # Whether each type, and each effort, is supported; empty if that is not stated.
     thinking_types: Mapping[str, bool] = {}
     efforts: Mapping[str, bool] = {}
     max_input_tokens: int | None = None
@@ -89,7 +90,10 @@ def _read_model(item: Any) -> ListedModel | None:
 
 
 def _supported(entries: Mapping[str, Any]) -> dict[str, bool]:
-    """Of each entry that has `supported`, what it says; `supported` of the whole is one among them, which no name equals."""
+    """Returns the `supported` of each entry that has one.
+
+    The `supported` of the whole stands among the entries; it is no object, and so it is left out.
+    """
     found = {name: _object(entry).get("supported") for name, entry in entries.items()}
     return {name: value for name, value in found.items() if isinstance(value, bool)}
 

@@ -76,7 +76,7 @@ class AwsHost(OpenAICompatible):
         return url.copy_with(host=_insert_region(url.host, _REGION_FROM_CREDENTIAL, region))
 
     def signer(self, credential: str | None, fetch: Fetch) -> Signer | None:
-        """None without a credential: a local stand-in for AWS may not need one."""
+        """Returns None without a credential: a local stand-in for AWS may not need one."""
         if credential is None:
             return None
         # Reading the region from AWS configuration files takes milliseconds: it is cached.

@@ -78,7 +78,7 @@ class Azure(OpenAIModels):
 
     @property
     def spoken_dialects(self) -> tuple[str, ...]:
-        """Only the v1 API has Responses; Foundry has chat and embeddings."""
+        """Its dialects, best first. Only the v1 API has Responses; Foundry has chat and embeddings."""
         if self._dialects:
             return self._dialects
         if not self.is_openai_host:

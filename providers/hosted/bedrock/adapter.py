@@ -68,7 +68,10 @@ _MODEL_NOT_FOUND = re.compile(
 
 
 class Bedrock(AwsHost):
-    """Without the option `api`: Converse, and Anthropic's own dialect for callers of Messages whose target is Claude."""
+    """Amazon Bedrock.
+
+    Without the option `api` it speaks Converse, and Anthropic's own dialect for callers of Messages whose target is Claude.
+    """
 
     name: ClassVar[str] = "bedrock"
     restricted_fields: Mapping[str, str] = {}
@@ -244,7 +247,7 @@ class Bedrock(AwsHost):
         return why_no_images(model)
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
-        """For Converse the dialect has already written the constraint into the request, or refused or dropped it."""
+        """Plans a constraint. For Converse the dialect has already written it into the request, or refused or dropped it."""
         if dialect == _ANTHROPIC_MESSAGES and constraint.output is not None and not is_enforced(constraint.output):
             return ConstraintPlan("validated", constraint.output)
         if dialect == CONVERSE and not isinstance(constraint.output, JsonSchema | JsonObject):
@@ -264,7 +267,7 @@ class Bedrock(AwsHost):
             request_body.add_betas(body, self._defaults.betas)
 
     def stream_unwrapper(self, dialect: str) -> StreamUnwrapper | None:
-        """None for Converse: its dialect reads AWS event-stream messages itself."""
+        """Returns None for mantle, and for Converse, whose dialect reads AWS event-stream messages itself."""
         return None if self.is_mantle or dialect == CONVERSE else invoke_stream_unwrapper()
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:

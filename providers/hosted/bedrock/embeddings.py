@@ -45,7 +45,7 @@ def _write_cohere_body(texts: Sequence[str], dimensions: int | None, host_fields
 
 
 def _write_nova_body(texts: Sequence[str], dimensions: int | None, host_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """With truncationMode NONE, Nova refuses a text that is too long instead of cutting it silently."""
+    """Writes truncationMode NONE, with which Nova refuses a text that is too long instead of cutting it silently."""
     text = {"truncationMode": "NONE", "value": texts[0]}
     params: dict[str, Any] = {"embeddingPurpose": host_fields.get("embedding_purpose", "GENERIC_INDEX"), "text": text}
     if dimensions is not None:

@@ -64,7 +64,10 @@ def read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> b
 
 
 def read_billed_input(raw: bytes) -> int | None:
-    """Of a response that read_embeddings() can read."""
+    """Returns the billed input tokens of a response that read_embeddings() can read.
+
+    None means that the response does not report the processed tokens beside them.
+    """
     billed, processed = _input_counts(_decode_or_raise(raw).meta)
     return None if processed is None else billed
 

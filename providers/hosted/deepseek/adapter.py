@@ -59,7 +59,7 @@ class DeepSeek(HostSpecProvider, host="deepseek"):
         self._defaults = read_defaults(options)
 
     def dialect_rule_for(self, model: str) -> DialectRule | None:
-        """None for the beta, whose chat alone enforces the schemas of tools."""
+        """Returns None where Responses are not spoken, and for the beta, whose chat alone enforces the schemas of tools."""
         return None if self._uses_beta or _RESPONSES not in self.spoken_dialects else _SCHEMAS_IN_RESPONSES
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:

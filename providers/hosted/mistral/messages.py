@@ -68,7 +68,7 @@ class MessageAdapter:
             self._drop_policy.report_dropped(f"{path}.cache_control")
 
     def _write_name(self, message: dict[str, Any], path: str, name: str) -> None:
-        """As write_participant_names() does."""
+        """Writes the participant's name into the message's text, as write_participant_names() does."""
         content = message.get("content")
         parts: list[dict[str, Any]] = cast(list[dict[str, Any]], content) if isinstance(content, list) else []
         texts = [part for part in parts if part.get("type") == "text"]

@@ -75,7 +75,10 @@ class OpenAI(OpenAIModels):
             remove_encrypted_reasoning(body)
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """With `x-should-retry: true`, a 4xx such as 409 (a lock) is not the caller's fault: OpenAI's SDKs retry it too."""
+        """Returns the error that a response reports: an overload for a 4xx with `x-should-retry: true`.
+
+        Such a 4xx, for instance a 409 (a lock), is not the caller's fault: OpenAI's SDKs retry it too. An UpstreamNotFound stays one.
+        """
         error = super().read_error(status, headers, body)
         if headers.get("x-should-retry") != "true" or not isinstance(error, UpstreamRejected) or isinstance(error, UpstreamNotFound):
             return error

@@ -86,7 +86,10 @@ class OpenRouter(HostSpecProvider, host="openrouter"):
         return adapted
 
     def _adapt_gpt(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
-        """What OpenAI's models refuse while they reason: with require_parameters no host would be found for it. See hosts.toml."""
+        """Drops or refuses what OpenAI's models refuse while they reason, and returns what was dropped.
+
+        With require_parameters no host would be found for such a request. See hosts.toml.
+        """
         model = body.value("model")
         rules = find_rules(model) if isinstance(model, str) and "openai/" in model else None
         if rules is None:

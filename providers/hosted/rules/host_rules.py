@@ -28,41 +28,52 @@ _OPENAI_CHAT, _OPENAI_COMPLETIONS = "openai_chat", "openai_completions"
 
 
 class HostRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """None or empty: no such rule, or none known. A violation is refused, unless the caller allows dropping the field.
+    """The rules of one host. None or empty means that there is no such rule, or that none is known.
 
-    `max_tokens`: the only name that its chat has for the token limit. `developer_role`: False: it is sent as `system`.
-    `tool_names`: a regex for the complete name. `tool_choices`: out of auto, none, required, named. `functions_only`: no custom tools.
-    `text_results`: it takes the result of a tool as a string alone. `text_roles`: the roles whose messages it takes, where they are all
-    texts, as a string alone. `cache_marks`: where its chat reads Anthropic's `cache_control`: in a text, or beside the messages.
-    `unsupported_parts`: content part types that it does not support, with the reason. `reasoning_field`: its name for the reasoning in
-    an assistant message. `assistant_fields`: the OPTIONAL_ASSISTANT_FIELDS that it accepts; None: all. `ignores_unknown_members`: it
-    passes over other members of messages, and reads marks of a cache. `thinking_fields`: of `thinking` and `reasoning`, what it reads.
-    `ranges`: inclusive ranges of numbers. `allowed_values`: fields with all their values. `exclusive_fields`: pairs of fields that exclude
-    each other.
+    A violation is refused, unless the caller allows dropping the field.
     """
 
+    # The only name that its chat has for the token limit.
     max_tokens: Literal["max_tokens", "max_completion_tokens"] | None = None
+    # False: the role `developer` is sent as `system`.
     developer_role: bool = True
     max_stops: int | None = None
     max_tools: int | None = None
+    # A regex for the complete name.
     tool_names: str | None = None
+    # Those that it takes, out of auto, none, required and named.
     tool_choices: frozenset[str] | None = None
+    # It takes no custom tools.
     functions_only: bool = False
+    # It takes the result of a tool as a string alone.
     text_results: bool = False
+    # The roles whose messages it takes as a string alone, where they are all texts.
     text_roles: frozenset[str] = frozenset()
+    # Where its chat reads Anthropic's `cache_control`: in a text, or beside the messages.
     cache_marks: frozenset[CacheMarkPlace] = frozenset()
+    # The types of content parts that it does not support, with the reason.
     unsupported_parts: Mapping[str, str] = {}
+    # Its name for the reasoning in an assistant message.
     reasoning_field: Literal["reasoning", "reasoning_content"] | None = None
+    # The OPTIONAL_ASSISTANT_FIELDS that it accepts; None: all.
     assistant_fields: frozenset[str] | None = None
+    # It passes over other members of messages, and reads marks of a cache.
     ignores_unknown_members: bool = False
+    # Those of `thinking` and `reasoning` that it reads.
     thinking_fields: frozenset[str] = frozenset()
+    # Inclusive ranges of numbers.
     ranges: Mapping[str, tuple[float, float]] = {}
+    # Fields with all their values.
     allowed_values: Mapping[str, Sequence[Any]] = {}
+    # Pairs of fields that exclude each other.
     exclusive_fields: Sequence[tuple[str, str]] = ()
 
     @property
     def valid_tool_names(self) -> ToolNames | None:
-        """What `tool_names` says, where it is a class of characters with a length: other names are mapped to such. None: no rule."""
+        """The rule in `tool_names`, if it is a class of characters with a length. Other names are mapped to such names.
+
+        None means that there is no such rule.
+        """
         matched = None if self.tool_names is None else _TOOL_NAMES.fullmatch(self.tool_names)
         return None if matched is None else ToolNames(matched[1], int(matched[2]))
 

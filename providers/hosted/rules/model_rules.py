@@ -1,4 +1,4 @@
-"""What models differ in, whoever hosts them: a chat in OpenAI's or Anthropic's form, adapted to the rules of its model's version."""
+"""Adapts a chat in OpenAI's or Anthropic's form to the rules of its model's version, which hold whoever hosts the model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
@@ -192,7 +192,7 @@ class _Adapter:
         self._switch_off()
 
     def _switch_off(self) -> None:
-        """In Responses the effort is all there is; Messages have `thinking`."""
+        """Switches thinking off in the host's way. In Responses the effort is all there is; Messages have `thinking`."""
         how = self._hosting.thinking_off
         if self._dialect == _RESPONSES or how is None or how == "effort":
             if self._effort() != "none":
@@ -233,7 +233,7 @@ class _Adapter:
             del self._body[field]
 
     def _inline_references(self) -> None:
-        """In each dialect: the parameters of a function, where they are."""
+        """Inlines the references in the parameters of each function, wherever the dialect has them."""
         try:
             tools = _decode_tools(as_raw(self._body["tools"]))
         except DECODE_ERRORS:

@@ -86,7 +86,7 @@ def add_missing_parameters(body: Body) -> None:
 
 
 def drop_tool_calls(body: Body, drop_policy: DropPolicy) -> None:
-    """For a host without tools: tool calls and results in the conversation, which it would ignore silently, are refused or dropped."""
+    """Refuses or drops the tool calls and results of a conversation, which a host without tools would ignore silently."""
     raw = bytes(as_raw(body["messages"])) if body.has_value("messages") else b""
     if not any(marker in raw for marker in (b'"tool_calls"', b'"tool"', b'"function"')):
         return

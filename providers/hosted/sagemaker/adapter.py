@@ -128,7 +128,7 @@ class SageMaker(AwsHost):
         return super().adapt_request(body, dialect, may_drop, constraint)
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
-        """For dialects of plain prompts, the dialect has already written the constraint into the request, or refused or dropped it."""
+        """Plans a constraint. Dialects of plain prompts have already written it into the request, or refused or dropped it."""
         output = constraint.output
         if dialect not in ("tgi_generate", "lmi_generate") or output is None:
             return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)

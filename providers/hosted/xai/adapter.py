@@ -46,7 +46,10 @@ class XAI(HostSpecProvider, host="xai"):
 
 
 def _enforce_model_limits(body: Body, drop_policy: DropPolicy) -> None:
-    """For chat, whose fields they are. Efforts, which differ by model, too: providers/hosted/rules/model_rules.py."""
+    """Drops or refuses fields of chat that a reasoning model does not support.
+
+    Efforts, which differ by model too, are adapted in providers/hosted/rules/model_rules.py.
+    """
     model = body.value("model")
     rules = find_chat_rules(model) if isinstance(model, str) else None
     if rules is None or rules.thinking == "never":

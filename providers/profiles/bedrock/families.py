@@ -20,23 +20,24 @@ _EVERYWHERE: frozenset[CachePosition] = frozenset({"tools", "system", "messages"
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """What a model family supports.
-
-    `reasoning_control`: how reasoning is requested; "unknown" if the id does not say. `supports_schemas`: schemas of answers and of
-    strict tools are enforced. `cache_positions`: where it takes cache points; `caches_for_an_hour`: also with that lifetime.
-    `separated_from_results`: kinds of blocks that it refuses beside results of tools; None: all. `media_in_results`: results may hold
-    images and documents, and a status. `claude`: what the model accepts wherever it is hosted; None: it is not Claude.
-    """
+    """A model family, and what it supports in Converse."""
 
     name: str
+    # How reasoning is requested; "unknown" if the id does not say.
     reasoning_control: Literal["unknown", "undocumented", "no", "claude", "nova", "effort", "qwen"] = "unknown"
+    # Whether schemas of answers and of strict tools are enforced.
     supports_schemas: bool = False
+    # Where it takes cache points.
     cache_positions: frozenset[CachePosition] = frozenset()
+    # Whether it takes cache points with that lifetime, too.
     caches_for_an_hour: bool = False
     top_k_field: Literal["top_k", "topK"] | None = None
+    # The kinds of blocks that it refuses beside results of tools; None: all.
     separated_from_results: frozenset[str] | None = frozenset()
+    # Whether results may hold images and documents, and a status.
     media_in_results: bool = True
     audio_input: bool = False
+    # What the model accepts wherever it is hosted; None: it is not Claude.
     claude: ClaudeProfile | None = None
 
     @property

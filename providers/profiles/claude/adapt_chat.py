@@ -62,7 +62,10 @@ def adapt_claude_chat(
 
 
 def adapt_relayed_chat(chat: ChatRequest, drop_policy: DropPolicy) -> ChatRequest:
-    """For a gateway of another API that translates to Claude itself: what the model refuses is adapted, how it is said stays as it is."""
+    """Adapts a chat for a gateway of another API that translates to Claude itself.
+
+    What the model refuses is adapted, and how it is said stays as it is.
+    """
     profile = find_profile(chat.model)
     chat = _place_instructions(chat, profile, drop_policy)
     chat = replace(chat, stop=drop_blank_stops(chat, drop_policy), tools=fit_tools(chat, drop_policy), output=_without_limits(chat.output))
@@ -121,7 +124,10 @@ def _adapt_tool_choice(
 
 
 def _adapt_sampling(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropPolicy) -> ChatRequest:
-    """Without temperature, top_p and top_k that the model does not support; 1 is the default of the first two and neutral."""
+    """Returns the chat without the temperature, top_p and top_k that the model does not support.
+
+    1 is the default of the first two and neutral.
+    """
     is_thinking, takes_no_sampling = is_thinking_enabled(chat.thinking), profile.sampling == "never"
     if profile.sampling == "freely" and not is_thinking:
         return chat

@@ -1,4 +1,7 @@
-"""What a host of Claude takes besides what the model accepts: beta features, hints on tools, fields. The rows: providers/hosted/rules."""
+"""The rules of a host of Claude beside those of the model: beta features, hints on tools, fields.
+
+The rows are in providers/hosted/rules.
+"""
 
 import re
 from collections.abc import Callable, Mapping

@@ -25,7 +25,7 @@ _ALL_LEVELS: tuple[Effort, ...] = (*_LEVELS, "xhigh", "max")
 
 
 class ClaudeProfile(Struct, frozen=True, kw_only=True):
-    """What a Claude model accepts. What it does not is a 400, unless it says otherwise here."""
+    """The rules of a Claude model. What it does not accept is a 400, unless it says otherwise here."""
 
     # How thinking is requested: by `adaptive` and an effort, by a budget of tokens, by either, or not at all.
     thinking_mode: Literal["adaptive", "budget", "either", "never"] = "either"

@@ -34,7 +34,7 @@ class _Choice(Struct):
 
 
 class _Root(Struct):
-    """Of an input schema; what is at its root alone."""
+    """The alternatives at the root of an input schema, and nowhere deeper."""
 
     anyOf: Raw = NULL
     oneOf: Raw = NULL
@@ -46,7 +46,7 @@ class _Function(Struct):
 
 
 class _Tool(Struct):
-    """Of Messages, or of Chat."""
+    """A tool of Messages, which has `input_schema`, or of Chat, which has `function`."""
 
     strict: bool | None = None
     input_schema: _Root | None = None
@@ -75,7 +75,7 @@ _choice = msgspec.json.Decoder(_Choice | str | None)
 
 
 def breaks_rules(body: Body, profile: ClaudeProfile) -> bool:
-    """Of a body of Messages."""
+    """Returns whether a body of Messages holds what the model refuses or ignores."""
     try:
         return (
             _breaks_sampling(body, profile)
@@ -90,7 +90,7 @@ def breaks_rules(body: Body, profile: ClaudeProfile) -> bool:
 
 
 def breaks_rules_in_chat(body: Body, profile: ClaudeProfile) -> bool:
-    """Of a body of OpenAI's Chat, for a gateway to Claude."""
+    """Returns whether a body of OpenAI's Chat, for a gateway to Claude, holds what the model refuses or ignores."""
     try:
         if _breaks_sampling(body, profile) or _breaks_messages(body, profile):
             return True
@@ -199,7 +199,10 @@ def _has_alternatives(body: Body) -> bool:
 
 
 def _breaks_schemas(body: Body, profile: ClaudeProfile) -> bool:
-    """Of the answer, and of strict tools where the model takes none; those of other strict tools are the host's to refuse."""
+    """Returns whether the model refuses the schema of the answer, or takes none and a tool is strict.
+
+    The schemas of other strict tools are the host's to refuse.
+    """
     if body.has_value("output_format"):
         formats = msgspec.json.decode(body["output_format"], type=_Format)
     else:

@@ -38,7 +38,10 @@ def adapt_thinking(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropP
 
 
 def adapt_relayed_effort(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropPolicy) -> ChatRequest:
-    """With an effort that the model has; a gateway that translates to Claude itself makes a budget of it where that is needed."""
+    """Returns the chat with an effort that the model has.
+
+    A gateway that translates to Claude itself makes a budget of it where that is needed.
+    """
     thinking = chat.thinking
     if thinking is None or thinking.effort is None or not profile.efforts:
         return chat
@@ -78,7 +81,10 @@ def _switch_off(chat: ChatRequest, thinking: Thinking, profile: ClaudeProfile, d
 
 
 def _switch_on(chat: ChatRequest, thinking: Thinking, drop_policy: DropPolicy) -> tuple[ChatRequest, Thinking]:
-    """For a model that always thinks: as little as it can, or with the effort that a caller of Messages gives beside."""
+    """Switches thinking on for a model that always thinks.
+
+    It thinks as little as it can, or with the effort that a caller of Messages gives beside.
+    """
     effort = _effort_beside(chat)
     drop_policy.drop_hint("thinking.effort" if effort is None else "thinking")
     extra = {key: value for key, value in chat.extra.items() if key != EFFORT_BESIDE_NO_THINKING}
@@ -118,7 +124,10 @@ def _adapt(chat: ChatRequest, thinking: Thinking, profile: ClaudeProfile, drop_p
 
 
 def _with_budget(chat: ChatRequest, thinking: Thinking, drop_policy: DropPolicy) -> Thinking | None:
-    """With a budget below the caller's max_tokens; without max_tokens, RequestDefaults adds the budget to the default."""
+    """Returns the thinking with a budget, which is below the caller's max_tokens unless the chat has tools.
+
+    Without max_tokens, RequestDefaults adds the budget to the default. Returns None if no budget fits and thinking may be dropped.
+    """
     requested_budget = thinking.budget_tokens
     budget = (
         _BUDGET_TOKENS_BY_EFFORT[thinking.effort or "medium"] if requested_budget is None else max(requested_budget, _MIN_BUDGET_TOKENS)

@@ -58,9 +58,10 @@ def adapt_request(body: Body, dialect: str, rules: GptRules, drop_policy: DropPo
 
 
 def adapt_relayed(body: Body, rules: GptRules, drop_policy: DropPolicy) -> None:
-    """For a gateway of OpenAI's Chat that finds the nearest effort itself, but for `none`, and takes one in `reasoning`, too.
+    """Adapts a body for a gateway of OpenAI's Chat that finds the nearest effort itself, except for `none`.
 
-    It refuses fields that no host of the model lists, also with their neutral values: those go without a report.
+    The gateway takes an effort in `reasoning`, too. It refuses fields that no host of the model lists, also with their neutral values:
+    those are removed without a report.
     """
     effort = _relayed_effort(body)
     if effort == "none" and rules.efforts and "none" not in rules.efforts:

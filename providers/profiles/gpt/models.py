@@ -1,4 +1,4 @@
-"""What OpenAI's GPT and o models accept, by their names, whoever hosts them.
+"""The rules of OpenAI's GPT and o models, by their names, whoever hosts them.
 
 Sources, all read 2026-11: pydantic-ai 2.68 (profiles/openai.py, whose cells were verified at the live API in 2026-07 and later: which
 models reason by default, which can be told not to, sampling while they reason), litellm 1.110.2 (responses/bridge_check.py: tools on
@@ -18,9 +18,9 @@ from providers.profiles.rules_by_version import Version, rules_for_version
 
 
 class GptRules(Struct, frozen=True, kw_only=True):
-    """What one model accepts."""
+    """The rules of one model."""
 
-    # Of the Responses API, lowest first; empty: the model does not reason, and has no effort.
+    # The efforts of the Responses API, lowest first; empty: the model does not reason, and has no effort.
     efforts: tuple[Effort, ...] = ()
     # Whether it reasons where a request has no effort.
     reasons_by_default: bool = False
@@ -67,7 +67,10 @@ def _lines(rest: GptRules, **rules: GptRules) -> _Lines:
 
 
 def _newer_lines(rest: GptRules, **rules: GptRules) -> _Lines:
-    """As _lines(), from 5.4 on: Chat refuses function tools of models that reason, and has neither the pro nor the codex models."""
+    """Returns the lines of a version from 5.4 on, as _lines() does for earlier ones.
+
+    Chat refuses function tools of models that reason, and has neither the pro nor the codex models.
+    """
     further = {"chat": _FIXED_EFFORT, "pro": _PRO, "codex": replace(rest, is_on_chat=False)}
     return tuple((pattern, replace(line, has_tools_on_chat=False)) for pattern, line in _lines(rest, **rules, **further))
 

@@ -21,7 +21,10 @@ Report = dict[str, Any]
 
 
 def run(folder: Path, command: list[str], **variables: str) -> str:
-    """What the agent prints. Its home is the folder, so that it finds no configuration of whoever runs the tests."""
+    """Runs an agent and returns what it prints. Raises RuntimeError if it ends with another status than 0.
+
+    Its home is the folder, so that it finds no configuration of whoever runs the tests.
+    """
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "NO_PROXY") if name in os.environ}
     done = subprocess.run(
         command,
@@ -64,7 +67,7 @@ def claude_code(folder: Path, prompt: str) -> Report:
 
 
 def compact_claude(folder: Path) -> Report:
-    """A conversation, its summary, and how it goes on."""
+    """Holds a conversation, has Claude Code summarize it, and continues it."""
     run_claude(folder, SCENARIO["hello"])
     messages = run_claude(folder, "/compact", "--continue")
     boundary = next(each["compact_metadata"] for each in messages if each.get("subtype") == "compact_boundary")
@@ -217,7 +220,7 @@ def read_file() -> Report:
 
 
 def ten_turns() -> Report:
-    """Nine files, one after the other, as the model asks for them, and its answer."""
+    """Has the agent read nine files, one after the other, as the model requests them, and then show the model's answer."""
 
     def agent(folder: Path) -> Report:
         steps = folder / "work" / "steps"

@@ -73,7 +73,7 @@ def user(content, **more):
 
 
 def described(response):
-    """What whole responses and chunks have in common."""
+    """Returns what whole responses and chunks have in common."""
     return {
         "class": type(response).__name__,
         "inference": str(response.inference_id),
@@ -151,7 +151,7 @@ def episode():
 
 
 def feedback():
-    """What was sent, by the id under which it was accepted."""
+    """Sends feedback, and returns what was sent by the id under which it was accepted."""
     asked = function(chat)
     chosen = person(function_name="tzc-person")
     inference, whole_episode = {"inference_id": asked["inference"]}, {"episode_id": asked["episode"]}

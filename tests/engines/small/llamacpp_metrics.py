@@ -16,7 +16,7 @@ def requests_processing(engine: Engine) -> int:
 
 
 def reaches_processing(engine: Engine, requests: int, within_cpu_s: float) -> bool:
-    """Whether it processes exactly so many requests at some moment before it has used so much processor time."""
+    """Returns whether it processes exactly so many requests at some moment before it has used so much processor time."""
     start = cpu_time_s(engine)
     while cpu_time_s(engine) - start < within_cpu_s:
         if requests_processing(engine) == requests:

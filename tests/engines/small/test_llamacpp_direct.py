@@ -1,4 +1,4 @@
-"""What the llama.cpp adapter relies on, checked at a real server: if one of these fails, review the adapter."""
+"""Facts on which the llama.cpp adapter relies, checked at a real server: if one of these tests fails, review the adapter."""
 
 from typing import Any
 

@@ -107,13 +107,16 @@ def client(fleet: Gateway) -> Iterator[openai.OpenAI]:
 
 
 def prompt_tokens_read(*engines: Engine) -> int:
-    """Without those that were cached."""
+    """Returns how many prompt tokens these engines have read, without those that were cached."""
     pages = [httpx.get(f"{engine.base_url}/metrics", timeout=30).text for engine in engines]
     return sum(int(float(re.findall(r"^llamacpp:prompt_tokens_total (\S+)", page, re.MULTILINE)[0])) for page in pages)
 
 
 def chat(client: openai.OpenAI, seed: str, model_of: Callable[[int, int], str]) -> list[float]:
-    """Chats of several turns, one turn of each after the other. The times to the first token of all turns but the first."""
+    """Holds chats of several turns, one turn of each after the other.
+
+    Returns the times to the first token, in seconds, of all turns but the first.
+    """
     histories: list[list[Any]] = [[{"role": "system", "content": f"{seed} {number} " * 300}] for number in range(CHATS)]
     times: list[float] = []
     for turn in range(TURNS):
@@ -133,7 +136,7 @@ def chat(client: openai.OpenAI, seed: str, model_of: Callable[[int, int], str]) 
 
 
 def test_chats_stay_where_their_prompts_are_cached(client: openai.OpenAI, llamacpp: Engine, second: Engine):
-    """Compared with the same chats sent to both servers in turn."""
+    """The comparison is with chats of the same kind that are sent to both servers in turn."""
     before = prompt_tokens_read(llamacpp, second)
     in_turn = chat(client, "ab", lambda turn, number: ("one", "two")[(turn + number) % 2])
     between = prompt_tokens_read(llamacpp, second)
@@ -144,7 +147,7 @@ def test_chats_stay_where_their_prompts_are_cached(client: openai.OpenAI, llamac
 
 
 def resumed_at(fleet: Gateway, id: str) -> int:
-    """After how many characters the last attempt of a recorded inference went on."""
+    """Returns after how many characters the last attempt of a recorded inference went on."""
     url, headers = f"{fleet.base_url.removesuffix('/v1')}/admin/v1/inferences/{id}", {"authorization": f"Bearer {fleet.admin_key}"}
     deadline = time.monotonic() + 60
     while (answer := httpx.get(url, headers=headers, timeout=30)).status_code != 200:
@@ -155,7 +158,7 @@ def resumed_at(fleet: Gateway, id: str) -> int:
 
 @pytest.mark.parametrize("cut_after", [2_000, 6_000, 12_000])
 def test_stream_that_breaks_off_goes_on_elsewhere(client: openai.OpenAI, fleet: Gateway, relay: CuttingRelay, cut_after: int):
-    """Not with the very same text: this model's choices are so close that it matters whether a prompt was read at once."""
+    """It need not go on with the very same text: this model's choices are so close that it matters whether a prompt was read at once."""
     messages: Any = [{"role": "user", "content": f"Write {cut_after}"}]
     greedy: Any = {"messages": messages, "temperature": 0, "max_tokens": 120}
     completions: Any = client.chat.completions
@@ -171,7 +174,7 @@ def test_stream_that_breaks_off_goes_on_elsewhere(client: openai.OpenAI, fleet: 
 
 
 def test_prefill_is_continued_and_not_repeated(client: openai.OpenAI):
-    """What the adapter says of llama.cpp, without a break."""
+    """llama.cpp does what its adapter says of prefills, also where no stream breaks off."""
     messages: Any = [{"role": "user", "content": "Hello"}]
     whole = client.chat.completions.create(model="one", messages=messages, temperature=0, max_tokens=60).choices[0].message.content
     assert whole

@@ -1,4 +1,4 @@
-"""What the llama-cpp-python adapter relies on, checked at a real server."""
+"""Facts on which the llama-cpp-python adapter relies, checked at a real server."""
 
 from typing import Any
 

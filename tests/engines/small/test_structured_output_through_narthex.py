@@ -105,7 +105,7 @@ def test_supported_constraint_is_obeyed_and_its_mode_reported(
 def test_json_object_on_llamacpp_python_is_validated_by_the_gateway(
     llamacpp_python: Engine, caller: openai.OpenAI, anthropic_client: anthropic.Anthropic, caller_name: str
 ):
-    """Not in Messages, which has no field for it."""
+    """Messages is left out because it has no field for a JSON object."""
     text, mode = CALLERS[caller_name](caller, anthropic_client, "llamacpp_python", {"response_format": {"type": "json_object"}})
     assert_valid(OBJECT_SCHEMA)(text)
     assert mode == "validated"

@@ -1,4 +1,4 @@
-"""What the adapter of `transformers serve` relies on, checked at a real server."""
+"""Facts on which the adapter of `transformers serve` relies, checked at a real server."""
 
 import json
 from typing import Any

@@ -54,7 +54,7 @@ class Engine:
         return self._metric("vllm:generation_tokens_total")
 
     def becomes_idle(self, within_s: float) -> bool:
-        """Whether it stops computing within that time."""
+        """Returns whether it stops computing within that time."""
         deadline = time.monotonic() + within_s
         while self.running_requests():
             if time.monotonic() > deadline:

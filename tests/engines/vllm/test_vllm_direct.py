@@ -1,4 +1,4 @@
-"""What the vLLM adapter relies on, checked at a real vLLM: version, responses, streams, disconnects."""
+"""Facts on which the vLLM adapter relies, checked at a real vLLM: version, responses, streams, disconnects."""
 
 from typing import Any
 

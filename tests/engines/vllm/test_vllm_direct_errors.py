@@ -1,4 +1,4 @@
-"""What the vLLM adapter relies on, checked at a real vLLM: what it refuses, with which errors, and what it accepts."""
+"""Facts on which the vLLM adapter relies, checked at a real vLLM: what it refuses, with which errors, and what it accepts."""
 
 from typing import Any
 

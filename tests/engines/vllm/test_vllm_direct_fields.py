@@ -1,4 +1,4 @@
-"""What the vLLM adapter relies on, checked at a real vLLM: which fields it reads in each dialect, by its own /openapi.json."""
+"""Facts on which the vLLM adapter relies, checked at a real vLLM: the fields that it reads in each dialect, by its own /openapi.json."""
 
 import json
 import re
@@ -121,7 +121,7 @@ def post_messages(vllm: Engine, **fields: Any) -> Any:
 
 @pytest.mark.parametrize("more", [{}, ENDS_THINKING_AT_ONCE], ids=["plain", "after thinking"])
 def test_responses_text_format_schema_is_enforced(vllm: Engine, more: dict[str, Any]):
-    """Also with a reasoning parser, where vllm-project/vllm#44012 reported that it is not."""
+    """It is enforced with a reasoning parser, too, where vllm-project/vllm#44012 reported that it is not."""
     [item] = post_responses(vllm, text={"format": {"type": "json_schema", "name": "booking", "schema": BOOKING}}, **more)["output"][-1:]
     assert_booking(json.loads(item["content"][0]["text"]))
 

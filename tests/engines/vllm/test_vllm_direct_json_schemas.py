@@ -1,4 +1,4 @@
-"""What the vLLM adapter relies on, checked at a real vLLM: which JSON schemas it enforces in every response, and which it does not."""
+"""Facts on which the vLLM adapter relies, checked at a real vLLM: which JSON schemas it enforces in every response, and which not."""
 
 import json
 from typing import Any
@@ -62,7 +62,7 @@ NOT_ENFORCED: dict[str, dict[str, Any]] = {
 
 
 def violations(vllm: Engine, schema: dict[str, Any]) -> list[bool]:
-    """For each complete response, whether it violates the schema."""
+    """Returns, for each complete response, whether it violates the schema."""
     fields: dict[str, Any] = {"structured_outputs": {"json": schema}, "n": SAMPLES, "max_tokens": SUFFICIENT_TOKENS}
     answers = [answer for seed in range(3) for answer in post_chat(vllm, seed=seed, **fields).json()["choices"]]
     complete = [answer["message"]["content"] for answer in answers if answer["finish_reason"] == "stop"]

@@ -1,4 +1,4 @@
-"""What the vLLM adapter relies on, checked at a real vLLM: which fields constrain its output, and which it accepts and ignores."""
+"""Facts on which the vLLM adapter relies, checked at a real vLLM: which fields constrain its output, and which it accepts and ignores."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the vLLM adapter relies on, checked at a real vLLM: when a tool call obeys its schema, and how calls are returned."""
+"""Facts on which the vLLM adapter relies, checked at a real vLLM: when a tool call obeys its schema, and how calls are returned."""
 
 import json
 from typing import Any

@@ -50,7 +50,7 @@ def lora_vllm(narthex: Gateway) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def gateway(lora_vllm: Engine) -> Iterator[GatewayClients]:
-    """With the models `tiny`, and `sql`, which is `tiny` with the LoRA adapter."""
+    """Clients of a gateway with the models `tiny`, and `sql`, which is `tiny` with the LoRA adapter."""
     lora = f'[models.sql]\ntargets = [{{ provider = "{MODEL}", model = "{lora_vllm.model}", lora = "{ADAPTER}" }}]\n'
     with running_narthex(engine_configuration("vllm", lora_vllm) + lora, (MODEL, "sql")) as running:
         root = running.base_url.removesuffix("/v1")

@@ -331,7 +331,7 @@ def _body(caller: Caller, answer: httpx.Response) -> Any:
 
 @STREAMED
 def test_schema_is_enforced_after_thinking_in_chat_and_responses(client: httpx.Client, stream: bool):
-    """See vllm-project/vllm#44012. A logit bias ends the thinking at once."""
+    """A logit bias ends the thinking at once; see vllm-project/vllm#44012."""
     brief = {"chat_template_kwargs": {"thinking": True}, "logit_bias": {str(token_id("</think>")): 100}}
     for caller in (CHAT, RESPONSES):
         assert_booking_text(caller.read_response(client, stream, **caller.schema, **brief).text)

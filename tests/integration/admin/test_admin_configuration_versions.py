@@ -230,7 +230,7 @@ class RandomEdits:
         return {} if shown.status_code == 404 else {"if-match": '"stale"'} if stale else match(shown)
 
     async def exported(self) -> dict[str, Any]:
-        """Without teams, which are never removed."""
+        """Returns the configuration without its teams, which are never removed."""
         state = tomllib.loads((await self.admin.get(CONFIGURATION)).text)
         return {section: entries for section, entries in state.items() if section != "teams"}
 

@@ -367,7 +367,7 @@ async def _create_account(admin: httpx.AsyncClient, *roles: Mapping[str, str | N
 
 
 def _filled(value: Any, names: Mapping[str, str]) -> Any:
-    """With names and ids in place of `{team}` and the like."""
+    """Returns the value with names and ids in place of `{team}` and the like."""
     match value:
         case str():
             return value.format_map(names)

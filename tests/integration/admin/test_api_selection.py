@@ -1,4 +1,4 @@
-"""Which API of an engine serves a request, and the errors, headers and charges in the caller's API."""
+"""The API of an engine that serves a request, and the errors, headers and charges in the caller's API."""
 
 import asyncio
 import json
@@ -141,7 +141,7 @@ async def test_rate_limits_are_reported_in_anthropic_headers_on_messages(
 async def test_client_disconnect_is_charged_the_output_that_was_reserved(
     service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
 ):
-    """Although Anthropic's streams begin with `output_tokens: 1`."""
+    """Anthropic's streams begin with `output_tokens: 1`, which is not what is charged."""
 
     async def keep_streaming(request: ReceivedRequest) -> None:
         request.begin_stream()

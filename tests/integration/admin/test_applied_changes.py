@@ -23,7 +23,7 @@ ROUNDS = 8
 
 @pytest.fixture(scope="module")
 def own_service() -> Generator[Service]:
-    """One whose workers may be paused."""
+    """A service whose workers may be paused."""
     running = services.start(workers=2, apply_wait_s=WAIT_S)
     yield running
     services.stop(running)

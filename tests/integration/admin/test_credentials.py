@@ -55,7 +55,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def two_worker_service() -> Generator[Service]:
-    """Two workers, with a secret key that `narthex up` has generated."""
+    """A service of two workers, with a secret key that `narthex up` has generated."""
     running = services.start(workers=2, total_timeout_s=30, drain_timeout_s=5)
     yield running
     services.stop(running)
@@ -99,7 +99,7 @@ def database(service: Service) -> str:
 
 
 async def store_credential(service: Service, name: str, secret: str) -> None:
-    """As `narthex credentials set`, without the time that a process takes to start."""
+    """Stores a credential as `narthex credentials set` does, without the time that a process takes to start."""
     vault = secret_key.open_vault(secret_key.resolve(Settings(home=service.home)))
     await credentials.set_credential(database(service), vault, name, secret)
     assert await wait_until_served(database(service), PROCESS_TIMEOUT_S) == Applied(2)

@@ -39,14 +39,14 @@ async def node() -> AsyncGenerator[ScriptedEngine]:
 
 @pytest.fixture
 async def proxy(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
-    """As a node has it: the secret is the password in the URL."""
+    """A client that connects as a node does: the secret is the password in the URL."""
     url = httpx.URL(service.url).copy_with(username="node", password=NODE_SECRET)
     async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 
 def registration(engine: ScriptedEngine, host: str = "127.0.0.1", **status: Any) -> dict[str, Any]:
-    """What lmdeploy's register_to_proxy() sends (api_server.py of 0.18, read 2026-11)."""
+    """Returns what lmdeploy's register_to_proxy() sends (api_server.py of 0.18, read 2026-11)."""
     return {"url": f"http://{host}:{engine.port}", "status": {"models": ["internlm"], "role": 1, **status}}
 
 

@@ -45,7 +45,7 @@ async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
 
 @pytest.fixture
 async def resources(admin: httpx.AsyncClient) -> AsyncGenerator[list[Resource]]:
-    """Each of them exists; those that did not are deleted again."""
+    """The resources that can be read and put. Each of them exists; those that did not are deleted again."""
     document = (await admin.get("/openapi.json")).json()
     paths: Mapping[str, Any] = {path: each for path, each in document["paths"].items() if path.startswith("/admin/")}
     found = [Resource(path, paths) for path, operations in paths.items() if {"get", "put"} <= operations.keys()]
@@ -64,7 +64,7 @@ async def resources(admin: httpx.AsyncClient) -> AsyncGenerator[list[Resource]]:
 
 
 async def version_of(admin: httpx.AsyncClient) -> Any:
-    """Of the configuration, and the newest event of the audit log: what any change would change."""
+    """Returns the configuration's version and the newest event of the audit log: any change would change them."""
     versions = (await admin.get("/admin/v1/configuration/versions", params={"limit": 1})).json()["data"]
     events = (await admin.get("/admin/v1/audit", params={"limit": 1})).json()["data"]
     return versions[0]["version"], events[0]["id"]

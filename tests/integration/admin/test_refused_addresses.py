@@ -64,7 +64,7 @@ async def test_a_webhook_at_a_metadata_service_is_refused_in_words(admin: httpx.
 async def test_what_is_configured_already_keeps_the_service_running_and_is_not_called(
     admin: httpx.AsyncClient, client: httpx.AsyncClient, service: Service
 ):
-    """Stored by a command whose setting allows it, as by a version that did not look: the gateway's own setting does not."""
+    """A command stores it whose setting allows it, like a version that did not look; the gateway's setting does not."""
     self_url = own_urls(service)[1]
     toml = f"""
         [providers]

@@ -262,7 +262,7 @@ async def test_no_admin_response_or_metric_contains_a_secret(exposed: SecretsUnd
 
 
 def test_no_file_in_the_home_contains_a_secret(exposed: SecretsUnderTest):
-    """Logs at debug level, the spool, the snapshot, the data of Postgres and Valkey."""
+    """The files include logs at debug level, the spool, the snapshot, and the data of Postgres and Valkey."""
     searched = [path for path in exposed.service.home.rglob("*") if path.is_file() and not path.is_symlink()]
     assert {"up.log", "gateway-0.log", "snapshot.json"} <= {path.name for path in searched}
     assert [(str(path), find_secrets(path.read_bytes())) for path in searched if find_secrets(path.read_bytes())] == []
@@ -303,7 +303,7 @@ def test_no_process_command_line_contains_a_secret(exposed: SecretsUnderTest):
 
 @pytest.mark.parametrize("name", ["postgres", "valkey"])
 def test_embedded_servers_inherit_no_secret(exposed: SecretsUnderTest, name: str):
-    """Under root they run as another user, whose processes could all read it in /proc."""
+    """The servers run as another user under root, whose processes could all read a secret in /proc."""
     assert find_secrets(Path(f"/proc/{exposed.service.pid('gateway-0')}/environ").read_bytes()) != []
     for pid in process_tree(exposed.service.pid(name)):
         environment = Path(f"/proc/{pid}/environ").read_bytes()

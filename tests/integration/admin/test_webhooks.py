@@ -69,7 +69,7 @@ async def make_webhook(admin: httpx.AsyncClient) -> AsyncGenerator[Callable[...,
 
 
 def check_signature(request: ReceivedRequest, secret: str) -> None:
-    """As a receiver does: https://www.standardwebhooks.com."""
+    """Checks the signature as a receiver does: https://www.standardwebhooks.com."""
     id, timestamp = request.headers["webhook-id"], request.headers["webhook-timestamp"]
     assert abs(time.time() - int(timestamp)) < 300
     key = base64.b64decode(secret.removeprefix("whsec_"))
@@ -78,7 +78,7 @@ def check_signature(request: ReceivedRequest, secret: str) -> None:
 
 
 async def set_budget(admin: httpx.AsyncClient, team: Team, requests: int, **settings: Any) -> None:
-    """Of a team: for the cost of so many requests."""
+    """Sets the budget of a team to the cost of so many requests."""
     body = {"name": team.name, "scope": {"team": team.name}, "amount": requests * COST_USD, "per": "month", **settings}
     await ok(await admin.post("/admin/v1/budgets", json=body), 201)
 

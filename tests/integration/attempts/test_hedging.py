@@ -28,7 +28,7 @@ async def hedged_engines() -> AsyncGenerator[tuple[ScriptedEngine, ScriptedEngin
 
 @pytest.fixture(scope="module")
 async def one_process(hedged_engines: tuple[ScriptedEngine, ScriptedEngine]) -> AsyncGenerator[Service]:
-    """One gateway process, which then knows all latencies."""
+    """A service of one gateway process, which then knows all latencies."""
     running = services.start(workers=1, retries=0)
     one, two = (f"http://127.0.0.1:{engine.port}" for engine in hedged_engines)
     running.apply(f"""
@@ -56,7 +56,7 @@ async def hang(request: ReceivedRequest) -> None:
 
 
 async def warm_up(client: httpx.AsyncClient, engines: tuple[ScriptedEngine, ScriptedEngine], model: str) -> None:
-    """Enough requests for a quantile."""
+    """Sends enough requests for a quantile."""
     for engine in engines:
         engine.script = ReceivedRequest.respond_completion
     for _ in range(30):

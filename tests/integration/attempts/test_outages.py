@@ -422,7 +422,7 @@ async def test_nul_characters_are_recorded(service: Service, engine: ScriptedEng
 async def gateway_without_writer(
     external: ServiceWithExternalServers, **settings: object
 ) -> AsyncGenerator[tuple[Service, httpx.AsyncClient]]:
-    """One more gateway on the same database, with a spool of its own that no writer drains yet, and a client of it."""
+    """Starts one more gateway on the same database, with a spool that no writer drains yet, and a client of it."""
     home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
     for name in ("first-key", "admin-key", "secret-key"):
         shutil.copy(external.service.home / name, home)
@@ -471,14 +471,14 @@ async def all_have_status(callers: list[httpx.AsyncClient], model: str, wanted: 
 
 
 async def postgres_connected(service: Service) -> bool:
-    """Every worker, as far as many connections can tell."""
+    """Returns whether every worker is connected to Postgres, as far as many connections can tell."""
     async with connections(service, 8) as callers:
         answers = await asyncio.gather(*(caller.get("/health/ready") for caller in callers))
     return {answer.json()["postgres"] for answer in answers} == {"connected"}
 
 
 async def is_ready_without_postgres(callers: Sequence[httpx.AsyncClient]) -> bool:
-    """Every worker: each finds out for itself."""
+    """Returns whether every worker is ready without Postgres: each finds out for itself."""
     answers = await asyncio.gather(*(caller.get("/health/ready") for caller in callers))
     assert {answer.status_code for answer in answers} == {200}
     return all(answer.json()["postgres"].startswith("unavailable") for answer in answers)
@@ -489,7 +489,7 @@ def metric(page: httpx.Response, name: str) -> float:
 
 
 def serve(home: Path, environment: Mapping[str, str], *, workers: int, redis_url: str | None = None) -> subprocess.Popen[bytes]:
-    """`narthex serve`: gateways alone."""
+    """Starts `narthex serve`, which runs gateways alone."""
     variables = {"NARTHEX_WORKERS": str(workers), **({"REDIS_URL": redis_url} if redis_url else {})}
     with (home / "serve.log").open("wb") as log:
         return subprocess.Popen([NARTHEX, "serve"], env={**environment, **variables}, stdout=log, stderr=log, start_new_session=True)

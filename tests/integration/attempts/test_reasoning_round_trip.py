@@ -53,7 +53,7 @@ PLAIN = (
 
 
 async def converse_in_chat(sdk: openai.AsyncOpenAI, model: str, *, streamed: bool) -> str:
-    """As OpenAI's guide to chat describes: the message is appended unchanged, followed by the result of each call."""
+    """Converses as OpenAI's guide to chat says: the message is appended unchanged, then the result of each call."""
     messages: list[Any] = [{"role": "user", "content": "Where is it warmer?"}]
     while True:
         if streamed:
@@ -70,7 +70,7 @@ async def converse_in_chat(sdk: openai.AsyncOpenAI, model: str, *, streamed: boo
 
 
 async def converse_in_responses(sdk: openai.AsyncOpenAI, model: str, *, streamed: bool) -> str:
-    """As OpenAI's guide to Responses describes: the output is appended unchanged."""
+    """Converses as OpenAI's guide to Responses says: the output is appended unchanged."""
     input: list[Any] = [{"role": "user", "content": "Where is it warmer?"}]
     while True:
         if streamed:
@@ -86,7 +86,7 @@ async def converse_in_responses(sdk: openai.AsyncOpenAI, model: str, *, streamed
 
 
 async def converse_in_messages(sdk: anthropic.AsyncAnthropic, model: str, *, streamed: bool) -> str:
-    """As Anthropic's guides describe: the content is appended unchanged."""
+    """Converses as Anthropic's guides say: the content is appended unchanged."""
     messages: list[Any] = [{"role": "user", "content": "Where is it warmer?"}]
     while True:
         if streamed:

@@ -131,7 +131,7 @@ async def test_host_that_refuses_state_gets_the_request_without_it(
 
 
 class Conversation:
-    """Turn by turn, over plain HTTP: the output is appended as it came."""
+    """A conversation, turn by turn, over plain HTTP: the output is appended as it came."""
 
     def __init__(self, service: Service, caller: str, model: str) -> None:
         self._service = service
@@ -141,7 +141,7 @@ class Conversation:
         self.text = ""
 
     async def turn(self) -> str:
-        """What was dropped."""
+        """Takes the next turn of the conversation and returns what was dropped."""
         if self._caller == "responses":
             async with openai.AsyncOpenAI(base_url=f"{self._service.url}/v1", api_key=self._service.key, max_retries=0) as sdk:
                 return await self._responses_turn(sdk)

@@ -67,7 +67,10 @@ class Refused(NamedTuple):
 
 
 class Request(NamedTuple):
-    """`holder`: of the key that it is sent with. `counts_for`: whether that key is known. `is_counted`: whether its refusal is."""
+    """A request that is sent with the key of `holder`.
+
+    `counts_for` tells whether that key is known, and `is_counted` whether its refusal is counted.
+    """
 
     holder: str
     body: dict[str, Any]
@@ -79,7 +82,10 @@ class Request(NamedTuple):
 
 
 class World(NamedTuple):
-    """`keys`: complete ones, by what is wrong with them. `teams`: the team of each. `earlier`: what was refused before the tests began."""
+    """A service and what the tests know of it.
+
+    `keys` holds complete keys, by what is wrong with them, `teams` the team of each, and `earlier` what was refused before the tests began.
+    """
 
     service: Service
     keys: dict[str, str]

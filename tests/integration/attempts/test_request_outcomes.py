@@ -64,7 +64,7 @@ async def test_caller_key_cannot_read_inference_records(client: httpx.AsyncClien
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_client_disconnect_before_the_response_cancels_the_upstream_at_once(service: Service, engine: ScriptedEngine, stream: bool):
-    """At once: before any timeout of the gateway, which would be recorded as a failure."""
+    """The upstream is cancelled before any timeout of the gateway, which would be recorded as a failure."""
     engine.script = wait_until_disconnected
     first_id = uuid7.mint()
     async with service.client() as client:

@@ -338,7 +338,7 @@ async def test_raw_prompts_go_on_everywhere(client: httpx.AsyncClient, engine: S
 
 
 async def test_sandbox_goes_on(client: httpx.AsyncClient):
-    """Four times: it dies after each few tokens."""
+    """The sandbox goes on four times: it dies after each few tokens."""
     body = {"model": "sandbox", "messages": HI, "seed": 1}
     whole = await client.post(CHAT, json={**body, "sandbox": {"tokens": 20}})
     text, _, _ = await read_stream(client, **body, sandbox={"tokens": 20, "die_after": 7})

@@ -469,7 +469,7 @@ async def test_tool_call_response_is_exempt_from_the_schema(client: httpx.AsyncC
 
 
 def text_script(text: str, reason: str = "stop") -> Any:
-    """Streamed if the request wants that."""
+    """Returns a script that answers with this text, streamed if the request wants that."""
 
     async def script(request: ReceivedRequest) -> None:
         if not request.body.get("stream"):

@@ -341,7 +341,7 @@ RECORD: dict[str, Any] = {
 
 @pytest.mark.parametrize("forced", ["by name", "any"])
 async def test_sandbox_calls_the_forced_tool_in_every_api(sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic, forced: str):
-    """With a schema as Claude Code sends it."""
+    """The schema of the tool is one as Claude Code sends it."""
     by_name = forced == "by name"
     function: Any = {"name": "ask_user", "parameters": RECORD}
     chat_choice: Any = {"type": "function", "function": {"name": "ask_user"}} if by_name else "required"

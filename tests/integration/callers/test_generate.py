@@ -41,7 +41,7 @@ async def lmdeploy(service: Service) -> AsyncGenerator[ScriptedEngine]:
 
 @pytest.fixture
 async def caller(service: Service, lmdeploy: ScriptedEngine) -> AsyncGenerator[httpx.AsyncClient]:
-    """With a key for one model that generates, and one of a host that does not."""
+    """A client with a key for one model that generates, and one of a host that does not."""
     lmdeploy.requests.clear()
     key = await keys.create_key(database_url(service), "generate", models=["generate-a", "claude"])
     async with service.client(headers={"authorization": f"Bearer {key}"}) as client:

@@ -43,7 +43,10 @@ SEED = 20261128
 
 
 class HostileEngine(ScriptedEngine):
-    """`served_microusd`: by its own reports. `excess_microusd`: what it reported beyond the `max_tokens` that were reserved."""
+    """An engine that has served `served_microusd` by its own reports.
+
+    `excess_microusd` is what it reported beyond the `max_tokens` that were reserved.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +87,7 @@ class HostileEngine(ScriptedEngine):
         request.end_stream()
 
     def _usage(self) -> dict[str, int] | None:
-        """Right, or none, or far too much: of more output than was allowed."""
+        """Returns usage that is right, or None, or usage of far more output than was allowed."""
         fate = self._chance.random()
         if fate < 0.1:
             return None
@@ -98,7 +101,7 @@ class HostileEngine(ScriptedEngine):
 
 
 class Callers:
-    """Send until stop(). `seen_microusd`: by inference, what each answered request said that it cost."""
+    """Callers that send until stop(). `seen_microusd` holds by inference what each answered request said that it cost."""
 
     def __init__(self, service: Service, keys: list[str]) -> None:
         self.seen_microusd: dict[str, int] = {}
@@ -116,7 +119,7 @@ class Callers:
         await asyncio.gather(*(self._call_on(key) for key in self._keys))
 
     async def pause(self) -> None:
-        """Until nothing is in progress."""
+        """Holds back further requests and waits until none is in progress."""
         self._running.clear()
         await wait_until(lambda: not self._busy)
 
@@ -185,7 +188,7 @@ class Callers:
 
 
 class Books:
-    """What is counted, in three places, for the rules of budgets."""
+    """The counts for the rules of budgets, in three places: Redis, stored inferences and the usage table."""
 
     def __init__(self, service: Service, rules: dict[str, Rule], subjects: dict[str, tuple[str, ...]]) -> None:
         self._service, self._rules, self._subjects = service, rules, subjects
@@ -200,7 +203,7 @@ class Books:
             await redis.aclose()
 
     async def costs(self) -> dict[str, int]:
-        """By inference, of those that are stored."""
+        """Returns the cost in microdollars of each stored inference, by its id."""
         connection = await connect(database_url(self._service))
         try:
             rows = await connection.fetch("SELECT id::text, coalesce(cost_microusd, 0) AS cost FROM inferences WHERE model = 'hostile'")
@@ -235,7 +238,7 @@ async def read_rules(service: Service) -> dict[str, Rule]:
 
 
 async def lose_redis_memory(service: Service) -> None:
-    """As a restart without its file."""
+    """Empties Redis, as a restart without its file would."""
     settings = server_addresses.resolve(Settings(home=service.home))
     redis: Any = Redis.from_url(settings.redis_url)  # pyright: ignore[reportUnknownMemberType]
 

@@ -237,7 +237,7 @@ async def test_body_that_stays_away_is_a_408_in_the_shape_of_the_api(service: Se
 
 
 async def test_open_uploads_of_a_key_are_bounded_and_freed_by_a_disconnect(service: Service, engine: ScriptedEngine):
-    """Each declares the largest body, and sends a byte of it."""
+    """Each upload declares the largest body, and sends a byte of it."""
     large = json.dumps({"model": "scripted", "messages": [{"role": "user", "content": "x" * 500_000}]}).encode()
     created = service.run("keys", "create", "--team", "other uploads", "--quiet")
     assert created.returncode == 0, created.stderr
@@ -339,7 +339,7 @@ def gateway_processor_s(service: Service) -> float:
 
 
 async def test_thousands_of_header_names_are_refused_quickly(service: Service):
-    """As many as fit, one of them twice, from a client without a key."""
+    """The request has as many names as fit, one of them twice, and comes from a client without a key."""
     names = b"".join(b"%x:\r\n" % (0xA000 + at) for at in range(8000)) + b"a000:\r\n"
     raw_request = b"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n" + names + b"\r\n"
     began_s = gateway_processor_s(service)

@@ -172,7 +172,7 @@ async def test_body_that_comes_too_slowly_is_a_408_and_closes_the_connection(
 
 
 async def test_caller_is_known_and_may_be_refused_before_the_body_comes(echo_server: EchoServer):
-    """What is left of the body is thrown away for a while, so that a caller who sends it first can read the answer."""
+    """The rest of the body is thrown away for a while, so that a caller who sends it first can read the answer."""
 
     async def refuse(call: HttpCall) -> None:
         await call.send_response(401, b"", b"no")
@@ -457,7 +457,7 @@ async def test_large_reads_are_parsed_in_turns_and_what_follows_is_answered(echo
 
 
 async def test_refusal_without_100_continue_closes_the_connection(echo_server: EchoServer):
-    """What follows the refusal might be the body, or another request."""
+    """The bytes that follow the refusal might be the body, or another request."""
 
     async def refuse(call: HttpCall) -> None:
         await call.send_response(401, b"", b"no")

@@ -530,7 +530,7 @@ async def test_running_claim_survives_a_redis_flush(start_worker: StartWorker, v
 
 
 async def count_recorded_outcomes(*workers: Worker) -> Counter[str]:
-    """How many records of each outcome there are for what these workers ran."""
+    """Returns how many records of each outcome there are for what these workers ran."""
     settings = workers[0].settings
     await drain(settings)
     ran = [id for worker in workers for id in worker.started_ids]
@@ -538,7 +538,7 @@ async def count_recorded_outcomes(*workers: Worker) -> Counter[str]:
 
 
 async def wait_until_taken_over(valkey: Valkey) -> None:
-    """Until a retry has taken over the only claim."""
+    """Waits until a retry has taken over the only claim."""
     client: Any = redis.asyncio.from_url(valkey.url)  # pyright: ignore[reportUnknownMemberType]
 
     async def is_taken_over() -> bool:

@@ -45,7 +45,7 @@ async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncCl
 
 
 async def test_body_that_is_parsed_and_too_deep_to_be_translated_is_a_400(client: httpx.AsyncClient, engine: ScriptedEngine):
-    """What reads a part of it has more calls on the stack than the parser had."""
+    """The code that reads a part of the body has more calls on the stack than the parser had."""
     errors: set[tuple[int, str]] = set()
     for levels in range(900, 1000, 2):
         nested = b'{"a":' * levels + b"1" + b"}" * levels

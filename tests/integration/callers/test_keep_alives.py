@@ -177,7 +177,7 @@ def chat_body(api: str, model: str, **more: Any) -> dict[str, Any]:
 
 
 class ReceivedStream(Struct):
-    """`gap_s`: the longest time in which nothing came."""
+    """A stream as it was received. `gap_s` is the longest time in which nothing came."""
 
     status: int
     headers: httpx.Headers

@@ -64,7 +64,7 @@ async def waiting_count(service: Service) -> int:
 
 
 async def test_highest_priority_gets_the_next_place(service: Service, gate: Gate):
-    """Of a team, of a key in it, and of a request that lowers it."""
+    """The priority is that of a team, of a key in it, or of a request that lowers it."""
     clients = {
         "batch": client_of(service, "--team", "batch"),
         "usual": client_of(service, "--team", "usual"),
@@ -91,7 +91,7 @@ async def test_highest_priority_gets_the_next_place(service: Service, gate: Gate
 
 
 async def test_full_process_refuses_the_busiest_and_lowest_first(service: Service, gate: Gate):
-    """And whoever is refused is told when to come back, in the shape of their API."""
+    """Whoever is refused is told when to come back, in the shape of their API."""
     async with client_of(service, "--team", "greedy") as greedy, client_of(service, "--team", "quiet") as quiet:
         tasks = [asyncio.create_task(greedy.post(CHAT, json=message("wide", "x"))) for _ in range(2 * REQUESTS_MAX)]
         await wait_until(lambda: sum(task.done() for task in tasks) + gate.running == len(tasks))

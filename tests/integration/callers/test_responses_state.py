@@ -283,7 +283,7 @@ async def test_response_too_large_for_redis_is_found_in_postgres(settings: Setti
 
 @contextlib.asynccontextmanager
 async def state_with_silent_redis(settings: Settings, timeout_s: float) -> AsyncGenerator[ResponsesState]:
-    """With a Redis that accepts connections and never replies."""
+    """Opens the state with a Redis that accepts connections and never replies."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -23,7 +23,7 @@ WEATHER: FunctionToolParam = {"type": "function", "name": "weather", "parameters
 
 
 def non_probe_requests(engine: ScriptedEngine) -> list[ReceivedRequest]:
-    """Without the health checks of the fleet, which have no body."""
+    """Returns the engine's requests without the health checks of the fleet, which have no body."""
     return [request for request in engine.requests if request.body]
 
 
@@ -148,7 +148,7 @@ async def test_tool_result_alone_continues_the_conversation(sdk: openai.AsyncOpe
 
 
 def item_references(*items: Any) -> list[ResponseInputItemParam]:
-    """As the Vercel AI SDK sends earlier output."""
+    """Returns references to earlier output, as the Vercel AI SDK sends them."""
     return [{"type": "item_reference", "id": item.id} for item in items]
 
 

@@ -606,7 +606,7 @@ def _start_interactive_chat(end: int, environment: Mapping[str, str]) -> subproc
 
 
 def _read_until(terminal: int, *texts: str) -> str:
-    """What a terminal shows until it has shown each of these texts, in this order."""
+    """Returns what a terminal shows until it has shown each of these texts, in this order."""
     raw, deadline = b"", time.monotonic() + PROCESS_TIMEOUT_S
     while not re.search(".*".join(re.escape(text) for text in texts), raw.decode("utf-8", "replace"), re.DOTALL):
         assert time.monotonic() < deadline, raw

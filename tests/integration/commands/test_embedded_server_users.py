@@ -1,4 +1,4 @@
-"""Under root: the embedded servers run as a user of their own, and no other user's process reaches them."""
+"""The embedded servers run as a user of their own under root, and no other user's process reaches them."""
 
 import asyncio
 import os

@@ -587,7 +587,7 @@ async def test_generation_from_token_ids_honours_minimum_and_ignored_end(http: h
 
 
 async def test_long_conversation_is_answered_and_does_not_delay_other_requests(http: httpx.AsyncClient) -> None:
-    """As long as the longest that coding agents send before they shorten it: 200,000 tokens of a real model."""
+    """The conversation is as long as the longest that coding agents send before they shorten it: 200,000 tokens of a real model."""
     code = "def read(name: str) -> dict[str, Any]:\n    return json.loads(Path(name).read_text())\n"
     messages = [{"role": "user", "content": code * 9_000}]
     long = asyncio.create_task(chat(http, messages=messages, ignore_eos=True, max_tokens=100_000))
@@ -692,7 +692,7 @@ async def test_requested_delays_are_kept(http: httpx.AsyncClient) -> None:
     ids=["while it streams", "before it answers", "while it stalls"],
 )
 async def test_client_disconnect_aborts_the_response_at_once(http: httpx.AsyncClient, body: dict[str, Any]) -> None:
-    """At once: long before the response would be due."""
+    """The response is aborted long before it would be due."""
     aborted = 'sandbox_requests_total{model="sandbox",outcome="aborted"}'
     before = await metric(http, aborted)
 

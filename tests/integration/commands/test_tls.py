@@ -81,7 +81,7 @@ async def open_chat(tls: TlsService, body: bytes) -> tuple[asyncio.StreamReader,
 
 
 def own_address(response: httpx.Response) -> object:
-    """Of the connection on which it came."""
+    """Returns the client's own address on the connection on which the response came."""
     return response.extensions["network_stream"].get_extra_info("client_addr")
 
 

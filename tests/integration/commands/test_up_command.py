@@ -99,7 +99,10 @@ def narthex(environment: Mapping[str, str], *arguments: str, stdin: str = "") ->
 
 
 def narthex_here(environment: Mapping[str, str], *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Without the second that starting a process takes. Anything that a process would end on with a traceback is raised."""
+    """Runs a command without the second that starting a process takes.
+
+    Raises whatever a process would end on with a traceback.
+    """
     done = CliRunner().invoke(main, arguments, input=stdin, env=environment)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -1,7 +1,7 @@
-"""What the version before 0009 wrote is read by this one: its database, its spool and its snapshot on disk.
+"""This version reads what the version before 0009 wrote: its database, its spool and its snapshot on disk.
 
-The folder written_before was made by that version: 15 requests whose records its writer stored, 15 more that stayed in the spool, and
-a configuration of providers, models, a limit, a price, a team and an encrypted credential.
+The folder written_before was made by that version. It holds 15 requests whose records its writer stored, 15 more that stayed in the
+spool, and a configuration of providers, models, a limit, a price, a team and an encrypted credential.
 """
 
 import asyncio

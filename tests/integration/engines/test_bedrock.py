@@ -65,7 +65,7 @@ def bedrock(host: ScriptedEngine) -> ScriptedEngine:
 
 
 def stream_frames(*frames: bytes) -> Any:
-    """All of them, split in the middle of a frame."""
+    """Returns a script that sends all frames, split in the middle of a frame."""
 
     async def script(request: ReceivedRequest) -> None:
         request.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.amazon.eventstream\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -140,7 +140,7 @@ def stream_endlessly(frame: bytes) -> Any:
 async def test_client_disconnect_stops_the_bedrock_stream_and_charges_what_was_reserved(
     route: str, frame: bytes, model: str, bedrock: ScriptedEngine, service: Service
 ):
-    """And the next caller receives nothing of it."""
+    """The next caller receives nothing of the stopped stream."""
     bedrock.script = stream_endlessly(frame)
     body = {"model": model, "max_tokens": 900, "messages": HI, "stream": True}
     async with service.client() as client, client.stream("POST", route, json=body) as answer:

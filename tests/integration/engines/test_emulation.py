@@ -1,5 +1,7 @@
-"""What a target cannot do and the gateway does itself, through the whole service: stop sequences, one call, several choices, prompts; and
-what is refused with the models that would take it."""
+"""The gateway itself does what a target cannot, through the whole service: stop sequences, one call, several choices, prompts.
+
+Other requests are refused with the names of the models that would take them.
+"""
 
 import asyncio
 import contextlib

@@ -20,7 +20,7 @@ targets = [{{ provider = "only", model = "engine-model" }}]
 
 
 async def read_metrics(client: httpx.AsyncClient, address: str) -> dict[str, float]:
-    """Those about connections to an address, and to any."""
+    """Returns the metrics about connections to an address, and to any."""
     page = (await client.get("/metrics")).text.replace(f'address="{address}"', "").replace("{}", "")
     return {name: float(value) for name, value in re.findall(r"^narthex_endpoint_(\S+) (\S+)$", page, re.MULTILINE)}
 

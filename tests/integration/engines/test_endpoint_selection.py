@@ -1,4 +1,4 @@
-"""Which of a target's endpoints serves a request, through the whole service."""
+"""The choice of the endpoint of a target that serves a request, through the whole service."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ async def test_quiet_endpoints_take_turns(sdk: openai.AsyncOpenAI, engine: Scrip
 
 
 async def test_chat_stays_at_the_endpoint_that_has_read_it(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, second_engine: ScriptedEngine):
-    """Over one connection, so that one worker serves all turns."""
+    """The chat goes over one connection, so that one worker serves all turns."""
     messages: Any = [{"role": "system", "content": "Answer in one word. " * 100}]
     for number in range(8):
         messages = [*messages, {"role": "user", "content": f"Question {number}?"}]
@@ -52,7 +52,7 @@ async def test_requests_of_a_session_stay_together(sdk: openai.AsyncOpenAI, engi
 
 
 async def test_engine_that_is_busy_with_others_gets_nothing(service: Service, client: httpx.AsyncClient):
-    """By its own metrics, which count the requests of all its callers."""
+    """An engine's own metrics tell that it is busy: they count the requests of all its callers."""
     busy, quiet = ScriptedEngine(), ScriptedEngine()
     for engine, waiting in ((busy, 40), (quiet, 0)):
         page = f'vllm:num_requests_running{{engine="0"}} 5.0\nvllm:num_requests_waiting{{engine="0"}} {waiting}.0\n'

@@ -76,7 +76,7 @@ async def test_json_schema_is_sent_as_format_and_validated(ollama: ScriptedOllam
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_response_ignoring_the_format_is_a_502_naming_the_constraint(ollama: ScriptedOllama, client: httpx.AsyncClient, stream: bool):
-    """As with some reasoning models (ollama#14645, #15260): no byte of it is sent to the caller."""
+    """Some reasoning models ignore it (ollama#14645, #15260): no byte of the response is sent to the caller."""
     ollama.output = ModelOutput("Sure! Here is your JSON.")
     answer = await client.post(
         "/v1/chat/completions",

@@ -23,7 +23,10 @@ ERRORS = [
 
 @pytest.fixture(scope="module")
 async def routers(service: Service) -> AsyncGenerator[dict[str, ScriptedRouter]]:
-    """One for each of ROUTERS. Models: NAME; NAME-pair, with a second target; NAME-versioned, with a version in its options."""
+    """A router for each of ROUTERS.
+
+    Its models are NAME; NAME-pair, with a second target; and NAME-versioned, with a version in its options.
+    """
     running = {name: ScriptedRouter() for name in ROUTERS}
     spare = ScriptedEngine()
     await spare.start()

@@ -127,7 +127,7 @@ async def test_route_missing_on_the_engine_is_501_and_engine_errors_keep_their_m
 
 
 async def test_server_ignoring_a_tokenize_request_is_501_every_time(client: httpx.AsyncClient, engine: ScriptedEngine):
-    """However often: requests for a missing route do not open the breaker of the endpoint."""
+    """Requests for a missing route, however many, do not open the breaker of the endpoint."""
     set_response(engine, {"tokens": []})
     body = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
     for _ in range(12):

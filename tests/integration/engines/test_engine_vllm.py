@@ -20,7 +20,10 @@ VALID = '{"a": 1}'
 
 @pytest.fixture(scope="module")
 async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
-    """Each reports its version. Models: those of VERSIONS, and vllm-backed (the first, falling back to the second)."""
+    """Engines that each report their version.
+
+    The models are those of VERSIONS, and vllm-backed (the first, falling back to the second).
+    """
     engines = {name: ScriptedVLLM(version) for name, version in VERSIONS.items()}
     lines: list[str] = []
     for name, engine in engines.items():
@@ -39,7 +42,7 @@ async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
 
 
 async def _wait_until_version_known(client: httpx.AsyncClient, engine: ScriptedVLLM) -> None:
-    """Until both workers have probed it: from then on a regex is reported as enforced."""
+    """Waits until both workers have probed the engine: from then on a regex is reported as enforced."""
     engine.text = "a"
     in_a_row = 0
 

@@ -42,7 +42,7 @@ async def fleet() -> AsyncGenerator[list[ScriptedEngine]]:
 
 @pytest.fixture(scope="module")
 async def service(fleet: list[ScriptedEngine]) -> AsyncGenerator[Service]:
-    """One process, whose numbers are then all there are. A breaker opens only where a test wants it to."""
+    """A service of one process, whose numbers are then all there are. A breaker opens only where a test wants it to."""
     running = services.start(
         workers=1, first_token_timeout_s=2, total_timeout_s=20, breaker_failures=1000, load_interval_s=0, probe_interval_s=0.3
     )
@@ -126,7 +126,10 @@ async def test_whole_fleet_gone_is_an_error_and_back_is_served_again(service: Se
 
 
 async def test_engines_that_come_and_go_all_the_time_are_not_felt(service: Service, fleet: list[ScriptedEngine]):
-    """At each moment another one fails. With more of them some request would find one at each of its eight attempts, sooner or later."""
+    """Another engine fails at each moment.
+
+    If more of them failed, some request would find one at each of its eight attempts, sooner or later.
+    """
     over = asyncio.Event()
 
     async def disturb() -> None:

@@ -24,7 +24,7 @@ async def send_chat(client: httpx.AsyncClient, *, stream: bool, model: str = "sc
 
 
 def chat_requests(engine: ScriptedEngine) -> list[ReceivedRequest]:
-    """Without the probes of what the engine is."""
+    """Returns the chats that the engine received, without the probes of what it is."""
     return [request for request in engine.requests if request.path == CHAT]
 
 

@@ -1,4 +1,4 @@
-"""Every recording of a hosted provider, served over HTTP to the whole service, for callers of each dialect, streamed or not.
+"""Every recording of a hosted provider is served over HTTP to the whole service, for callers of each dialect, streamed or not.
 
 The server receives a request that means what was recorded, and the callers' SDKs receive everything that the host sent. The recordings
 are not part of this project: without their folder beside it only the cases of this project are served, and one test is skipped.
@@ -234,7 +234,7 @@ async def test_recorded_non_chat_exchange_round_trips(host: Host, recording: Rec
 
 
 def test_every_recording_is_played_once():
-    """And none both as a chat and as something else."""
+    """Every recording is played, and none both as a chat and as something else."""
     if not FOLDER.is_dir():
         pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine")
     names = [recording.id for _, recording in EVERY]

@@ -63,7 +63,7 @@ def split_stream(chunks: Any) -> list[bytes]:
 
 
 def expected_signature(request: ReceivedRequest, host: str, secret: str) -> str:
-    """What AWS's own library signs for this request, with its signed headers and at its time."""
+    """Returns what AWS's own library signs for this request, with its signed headers and at its time."""
     authorization = request.headers["authorization"]
     signed = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     assert {"host", "content-type", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"} <= set(signed)
@@ -179,7 +179,7 @@ async def test_completion_is_served_by_the_generate_route_of_a_container(amazon:
 
 
 async def test_refused_signature_error_reveals_no_secret(amazon: FakeSageMaker, client: httpx.AsyncClient) -> None:
-    """With a provider of its own, as its credential is in cooldown afterwards."""
+    """The request goes to a provider of its own, whose credential is in cooldown afterwards."""
     amazon.secret = "another"
     answer = await client.post("/v1/chat/completions", json={"model": "refusing", "messages": HI})
     assert answer.status_code == 502 and "signature" in answer.json()["error"]["message"]

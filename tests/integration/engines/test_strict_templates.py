@@ -41,7 +41,10 @@ def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> 
 
 
 async def strict(request: ReceivedRequest) -> None:
-    """As vLLM with Qwen3.5 and later; its Messages put `system` before what is in the messages."""
+    """Refuses a system message after the beginning, as vLLM does with Qwen3.5 and later.
+
+    Its Messages API puts `system` before what is in the messages.
+    """
     messages = request.body.get("messages", [])
     if any(message["role"] in ("system", "developer") for message in messages[0 if request.path.endswith("/messages") else 1 :]):
         error = {"error": {"message": "System message must be at the beginning.", "type": "BadRequestError", "param": None, "code": 400}}

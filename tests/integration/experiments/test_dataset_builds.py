@@ -354,7 +354,7 @@ async def test_no_team_can_take_the_names_of_others(settings: Settings, engine: 
 async def test_what_hardly_matches_is_searched_for_in_steps_to_its_end(
     settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch, matching: int
 ):
-    """By an experiment: sums do not tell in which hours it was."""
+    """The selection is by an experiment, of which sums do not tell in which hours it was."""
     monkeypatch.setattr(inference_queries, "SEARCHED_ROWS", 20)
     monkeypatch.setattr(builder_module, "_PIECE_S", 0.0)
     monkeypatch.setattr(store, "_FIRST_SEARCH_S", 0.0)

@@ -1,4 +1,4 @@
-"""What an erasure does to units of experiments: nothing says whose they were, and sums stay."""
+"""An erasure of units of experiments leaves nothing that says whose they were, and sums stay."""
 
 from typing import Any
 

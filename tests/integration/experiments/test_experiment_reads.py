@@ -1,4 +1,4 @@
-"""How much is read where units of experiments change: what belongs to them, however much there is of others."""
+"""A change to units of experiments reads what belongs to them, however much there is of others."""
 
 from collections.abc import AsyncGenerator, Sequence
 
@@ -28,7 +28,7 @@ async def connection(database: str) -> AsyncGenerator[Connection]:
 
 
 async def rows_scanned(connection: Connection, table: str) -> int:
-    """In this transaction, without an index."""
+    """Returns how many rows of a table this transaction has read without an index."""
     scanned: int = await connection.fetchval("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = $1", table)
     return scanned
 

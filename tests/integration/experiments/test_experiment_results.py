@@ -53,7 +53,7 @@ async def test_known_effect_is_found_through_the_whole_service(service: Service,
     async with service.client() as client:
 
         async def send(number: int) -> bool:
-            """Whether it counts."""
+            """Sends a request and returns whether it counts."""
             tags = json.dumps({"tenant": "xy"[number % 2]})
             body = {"model": "exres", "messages": [{"role": "user", "content": "Hello!"}]}
             response = await client.post("/v1/chat/completions", json=body, headers={"x-narthex-tags": tags})

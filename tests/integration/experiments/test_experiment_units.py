@@ -81,7 +81,7 @@ async def start_experiment(database: str, name: str, unit: str, *, days_ago: int
 
 
 async def count(database: str) -> None:
-    """Until nothing is to do."""
+    """Matches and counts until nothing is left to do."""
     connection = await connect(database)
     try:
         async with connection.transaction():
@@ -325,7 +325,7 @@ STARTED_DAYS_AGO = 3
 
 
 def is_before(at_us: int) -> bool:
-    """In the 28 days before the day when an experiment started that many days ago."""
+    """Returns whether a time is in the 28 days before the day when an experiment started, STARTED_DAYS_AGO days ago."""
     midnight_us = (NOW_US // DAY_US - STARTED_DAYS_AGO) * DAY_US
     return midnight_us - 28 * DAY_US <= at_us < midnight_us
 

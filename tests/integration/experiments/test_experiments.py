@@ -74,7 +74,7 @@ def configuration(engine: ScriptedEngine, weight: float = 1, failing_settings: s
 
 @pytest.fixture(scope="module", autouse=True)
 async def experiments(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> None:
-    """All experiments of this file run, and have begun."""
+    """Applies all experiments of this file and waits until they have begun."""
     service.apply(configuration(engines[0]))
 
     async def has_begun() -> bool:

@@ -67,7 +67,7 @@ window_minutes = 1
 
 
 async def end_windows(service: Service, experiment: str) -> None:
-    """As if the windows of its units were over."""
+    """Makes the open units of an experiment due, as if their windows were over."""
     connection = await connect(database_url(service))
     try:
         of_experiment = "experiment_id IN (SELECT id FROM experiments WHERE name = $1)"

@@ -32,7 +32,7 @@ async def shown(engine: AsyncEngine) -> tuple[Any, int]:
 
 
 async def lose_items(engine: AsyncEngine) -> None:
-    """So that it shows whether they are counted."""
+    """Deletes all items: the counts that are shown afterwards were stored before."""
     async with engine.begin() as connection:
         await connection.execute(text("DELETE FROM replay_items"))
 

@@ -25,7 +25,7 @@ _RECORD = text("""
 
 @pytest.fixture
 async def team(engine: AsyncEngine) -> AsyncGenerator[str]:
-    """With two recorded requests."""
+    """A team with two recorded requests."""
     id = uuid7.mint()
     async with engine.begin() as connection:
         await connection.execute(text("INSERT INTO teams (id, name, content) VALUES (:id, :name, 'full')"), {"id": id, "name": id})

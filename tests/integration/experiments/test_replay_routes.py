@@ -224,7 +224,7 @@ async def test_a_stream_that_broke_is_compared_as_an_error(replayer: Replayer):
 
 
 async def test_a_large_request_is_sent_again_to_the_last_byte_or_not_at_all(engine: ScriptedEngine):
-    """Nothing is recorded in part: what the spool had no room for is `lost`, as a whole; and the longest body is read to its end."""
+    """The longest body is read to its end, and none is recorded in part: what the spool had no room for is `lost` as a whole."""
     text = "".join(f"{n:07d} " for n in range(30 * MB // 8)) + "same"
     configuration = CONFIGURATION.format(url=f"http://127.0.0.1:{engine.port}/v1")
     service = services.start(workers=1)

@@ -98,7 +98,7 @@ async def run(engine: AsyncEngine, held: HeldReplay) -> None:
 
 
 async def test_a_long_replay_is_left_when_it_is_the_turn_of_another_team(engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One item a minute is begun: the first, and then none before the others have had their turn."""
+    """A replay that begins one item a minute begins the first, and then none before the others have had their turn."""
     monkeypatch.setattr(runner, "_TURN_S", 0.0)
     monkeypatch.setattr(runner, "_RENEW_EVERY_S", 0.05)
     id = await add(engine, uuid7.mint())
@@ -141,7 +141,7 @@ async def test_what_another_process_has_left_begins_no_earlier_than_its_rate(eng
 async def test_a_replay_that_breaks_off_ends_no_other(
     engine: AsyncEngine, database: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whatever nobody has thought of, here a cap beyond all numbers; it may be taken again at once."""
+    """The replay breaks off by what nobody has thought of, here a cap beyond all numbers; it may be taken again at once."""
     broken = await add(engine, uuid7.mint(), msgspec.structs.replace(DEFINITION, max_usd=1e303))
     gateway: Any = SimpleNamespace(draining=False, settings=SimpleNamespace(database_url=database))
     with caplog.at_level(logging.ERROR):

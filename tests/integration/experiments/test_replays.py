@@ -340,7 +340,7 @@ async def _cancelled_after_one(world: World, admin: httpx.AsyncClient, **order: 
 
 
 async def _leave_running(database: str, id: str, tries: Mapping[int, int], *, reserved_microusd: int = 0) -> None:
-    """As processes leave items that were killed. `tries`: by their numbers."""
+    """Leaves items running, as killed processes do. `tries` holds the tries of each item, by its number."""
     query = """
         UPDATE replay_items SET status = 'running', tries = $3, began_at = now(), reserved_microusd = greatest(reserved_microusd, $4)
         WHERE replay_id = $1::uuid AND number = $2
@@ -552,7 +552,10 @@ async def test_a_key_that_is_revoked_ends_the_replay_with_the_reason(world: Worl
 
 
 async def test_a_request_that_the_key_may_not_make_ends_no_other(world: World):
-    """One of another API, and one that names a model of its own; only where the replay's model is not permitted is nothing left to do."""
+    """The key may not make a request of another API, nor one that names a model of its own.
+
+    Nothing is left to do only where the replay's model is not permitted.
+    """
     key, public = world.key("replay-callers")
     fine = await world.send(key, ["before", "after"])
     [naming] = await world.send(key, ["elsewhere"], other_model="replay-old")

@@ -106,7 +106,7 @@ async def shadow_of(admin: httpx.AsyncClient, id: str) -> dict[str, Any]:
 
 
 async def drops(admin: httpx.AsyncClient, name: str) -> dict[str, float]:
-    """How many were dropped, by reason."""
+    """Returns how many shadows were dropped, by reason."""
     page = (await admin.get("/metrics")).text
     return {each[1]: float(each[2]) for each in re.finditer(rf'dropped_total{{reason="(\w+)",shadow="{name}"}} (\S+)', page)}
 

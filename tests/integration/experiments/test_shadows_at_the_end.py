@@ -70,7 +70,7 @@ class Ending:
         await wait_until(lambda: services.is_ready(self.service.url), 120)
 
     async def used(self) -> float:
-        """Of the caller's limit of requests a day."""
+        """Returns how much of the caller's limit of requests a day is used."""
         async with self.service.client() as client:
             limits = (await client.get("/v1/limits")).json()["data"]
         [limit] = [each for each in limits if each["rule"] == "of-each-team"]

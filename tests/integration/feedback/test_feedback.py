@@ -28,7 +28,7 @@ def metrics(service: Service) -> None:
 
 
 async def events(service: Service, feedback_id: str, *, count: int = 1, matched: bool = False) -> list[Any]:
-    """What is stored of a feedback, the oldest event first, once there are so many events."""
+    """Returns the stored events of a feedback, the oldest first, once there are `count` of them."""
     found: list[Any] = []
 
     async def are_stored() -> bool:

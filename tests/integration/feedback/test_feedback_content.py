@@ -1,4 +1,4 @@
-"""What is kept of comments and demonstrations by the team's content policy: in the spool, in tables, in exports and in replies."""
+"""The team's content policy decides what is kept of comments and demonstrations: in the spool, in tables, in exports and in replies."""
 
 import json
 from typing import Any

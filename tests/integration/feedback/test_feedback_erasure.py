@@ -1,4 +1,4 @@
-"""What an erasure does to feedback: words and tags are gone, also of what comes late; numbers stay."""
+"""An erasure removes the words and tags of feedback, also of feedback that comes late; numbers stay."""
 
 import json
 from typing import Any
@@ -40,7 +40,7 @@ def comment(target_id: str, **changes: Any) -> Feedback:
 
 
 def in_own_episode(fields: dict[str, Any]) -> Exchange:
-    """In one that begins with it."""
+    """Returns an exchange in an episode that begins with it."""
     return make_exchange(**fields, episode_id=uuid7.mint(fields["received_us"]))
 
 

@@ -46,7 +46,7 @@ async def connection(settings: Settings) -> AsyncGenerator[Connection]:
 
 
 async def store(settings: Settings, *feedback: Feedback) -> None:
-    """And make it wait, as if it had not been looked for yet."""
+    """Stores feedback and makes it wait, as if it had not been looked for yet."""
     spool = Spool(settings.home / "spool", settings)
     for at in range(0, len(feedback), 500):
         spool_feedback(spool, *feedback[at : at + 500])
@@ -93,7 +93,7 @@ async def test_an_inference_is_looked_for_in_the_partition_of_its_day(settings: 
 
 
 async def test_an_episode_is_looked_for_again_in_what_may_have_been_stored_since(settings: Settings, connection: Connection):
-    """What is stored later than that wakes it, and has all of it searched."""
+    """A record that is stored later than that wakes the feedback, which then has everything searched."""
     said = make_feedback(NAMED, level="episode")
     await store(settings, said)
     assert await match_due(connection, 500) == (1, 0)
@@ -138,7 +138,7 @@ async def test_what_is_woken_while_it_is_looked_for_is_looked_for_again(settings
 
 
 async def test_teams_take_turns(settings: Settings, connection: Connection):
-    """However much a team sends about nothing, and however long it has been waiting."""
+    """Teams take turns however much one of them sends about nothing, and however long it has been waiting."""
     many, one = about_nothing(700), make_feedback(uuid7.mint(), team_id=OTHER_TEAM)
     await store(settings, *many, one)
     await fetch(settings.database_url, "UPDATE feedback_pending SET check_at = now() WHERE team_id = $1", OTHER_TEAM)

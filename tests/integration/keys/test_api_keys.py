@@ -241,7 +241,7 @@ async def test_flood_of_unknown_keys_neither_fails_nor_delays_valid_callers(serv
         writer.close()
 
     async def send_with_new_keys() -> list[float]:
-        """How long each waited. A lookup that takes three seconds fails the request."""
+        """Returns how many seconds each request waited. A lookup that takes three seconds fails the request."""
         waited: list[float] = []
         for number, key in enumerate(made, 1):
             await wait_until(lambda number=number: refused > 700 * number)
@@ -301,7 +301,7 @@ async def test_key_change_is_seen_within_two_seconds_without_a_notification(data
 
 
 async def test_stalled_postgres_connections_delay_a_revocation_by_less_than_two_seconds(database: str, tmp_path: Path):
-    """Without a timeout of their own, queries on them would wait forever."""
+    """Queries on stalled connections would wait forever without a timeout of their own."""
     async with proxy_to(database) as proxy:
         revoked, not_cached = [await keys.create_key(database, "t") for _ in range(2)]
         async with running_snapshot_cache(proxy.database_url, tmp_path) as cache:

@@ -1,4 +1,4 @@
-"""What operators change while the service runs: configuration (apply, export), keys, provider credentials and content policies."""
+"""The changes of operators while the service runs: configuration (apply, export), keys, credentials and content policies."""
 
 import asyncio
 import json
@@ -81,7 +81,7 @@ async def test_apply_without_terminal_or_yes_flag_fails_and_changes_nothing(serv
     file.write_text(content)
 
     def apply_without_terminal(*arguments: str, stdin: str) -> subprocess.CompletedProcess[str]:
-        """In a session without a terminal that it could open."""
+        """Runs `narthex apply` in a session without a terminal that it could open."""
         return subprocess.run(
             [NARTHEX, "apply", *arguments],
             input=stdin,
@@ -535,7 +535,7 @@ async def test_content_policy_keeps_withheld_content_off_disk_and_database(
 async def test_masked_content_policy_keeps_what_rules_find_off_disk_and_database(
     secrets_service: Service, engine_and_credential_file: tuple[ScriptedEngine, Path]
 ):
-    """In requests, whole responses, errors, and streams that split it across frames; with a team's own rule."""
+    """Rules, one of them the team's own, find it in requests, whole responses, errors, and streams that split it."""
     engine, _ = engine_and_credential_file
     secrets_service.apply('[teams.masked]\ncontent = "masked"\n[teams.masked.mask.patterns]\nstaff = "Staff-[0-9]{4}"\n')
     key = await keys.create_key(database_url(secrets_service), "masked")
@@ -595,7 +595,7 @@ async def test_content_policy_change_takes_effect_within_a_second(
         await keys.create_key(database_url(secrets_service), "wavering", content="none")
 
         async def has_taken_effect() -> bool:
-            """On all workers. The limit is generous, for a machine that is busy."""
+            """Returns whether all workers have the policy. The limit is generous, for a machine that is busy."""
             answers = await asyncio.gather(*(caller.post(CHAT, json={"model": "by-env", "messages": HI}) for caller in callers))
             rows = [await secrets_service.wait_for_record(answer.json()["id"]) for answer in answers]
             return {row["content"]["policy"] for row in rows} == {"none"}

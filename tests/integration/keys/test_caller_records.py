@@ -1,4 +1,4 @@
-"""What callers see with their own keys: records of their team, and what is known of models."""
+"""The records of their team that callers see with their own keys, and what they see of models."""
 
 import json
 import time

@@ -35,7 +35,7 @@ async def engine(database: str) -> AsyncGenerator[AsyncEngine]:
 
 
 async def assert_is_found(engine: AsyncEngine, known: InForce) -> None:
-    """By its hash, with each function, and by a rollback to it."""
+    """Asserts that a state is found by its hash, with each function, and by a rollback to it."""
     hash = known.state.snapshot.hash
     async with engine.connect() as connection:
         found = await find_snapshot(connection, hash)
@@ -60,7 +60,7 @@ async def test_any_version_is_found_as_it_was_in_force(database: str, engine: As
 
 
 async def test_random_changes_are_of_every_section_and_of_positions_alone(database: str) -> None:
-    """What the test before this is worth."""
+    """The test before this one proves something only if its changes reach every section, and positions alone."""
     await make_changes(database, 0, 30)
     (found,) = await fetch(
         database,

@@ -60,7 +60,7 @@ async def watched_worker(database: str, home: Path) -> AsyncGenerator[tuple[Gate
 
 
 async def publish(connection: "asyncpg.Connection[asyncpg.Record]", limit: Limit, position: int) -> None:
-    """As `narthex apply` does it: in this process, its own work would hold up the loop that is watched."""
+    """Publishes a limit as `narthex apply` does, whose own work in this process would hold up the watched loop."""
     statement = "INSERT INTO limits (name, position, config) VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE SET config = $3"
     async with connection.transaction():
         await connection.execute(statement, limit.name, position, msgspec.json.encode(limit).decode())

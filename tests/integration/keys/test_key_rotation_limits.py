@@ -64,7 +64,7 @@ async def chat(client: httpx.AsyncClient, **more: Any) -> httpx.Response:
 
 
 async def left(client: httpx.AsyncClient) -> dict[str, float]:
-    """What each rule leaves a caller, by the names of the rules."""
+    """Returns what each rule leaves a caller, by the names of the rules."""
     rules = ok(await client.get("/v1/limits", params={"model": "rotated-priced"}))["data"]
     return {each["rule"]: each["remaining"] for each in rules}
 

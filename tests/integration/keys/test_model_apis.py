@@ -150,7 +150,7 @@ RESPONSES_TOOLS = [
 async def test_a_responses_body_at_chat_is_served_and_answered_as_chat(
     gpt: None, service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool
 ):
-    """As Cursor's agent mode."""
+    """Cursor's agent mode sends such a body."""
     body = {
         "model": "scripted",
         "input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
@@ -193,7 +193,7 @@ async def test_a_chat_body_at_responses_is_served_and_answered_as_responses(gpt:
 
 
 async def test_flat_tools_among_those_of_chat_are_read(gpt: None, client: httpx.AsyncClient, engine: ScriptedEngine):
-    """As Cursor's ask mode."""
+    """Cursor's ask mode sends such tools."""
     body = {"model": "scripted", "messages": [HI], "tools": [TOOLS[0], RESPONSES_TOOLS[1]]}
     answer = await client.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text

@@ -62,7 +62,7 @@ async def applied(database_url: str, content: str, *, prune: bool = True) -> str
 
 
 async def counted(database: str) -> dict[str, tuple[str, int | None]]:
-    """By the name of a rule its id, which names its counters, and since when it counts."""
+    """Returns by the name of each rule its id, which names its counters, and since when it counts."""
     snapshot = await configuration.read_current(database)
     table = RuleTable(snapshot.limits, snapshot.limits_since, counted_as=snapshot.counted_as)
     return {rule.name: (rule.id, snapshot.limits_since.get(rule.name)) for rule in table.rules}
@@ -88,7 +88,7 @@ async def test_renaming_a_limit_keeps_its_counters_and_their_age(database: str):
 
 
 async def test_a_limit_that_was_there_for_less_long_goes_on_for_a_removed_one(database: str):
-    """As over REST, where a name cannot be changed: the new one is created first, and the old one is deleted then."""
+    """A name cannot be changed over REST: the new limit is created first, and the old one is deleted then."""
     await applied(database, MODELS + limit("old"))
     await execute(database, "UPDATE limits SET counted_since = '2026-01-01'")
     before = await counted(database)

@@ -81,7 +81,7 @@ async def ok(response: httpx.Response, status: int = 200) -> Any:
 
 
 async def wait_for_usage(admin: httpx.AsyncClient, name: str, spent_usd: float) -> Any:
-    """What is used of a budget, once so much is spent."""
+    """Returns what is used of a budget, once so much is spent."""
     usage: Any = None
 
     async def is_spent() -> bool:
@@ -304,7 +304,7 @@ async def test_a_team_sees_its_own_part_of_a_budget_of_each_team(service: Servic
 
 
 async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin: httpx.AsyncClient, budgeted: ScriptedEngine):
-    """By itself at its time, or earlier by an admin: then nothing more passes, as what was spent meanwhile counts."""
+    """An override ends at its time, or earlier by an admin. Nothing passes then: what was spent meanwhile counts."""
     team, other = await make_team(admin), await make_team(admin)
     name = f"each {team.name}"
     # One request reserves 0.001 for its output and less for its prompt: the budget lets one through, whose cost is then 0.003.
@@ -319,7 +319,7 @@ async def test_an_override_raises_a_budget_until_it_ends(service: Service, admin
     async with service.keyless_client() as client:
 
         async def statuses(of: Team, times: int = 8) -> set[int]:
-            """Of several requests at once, which both workers get."""
+            """Returns the statuses of several requests at once, which both workers get."""
             return {answer.status_code for answer in await asyncio.gather(*(of.chat(client, tags) for _ in range(times)))}
 
         async def is_refused() -> bool:

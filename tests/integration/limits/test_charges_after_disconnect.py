@@ -1,4 +1,4 @@
-"""What a caller who disconnects is charged: at hosts that may go on what was reserved, at engines that stop what came."""
+"""A caller who disconnects is charged what was reserved at hosts that may go on, and what came at engines that stop."""
 
 import asyncio
 import contextlib
@@ -73,7 +73,7 @@ async def test_disconnect_within_a_stream_is_charged_what_was_reserved_at_a_host
 async def test_host_that_ran_out_of_time_is_charged_beside_the_fallback_that_served(
     service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
-    """A stream: its first token has a deadline of its own, so that the fallback still has time."""
+    """The first token of a stream has a deadline of its own, so that the fallback still has time."""
     engine.script = think_in_silence
     async with service.client() as client:
         answer = await client.post(CHAT, json={**BODY, "model": "pair", "stream": True})

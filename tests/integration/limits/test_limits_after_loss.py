@@ -108,7 +108,7 @@ class Installation(Struct):
         await connection.close()
 
     async def lose_memory(self, valkey: Valkey) -> None:
-        """Once Postgres knows of the epoch that is lost: before that nothing can be told from a first start."""
+        """Empties Redis once Postgres knows of the epoch that is lost: before that a loss looks like a first start."""
 
         async def has_recorded_epoch() -> bool:
             return bool(await fetch(self.settings.database_url, "SELECT 1 FROM limit_epochs"))

@@ -267,7 +267,7 @@ async def test_concurrent_team_change_refuses_the_apply_and_is_kept(database: st
 
 
 async def test_limit_is_new_when_it_is_added_or_counts_something_else(database: str):
-    """Which tells it from one whose count was lost with Redis's memory."""
+    """The time since which a limit counts tells a new one from one whose count was lost with Redis's memory."""
     await applied(database, START)
     connection = await connect(database)
     # As if that had been a while ago; the rules of before the upgrade have none.

@@ -111,7 +111,7 @@ async def send_chat(client: httpx.AsyncClient, model: str, headers: dict[str, st
 
 
 def count_chat_requests(engine: ScriptedEngine) -> int:
-    """Without the probes of what the engine is."""
+    """Returns how many chats the engine received, without the probes of what it is."""
     return sum(request.path == "/v1/chat/completions" for request in engine.requests)
 
 

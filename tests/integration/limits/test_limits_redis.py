@@ -141,7 +141,7 @@ async def make_worker(valkey: Valkey, one_database: str, monkeypatch: pytest.Mon
 
 
 async def flush_redis(valkey: Valkey, *workers: Worker) -> None:
-    """Once the epoch of the data is known to all workers and recorded in Postgres."""
+    """Empties Redis once the epoch of its data is known to all workers and recorded in Postgres."""
     for worker in workers:
         await wait_until(lambda worker=worker: has_recorded_epochs(worker, 1))
     valkey.flush()

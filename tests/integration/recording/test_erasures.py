@@ -44,7 +44,7 @@ SECRET = "a sentence that only Ann wrote"
 
 @pytest.fixture
 def settings(tmp_path: Path, database: str, valkey: Valkey) -> Settings:
-    """Every request has ended after a tenth of a second, and copies settle within a second."""
+    """Settings by which every request has ended after a tenth of a second, and copies settle within a second."""
     return Settings(
         home=tmp_path,
         database_url=database,
@@ -125,7 +125,7 @@ def of_ann(days_ago: float = 0, **fields: Any) -> dict[str, Any]:
 
 
 async def everything_stored(database: str) -> str:
-    """All rows of all tables as text, with contents unpacked."""
+    """Returns all rows of all tables as text, with contents unpacked."""
     names = await fetch(database, "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace")
     rows = [await fetch(database, f"SELECT t::text AS row FROM {name['relname']} t") for name in names]
     contents = await fetch(database, "SELECT request, response FROM inference_content")
@@ -205,7 +205,7 @@ LATER = -0.0001  # in days: after an order that is given now
 
 
 def shadow_of_ann(original: str, days_ago: float = 0, **fields: Any) -> dict[str, Any]:
-    """Paid by TEAMS[1], which made it; the request was of TEAMS[0], and so is what was written."""
+    """Returns a shadow that TEAMS[1] made and pays; the request was of TEAMS[0], and so is what was written."""
     link = ShadowRecord("fast", TEAMS[0], is_first_turn=True)
     made = {"team_id": TEAMS[1], "origin": "shadow", "original_id": original, "shadow": link}
     return received(days_ago, **{"end_user": "ann", "tags": {"tenant": "acme"}, **made, **fields})
@@ -340,7 +340,7 @@ async def test_a_name_that_an_older_writer_left_is_found_by_the_proof(settings: 
 
 
 async def test_late_records_are_erased_as_they_are_stored(settings: Settings):
-    """Of a machine that was off, and of a request that was in flight: neither is ever stored with what was written."""
+    """A record of a machine that was off, or of a request in flight, is never stored with what was written."""
     done = await carry_out(settings, ANN)
     tagged = await carry_out(settings, Selector("tag", "mail", "ann@example.com"), keep_tags=("tenant",))
     (other,) = await record(settings, received(2, end_user="bob", tags={"tenant": "acme"}), content="what Bob wrote")
@@ -417,7 +417,7 @@ async def test_an_erasure_goes_on_after_kills_of_the_writer(settings: Settings, 
 
 
 class Copies:
-    """What gateways leave in Redis of an inference."""
+    """The copies of an inference that gateways leave in Redis."""
 
     def __init__(self, settings: Settings) -> None:
         assert settings.redis_url is not None

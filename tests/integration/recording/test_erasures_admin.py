@@ -24,7 +24,10 @@ async def chat(service: Service, name: str, **headers: str) -> Any:
 
 
 async def wait_until_erased(service: Service, id: str, records: int) -> dict[str, Any]:
-    """Until they are, and their copies in Redis too; it is complete only once requests in flight have ended."""
+    """Waits until so many records are erased, and all copies in Redis too, and returns the order.
+
+    The order is complete only once requests in flight have ended.
+    """
     async with service.admin_client() as admin:
         order: dict[str, Any] = {}
 

@@ -71,7 +71,7 @@ async def tail(client: httpx.AsyncClient, headers: dict[str, str] | None = None,
 
 
 def streaming_admin(service: Service) -> httpx.AsyncClient:
-    """Unlike service.admin_client(), it does not read the whole answer first."""
+    """Returns a client that does not read the whole answer first, unlike service.admin_client()."""
     return service.client(headers={"authorization": f"Bearer {service.admin_key}"})
 
 

@@ -18,7 +18,7 @@ MAIL = "jane@example.com"
 
 
 def response_events(text: str) -> list[dict[str, Any]]:
-    """As engines write them: the whole text three times after its deltas, and once more at the end."""
+    """Returns events as engines write them: the whole text three times after its deltas, and once more at the end."""
     part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
     item: dict[str, Any] = {"id": "a", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
     place = {"item_id": "a", "output_index": 0, "content_index": 0}

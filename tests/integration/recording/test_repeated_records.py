@@ -1,4 +1,7 @@
-"""What repeats another team's request shows the team that pays no end user, tag or episode of it: one rule for shadows and replays."""
+"""A repetition of another team's request shows the team that pays no end user, tag or episode of it.
+
+Shadows and replays have this one rule.
+"""
 
 import json
 import uuid
@@ -76,7 +79,7 @@ async def replay(admin: httpx.AsyncClient, caller: str, payer: str) -> str:
 
 
 async def read_tail(viewer: httpx.AsyncClient, position: str | None) -> str:
-    """What a live tail shows of what was stored since a position; None: the position of now."""
+    """Returns what a live tail shows of what was stored since a position, or the position of now if it is None."""
     headers = {} if position is None else {"last-event-id": position}
     shown = ""
     async with viewer.stream("GET", "/admin/v1/inferences/tail", headers=headers, params={"duration_s": 20}) as tail:

@@ -264,7 +264,7 @@ async def test_search_over_http_and_by_command(service: Service) -> None:
 
 
 async def _check_roles(admin: httpx.AsyncClient, client: httpx.AsyncClient, team: str, word: str, ids: list[str]) -> None:
-    """Whoever may not see what was written cannot find out by searching it."""
+    """Asserts that whoever may not see what was written cannot find out by searching it."""
     other = f"search-{uuid.uuid4().hex[:8]}"
     assert (await admin.post("/admin/v1/teams", json={"name": other, "search": True})).status_code == 201
     for role, in_team, status, found in (

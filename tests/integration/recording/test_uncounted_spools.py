@@ -1,4 +1,4 @@
-"""What an earlier version's writer stores about experiments after `migrate`: its successor finds it, and it is counted."""
+"""The successor of an earlier version's writer finds what that one stored about experiments after `migrate`, and counts it."""
 
 import random
 from pathlib import Path
@@ -20,7 +20,7 @@ __all__ = ["settings"]
 
 
 async def drain_as_before(settings: Settings) -> None:
-    """As a writer that knows nothing of units."""
+    """Drains the spool as a writer that knows nothing of units."""
 
     async def do_nothing(*_: Any) -> None:
         return None
@@ -32,7 +32,7 @@ async def drain_as_before(settings: Settings) -> None:
 
 
 async def list_spools(database: str) -> None:
-    """As the migration does."""
+    """Lists the spools as the migration does."""
     revision = ScriptDirectory.from_config(alembic_config()).get_revision("0048")
     await fetch(database, revision.module._SPOOLS)  # pyright: ignore[reportPrivateUsage]
 

@@ -134,7 +134,7 @@ async def test_killed_worker_loses_no_answered_exchange(settings: Settings) -> N
 
 
 async def test_writer_keeps_up_with_two_thousand_records_a_second_in_bounded_memory(settings: Settings) -> None:
-    """Two thousand a second of the writer's processor time."""
+    """The rate is two thousand a second of the writer's processor time."""
     settings = Settings(home=settings.home, database_url=settings.database_url, drain_timeout_s=120)
     spool = Spool(settings.home / "spool", settings)
     for _ in range(10_000):
@@ -166,7 +166,7 @@ def processor_seconds(pid: int) -> float:
 
 
 async def test_two_concurrent_writers_do_not_duplicate_records(settings: Settings) -> None:
-    """As on a network file system where the folder's lock has no effect: the positions prevent duplicates."""
+    """The positions prevent duplicates where the folder's lock has no effect, as on a network file system."""
     rng = random.Random(8)
     spool = Spool(settings.home / "spool", settings)
     stop = asyncio.Event()

@@ -149,7 +149,7 @@ async def narthex(url: str, *arguments: str) -> Result:
 
 
 def documented_columns() -> dict[str, set[str]]:
-    """By view; a table under a heading with two names is of both."""
+    """Returns the documented columns of each view; a table under a heading with two names is of both."""
     found: dict[str, set[str]] = {}
     for names, text in re.findall(r"^### ([\w, ]+)\n(.*?)(?=^##)", PAGE, re.DOTALL | re.MULTILINE):
         cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)

@@ -191,7 +191,7 @@ def test_a_period_is_read_by_days_and_by_hours_where_these_are_kept(since: str, 
 
 
 async def test_a_time_zone_does_not_matter_without_an_interval(records: Records):
-    """Neither one whose days begin at half past an hour, nor where the hours of the period are no longer kept."""
+    """That holds for a zone whose days begin at half past an hour, and where the period's hours are no longer kept."""
     period: dict[str, Any] = {"since": NOW - 90 * DAY, "keep_hours_days": 5}
     in_utc = await records.read(**period)
     assert (await records.read(**period, time_zone="Asia/Kolkata")).data == in_utc.data

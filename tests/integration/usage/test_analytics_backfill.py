@@ -166,7 +166,7 @@ _EXACT_BY_DAY = "SELECT (received_at AT TIME ZONE 'UTC')::date AS day, count(*) 
 
 
 async def test_hours_that_expired_by_another_setting_are_not_taken_for_uncounted(settings: Settings, upgraded: str) -> None:
-    """Such as with the settings of another machine than the writers'."""
+    """The settings may be those of another machine than the writers'."""
     await backfill(settings)
     days = "SELECT time, group_id, requests, duration_us FROM rollups_by_day ORDER BY 1, 2"
     before = await fetch(upgraded, days)

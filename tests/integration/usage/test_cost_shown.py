@@ -61,7 +61,7 @@ def apply(service: Service, engine: ScriptedEngine, adapter: str = "openai") -> 
 
 
 def usages(text: str) -> list[Any]:
-    """Every usage of a stream, in order."""
+    """Returns every usage of a stream, in order."""
     events: list[Any] = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
     found: list[Any] = [event["response"].get("usage") if "response" in event else event.get("usage") for event in events]
     return [usage for usage in found if usage]
@@ -151,7 +151,7 @@ async def test_estimated_cost_is_marked_and_has_its_charges(service: Service, cl
 
 
 async def test_response_that_nobody_gets_is_in_the_cost_of_the_error(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
-    """Two attempts at a constraint, which the engine violates both times."""
+    """The engine violates a constraint at both of two attempts."""
     apply(service, engine, "vllm")
     engine.script = answers_with(USAGE)
     schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "minProperties": 1}}}
@@ -167,7 +167,7 @@ async def test_response_that_nobody_gets_is_in_the_cost_of_the_error(service: Se
 async def test_caller_who_leaves_has_an_estimated_cost_with_what_is_known_of_it(
     service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
 ):
-    """What the engine reported before its end is in the charge, though the record's usage is unknown."""
+    """The charge includes what the engine reported before its end, though the record's usage is unknown."""
     apply(service, engine)
 
     async def endless(request: ReceivedRequest) -> None:

@@ -1,4 +1,4 @@
-"""Which callers lose which fields: the summary over recorded inferences, over HTTP and as a command."""
+"""The summary of which callers lose which fields in recorded inferences, over HTTP and as a command."""
 
 import datetime
 import json

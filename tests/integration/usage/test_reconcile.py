@@ -126,7 +126,7 @@ async def run(settings: Settings, format: InvoiceFormat, raw: bytes) -> Reconcil
 
 
 def differing(lines: Sequence[ReconciledLine]) -> list[ReconciledLine]:
-    """Without the model whose cost is unknown, which no invoice here has."""
+    """Returns the lines that differ, without the model of unknown cost, which no invoice here has."""
     return [line for line in lines if line.model != "unpriced" and (line.token_difference or line.microusd_difference)]
 
 

@@ -74,7 +74,7 @@ async def episode(service: Service, engines: tuple[ScriptedEngine, ScriptedEngin
 
 
 def today(text: str, episode: str) -> str:
-    """What the page prints, with its dates moved so that `last month` is this one, and `yesterday` is today."""
+    """Returns what the page prints, with dates moved so that `last month` is this one, and `yesterday` is today."""
     now = datetime.datetime.now(datetime.UTC).date()
     month = now.replace(day=1)
     dates = {

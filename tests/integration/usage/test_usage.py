@@ -74,7 +74,7 @@ class UsageDatabase:
             return await usage.read_used(connection, scope, since)
 
     async def get(self, key: str | None, path: str = "/v1/usage", **params: str) -> httpx.Response:
-        """Through the routes of the service."""
+        """Sends a request through the routes of the service."""
         app = Litestar(
             [usage_api.routes(self.snapshot_cache, self.database)], exception_handlers=HANDLERS, openapi_config=None, logging_config=None
         )
@@ -132,7 +132,7 @@ async def test_usage_is_summed_by_tag(usage_database: UsageDatabase):
 
 
 async def test_usage_since_is_exact_within_an_hour(usage_database: UsageDatabase):
-    """In India a day begins half an hour before or after a full hour of UTC."""
+    """A day in India begins half an hour before or after a full hour of UTC."""
     of_one = {"key": usage_database.key_prefix("one")}
     moments = (-0.5, 0.0, 0.25, 0.75, 0.75000001, 1.0, 1.5)
     usages = [await usage_database.used(of_one, (DAY + moment * HOUR).astimezone(datetime.timezone(5.5 * HOUR))) for moment in moments]

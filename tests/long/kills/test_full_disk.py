@@ -45,7 +45,7 @@ class ServiceWithSmallDisk:
     disk: Path
 
     def fill(self) -> None:
-        """Until not one byte more can be written."""
+        """Fills the disk until not one byte more can be written."""
         fd = os.open(self.disk / "filler", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         try:
             for size in (1 << 20, 4096, 1):

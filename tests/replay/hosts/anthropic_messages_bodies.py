@@ -133,7 +133,7 @@ def _choice(choice: dict[str, Any]) -> ToolChoice:
 
 
 def normalize(body: Any) -> Any:
-    """With every text in blocks; without default values (tool choice auto, `strict: false`)."""
+    """Returns the body with every text in blocks, and without default values (tool choice auto, `strict: false`)."""
     normalized = {key: value for key, value in body.items() if key not in ("model", "stream")}
     choice = {key: value for key, value in normalized.pop("tool_choice", {}).items() if value is not False}
     if choice and choice != {"type": "auto"}:

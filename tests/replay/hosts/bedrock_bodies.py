@@ -143,7 +143,7 @@ def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
 
 
 def normalize(body: Any) -> Any:
-    """Without empty fields and default values; schemas as JSON values, not as text."""
+    """Returns the body without empty fields and default values, and with schemas as JSON values instead of text."""
     normalized = {key: value for key, value in json.loads(json.dumps(body)).items() if value}
     for block in (block for turn in normalized.get("messages", ()) for block in turn["content"]):
         if block.get("toolResult", {}).get("status") == "success":

@@ -89,7 +89,7 @@ def _raw(value: Any) -> Raw:
 
 
 def _normalize(body: Any) -> Any:
-    """Without empty fields; a single text instead of a list of one."""
+    """Returns the body without empty lists, and with a single text instead of a list of one."""
     if "messages" not in body:
         return body
     normalized = {key: value for key, value in body.items() if key not in ("model", "stream") and value != []}
@@ -97,7 +97,7 @@ def _normalize(body: Any) -> Any:
 
 
 def _normalize_message(message: dict[str, Any], *, listed: bool = False) -> dict[str, Any]:
-    """With its content in one form: a list if `listed`, else a single text where it is only that."""
+    """Returns the message with its content in one form: a list if `listed`, otherwise a single text where it is only that."""
     match message:
         case {"content": str(text)} if listed:
             return {**message, "content": [{"type": "text", "text": text}]}

@@ -24,7 +24,10 @@ def _chat(recording: Recording) -> ChatRequest | None:
 
 
 def _embeddings(recording: Recording) -> NonChatRequest | None:
-    """Without the requested dimensions: of the 768 numbers the recording keeps 16."""
+    """Returns the request of the recorded embeddings, or None for any other recording.
+
+    The request leaves out the dimensions, because the recording keeps only 16 of the 768 numbers.
+    """
     if recording.name != _EMBEDDINGS:
         return None
 

@@ -140,7 +140,10 @@ def _lower_case_types(schema: Any) -> Any:
 
 
 def normalize(body: Any) -> Any:
-    """Without empty fields and default values; a signature is on its text, not in a separate thought before it."""
+    """Returns the body without empty fields and default values.
+
+    A signature is on its text, not in a separate thought before it.
+    """
     normalized = {key: value for key, value in camel_case_fields(body).items() if value not in (None, {})}
     normalized["contents"] = [
         {"role": each.get("role", "user"), "parts": _move_signatures(each["parts"])} for each in normalized["contents"]

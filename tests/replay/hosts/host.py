@@ -1,4 +1,4 @@
-"""What replaying a host's recordings needs: its configuration, each request in canonical form, and the expected response.
+"""Everything that replaying a host's recordings needs: its configuration, canonical requests, and expected responses.
 
 All of it is derived from the recording by code that is independent of the adapters and dialects in providers/.
 """

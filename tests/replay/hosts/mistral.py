@@ -113,7 +113,7 @@ def _raw(value: Any) -> Raw:
 
 
 def _normalize(body: Any) -> Any:
-    """Without empty fields and default values, and with one name for synonyms."""
+    """Returns the body without empty fields and default values, and with one name for synonyms."""
     normalized = {
         key: value for key, value in body.items() if value is not None and key not in ("model", "stream") and (key, value) != ("n", 1)
     }

@@ -115,7 +115,7 @@ def _source(url: str) -> Source:
 
 
 def normalize(body: Any) -> Any:
-    """Without empty fields and default values, and with one name for synonyms."""
+    """Returns the body without empty fields and default values, and with one name for synonyms."""
     normalized: dict[str, Any] = {
         key: body[key] for key in body if body[key] is not None and key not in ("model", "stream", "stream_options")
     }

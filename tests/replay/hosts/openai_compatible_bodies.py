@@ -112,7 +112,7 @@ def _schema(json_schema: dict[str, Any]) -> JsonSchema:
 
 
 def normalize(body: Any) -> Any:
-    """Without empty fields and default values, and with one name for synonyms."""
+    """Returns the body without empty fields and default values, and with one name for synonyms."""
     normalized = {key: value for key, value in body.items() if value is not None and key not in ("model", "stream", "stream_options")}
     max_tokens = normalized.pop("max_completion_tokens", None) or normalized.pop("max_tokens", None)
     normalized.pop("n", None)

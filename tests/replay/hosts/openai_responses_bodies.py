@@ -81,7 +81,10 @@ def _content(part: dict[str, Any]) -> Content:
 
 
 def normalize(body: Any) -> Any:
-    """Without empty fields and default values; a text as a list of one; instructions as the first item of the input."""
+    """Returns the body without empty fields and default values.
+
+    A text becomes a list of one, and instructions become the first item of the input.
+    """
     normalized = {key: value for key, value in body.items() if value is not None and key not in _GATEWAY_FIELDS}
     items = [_normalize_item(each) for each in body["input"]]
     if "instructions" in normalized:

@@ -56,7 +56,10 @@ def _expected(recording: Recording) -> Situation:
 
 
 def _normalize(body: Any) -> Any:
-    """Comparable across versions of TGI: the recorded one took a bare schema, the current one also its name (docs/sources.md#tgi)."""
+    """Returns a body that compares across versions of TGI.
+
+    The recorded one took a bare schema, the current one also takes its name (docs/sources.md#tgi).
+    """
     if "input" in body:
         return body
     normalized = openai_compatible_bodies.normalize(body)

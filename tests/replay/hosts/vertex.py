@@ -69,7 +69,10 @@ def _without_signatures(parts: Iterable[Content]) -> Iterator[Content]:
 
 
 def _with_placeholder_signatures(body: Any) -> Any:
-    """With the placeholder for calls without a signature: https://ai.google.dev/gemini-api/docs/thought-signatures."""
+    """Returns the body with Google's placeholder in calls without a signature, and with the limit that callers of Messages set.
+
+    Source: https://ai.google.dev/gemini-api/docs/thought-signatures.
+    """
     contents = [{**each, "parts": [_with_placeholder_signature(part) for part in each["parts"]]} for each in body["contents"]]
     return {**body, "contents": contents, "config": {**body["config"], "maxOutputTokens": _MAX_TOKENS}}
 

@@ -8,14 +8,14 @@ from tests.support.scripted_engine import chunk, completion
 
 
 class ModelOutput(Struct):
-    """What the model writes next. `finish_fields`: fields that the engine sends beside the finish reason."""
+    """The output that the model writes next."""
 
     text: str = "Hello."
     reasoning: str = ""
     calls: tuple[tuple[str, str], ...] = ()
     finish: str = "stop"
     logprobs: Any = None
-    finish_fields: dict[str, Any] = {}
+    finish_fields: dict[str, Any] = {}  # what the engine sends beside the finish reason
 
     @property
     def finish_reason(self) -> str:

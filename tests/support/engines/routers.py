@@ -154,7 +154,7 @@ class ScriptedRouter:
         return ROUTERS[name]
 
     def set_text(self, text: str) -> None:
-        """What the vLLM behind it writes."""
+        """Sets the text that the vLLM behind it writes."""
 
         async def script(request: ReceivedRequest) -> None:
             await request.respond_completion(text)

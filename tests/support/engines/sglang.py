@@ -95,7 +95,7 @@ class ScriptedSGLang:
         request.end_stream()
 
     async def _generate_until_aborted(self, request: ReceivedRequest) -> None:
-        """As before #36552: a disconnect stops nothing."""
+        """Generates as SGLang did before #36552: a disconnect stops nothing."""
         rid = request.body["rid"]
         stopped = self._running[rid] = asyncio.Event()
         if request.body.get("stream"):

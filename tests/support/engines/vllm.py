@@ -91,7 +91,7 @@ class ScriptedVLLM:
         return _format(body) or old or body.get("structured_outputs")
 
     def _situation(self, dialect: str) -> Situation:
-        """In Messages it signs reasoning, with a meaningless number."""
+        """Returns the response to write, in which Messages signs reasoning with a meaningless number."""
         signature = OpaqueState(dialect, "47f4ff34") if dialect == "anthropic_messages" else None
         reasoning = (Reasoning(self.reasoning, signature),) if self.reasoning else ()
         if self.calls_tool:
@@ -105,7 +105,7 @@ def _format(body: dict[str, Any]) -> Any:
 
 
 async def _respond(request: ReceivedRequest, wire: Any, dialect: str) -> None:
-    """In chat it names reasoning `reasoning`."""
+    """Sends a response, in which chat names reasoning `reasoning`."""
     rename = (b'"reasoning_content"', b'"reasoning"') if dialect == "openai_chat" else (b"", b"")
     if not request.body.get("stream"):
         await request.respond(200, wire.body.replace(*rename) if rename[0] else wire.body)

@@ -125,7 +125,7 @@ def _deep_within_caps() -> tuple[str, bytes]:
 
 
 def _small_but_many_objects() -> tuple[str, bytes]:
-    """Below the size from which bodies are counted."""
+    """The body is smaller than those that are counted."""
     return CHAT, chat("hostile-claude", messages=[{"role": ("user", "assistant")[at % 2], "content": "a"} for at in range(1_500)])
 
 
@@ -279,7 +279,7 @@ def _repeated_list() -> tuple[str, bytes]:
 
 
 def _large_responses(model: str, *, redacted: bool = False) -> Attack:
-    """Half of it is one text, and half the probabilities of many tokens."""
+    """The host sends a large response, of which half is one text, and half the probabilities of many tokens."""
 
     async def prepare(team: HostileTeam, host: HostileHost) -> Step:
         logprobs = {"content": [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}] * 12_000}
@@ -455,7 +455,7 @@ async def _connections(team: HostileTeam, host: HostileHost) -> Step:
 
 
 async def _pipelined_without_a_key(team: HostileTeam, host: HostileHost) -> Step:
-    """What fits in one read, of the smallest requests, or of the smallest header lines."""
+    """Sends as many of the smallest requests as fit in one read, and in turn as many of the smallest header lines."""
     sent = 0
 
     async def step() -> None:

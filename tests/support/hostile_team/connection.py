@@ -42,7 +42,7 @@ class HostileTeam:
     async def send(
         self, path: str, body: bytes = b"", *, method: str = "POST", key: str | None = None, resumes: bool = False
     ) -> tuple[int, bytes]:
-        """One request on a connection of its own; 0 if the connection is closed without a response."""
+        """Sends one request on a connection of its own. The status is 0 if the connection is closed without a response."""
         try:
             async with self.connect() as (reader, writer):
                 writer.write(self.head(path, len(body), method=method, key=key, resumes=resumes))

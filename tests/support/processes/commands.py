@@ -20,7 +20,7 @@ _context.set_forkserver_preload([__name__, *_modules])
 def run_command(
     program: str, arguments: Sequence[str], environment: Mapping[str, str], stdin: str, timeout_s: float
 ) -> subprocess.CompletedProcess[str]:
-    """As subprocess.run() of the program `narthex` does, with captured output. Raises TimeoutExpired."""
+    """Runs a command as subprocess.run() would run the program `narthex`, with captured output. Raises TimeoutExpired."""
     command = [program, *arguments]
     with tempfile.TemporaryDirectory(prefix="narthex-command-") as folder:
         streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
@@ -40,7 +40,7 @@ def run_command(
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], streams: Sequence[str]) -> None:
-    """In the forked process: take over its environment and its three streams, and run the command to its exit status."""
+    """Takes over the environment and the three streams in the forked process, and runs the command to its exit status."""
     os.environ.clear()
     os.environ.update(environment)
     for number, (stream, flags) in enumerate(zip(streams, (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT] * 2), strict=True)):

@@ -1,4 +1,4 @@
-"""Where servers of tests keep their files."""
+"""The folder in which servers of tests keep their files."""
 
 import os
 import shutil

@@ -31,15 +31,15 @@ VICTIMS = ("gateway", "writer", "postgres", "connections")
 
 @dataclass
 class Answered:
-    """What callers got to the end. `feedback`: the ids of what was accepted; `matching`: those about something that was answered."""
+    """The answers that callers got to the end, and the feedback that was accepted, by id."""
 
     ids: list[str] = field(default_factory=list[str])
     feedback: list[str] = field(default_factory=list[str])
-    matching: set[str] = field(default_factory=set[str])
+    matching: set[str] = field(default_factory=set[str])  # the feedback about something that was answered
 
 
 async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
-    """Although gateway workers, the writer, Postgres and all connections to it are each killed this often meanwhile."""
+    """Asserts exactly-once recording while gateway workers, the writer, Postgres and all connections to it are killed this often each."""
     service = services.start(workers=2, writer_batch_ms=30, spool_segment_bytes=200_000, spool_part_bytes=300)
     engine = ScriptedEngine()
     await engine.start()
@@ -116,7 +116,7 @@ async def _run_client(service: Service, chance: random.Random, answered: Answere
 
 
 async def _send_feedback(client: httpx.AsyncClient, **body: Any) -> str:
-    """Until it is accepted; a caller who got no answer sends it again with the same id."""
+    """Sends feedback until it is accepted: a caller who got no answer sends it again with the same id. Returns the id."""
     body["id"] = str(uuid.uuid4())
     while True:
         with contextlib.suppress(httpx.TransportError):

@@ -55,12 +55,12 @@ class OidcIssuer:
         self._thread.join()
 
     def rotate_key(self, algorithm: Literal["RS256", "ES256"]) -> None:
-        """From now on tokens are signed with a new key, and the old one is gone."""
+        """Signs tokens with a new key from now on, and forgets the old one."""
         key = generate_key("RSA", 2048, auto_kid=True) if algorithm == "RS256" else generate_key("EC", "P-256", auto_kid=True)
         self._algorithm, self._key, self.published_keys = algorithm, key, [key]
 
     def approve_device(self, user_code: str, status: Literal["approved", "denied"] = "approved") -> None:
-        """As a person does who has entered the code."""
+        """Answers as a person does who has entered the code."""
         next(each for each in self._devices.values() if each["user_code"] == user_code)["status"] = status
 
     # What the server answers: a status, and a JSON object or the address of a redirect.

@@ -32,7 +32,7 @@ class OtlpReceiver:
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Again after stop(): at the same address."""
+        """Starts the receiver; after stop(), it starts again at the same address."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 

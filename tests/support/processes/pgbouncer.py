@@ -32,7 +32,10 @@ class PgBouncer:
 
 @contextlib.contextmanager
 def pgbouncer_to(database_url: str, *, pool_size: int) -> Generator[PgBouncer]:
-    """Skips the test where there is no PgBouncer. As Debian configures it, but for its address, who may come and the pool."""
+    """Runs PgBouncer as Debian configures it, but for its address, who may come, and the pool.
+
+    The test is skipped where there is no PgBouncer.
+    """
     files = _program_and_libraries()
     sockets = database_url.partition("host=")[2].partition("&")[0]
     name = database_url.partition("?")[0].rpartition("/")[2]

@@ -45,7 +45,7 @@ class Postgres:
 
 @contextmanager
 def running_postgres(folder: str) -> Generator[Postgres]:
-    """With its files in a folder of its own in this one, which are gone afterwards."""
+    """Runs a PostgreSQL, whose files are in a folder of their own below this one and gone afterwards."""
     home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=folder))
     # Under root the server runs as a user of its own, who must reach it: else its data would be below /var/lib, on disk.
     home.chmod(0o711)

@@ -65,7 +65,7 @@ async def proxy_to(database_url: str) -> AsyncGenerator[PostgresProxy]:
 
 
 async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until the end of the stream, which is forwarded too: a side that sends Terminate waits for the other to close."""
+    """Forwards a stream to its end, and then the end itself: a side that sends Terminate waits for the other to close."""
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(65536):
             writer.write(data)

@@ -91,9 +91,10 @@ class PortTaken(AssertionError):
 
 
 def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, prefix: Sequence[str] = (), **settings: object) -> Service:
-    """`narthex up` in a folder of its own, unless `home` is that of an earlier one. Settings by their names without NARTHEX_.
+    """Starts `narthex up` in a folder of its own, unless `home` is that of an earlier service.
 
-    `prefix`: a command that ends by carrying out the one that follows it, such as unshare.
+    Settings are given by their names without NARTHEX_. `prefix` is a command that ends by carrying out the one that follows it, such as
+    unshare.
     """
     for _ in range(2):
         with contextlib.suppress(PortTaken):

@@ -1,4 +1,4 @@
-"""What tests do to a service besides sending requests: many connections, paused processes, a search of everything stored."""
+"""Actions of tests on a service besides requests: many connections, paused processes, a search of everything stored."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ async def connections(service: Service, number: int, key: str | None = None) -> 
 
 @contextlib.contextmanager
 def paused_processes(*pids: int) -> Generator[None]:
-    """Meanwhile these processes exist and do nothing."""
+    """Pauses these processes, which meanwhile exist and do nothing."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -42,7 +42,10 @@ def paused_processes(*pids: int) -> Generator[None]:
 
 
 async def wait_until_endpoints(service: Service, condition: Callable[[dict[str, Any]], bool]) -> None:
-    """Until every worker reports endpoints (by provider) that meet the condition: a dozen new connections reach each of two workers."""
+    """Returns once every worker reports endpoints (by provider) that meet the condition.
+
+    Twelve responses in a row must meet it: a dozen new connections reach each of two workers.
+    """
     in_a_row = 0
 
     async def is_met() -> bool:

@@ -62,7 +62,7 @@ async def seconds_until_refused(service: Service, database_url: str) -> float:
 
 
 async def terminate_all_connections(database_url: str) -> bool:
-    """Whether Postgres ended some, once: those of gateways, the writer and all others."""
+    """Returns whether Postgres ended any connections, once: those of gateways, the writer and all others."""
     try:
         connection = await connect(database_url)
     except (OSError, asyncpg.PostgresError):

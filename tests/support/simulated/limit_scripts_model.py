@@ -71,7 +71,7 @@ class LimitScripts:
         return self._run(self._scripts.take.text, keys, _pack(rules), _pack([mode, base, LEASE_MS, *need]))
 
     def take_raw(self, reservation_id: str, rule: Sequence[int], need: Amounts) -> list[Any]:
-        """Of one bucket, with a worker's own description of its rule."""
+        """Takes from the first bucket alone, with a worker's own description of its rule."""
         return self._run(
             self._scripts.take.text,
             [EPOCH, RESERVATION_PREFIX + reservation_id.encode(), self.keys[0]],
@@ -93,13 +93,13 @@ class LimitScripts:
         return self._run(self._scripts.seed.text, [EPOCH, self.keys[index]], seed_values)
 
     def rebuild(self, index: int, born_ms: int, used: Sequence[tuple[int, int]]) -> int:
-        """`used`: moments, each with what was used then."""
+        """Rebuilds a window from `used`: moments, each with what was used then."""
         width = self.buckets[index].period_ms / 16
         numbers = [int(number) for at_ms, amount in used for number in (at_ms // width, amount)]
         return self._run(self._scripts.rebuild.text, [EPOCH, self.keys[index]], _pack([born_ms, self.buckets[index].period_ms, *numbers]))
 
     def mark_rebuilt(self, index: int, born_ms: int) -> None:
-        """Of a rule, whose windows then count what is known of them."""
+        """Marks a rule as rebuilt: its windows then count what is known of them."""
         self._client.hset(REBUILT_PREFIX + b"%d" % born_ms, self.keys[index].split(b":")[2], 1)
 
     def contents(self) -> dict[bytes, bytes | None]:
@@ -117,7 +117,7 @@ class Charge(Struct):
 
 
 class LimitsModel:
-    """What the scripts should do, computed from all charges that ever happened."""
+    """A model of what the scripts should do, computed from all charges that ever happened."""
 
     def __init__(self, buckets: Sequence[Bucket]) -> None:
         self.buckets = buckets
@@ -150,7 +150,7 @@ class LimitsModel:
         return sum(entry.amount for entry in self.charges[index] if self.still_counts(bucket, entry.at_ms, now_ms))
 
     def still_counts(self, bucket: Bucket, at_ms: int, now_ms: int) -> bool:
-        """Whether a charge of that time still counts: a window is sixteen full slots and the present one, however new it is."""
+        """Returns whether a charge of that time still counts: a window is sixteen full slots and the present one, however new it is."""
         if bucket.kind == CALENDAR:
             return bucket.period_start_ms(at_ms) == bucket.period_start_ms(now_ms)
         width = bucket.period_ms / 16

@@ -26,9 +26,10 @@ class Played:
 
 
 def play(rates: tuple[float, float], drift: float, versions: int, units: int, plan: Plan, generator: np.random.Generator) -> Played:
-    """Booleans. After each version of so many units the weights become the probabilities of being the best.
+    """Plays an experiment with a boolean metric.
 
-    `drift`: the level of both arms swings by this much, once over the experiment.
+    After each version of so many units, the weights become the probabilities of being the best. `drift` is how far the level of both arms
+    swings, once over the experiment.
     """
     strata: list[Stratum] = []
     weights: dict[str, float] = dict.fromkeys(ARMS, 0.5)

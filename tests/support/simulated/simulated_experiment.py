@@ -12,7 +12,7 @@ from app.results.statistics.sums import Stratum, UnitSums
 
 
 def facts_of(**changes: Any) -> ExperimentFacts:
-    """Of two arms, a and b; b is the control."""
+    """Returns an experiment of two arms, a and b, of which b is the control."""
     declared = {
         "helpful": MetricConfig(kind="boolean", level="inference", optimize="max"),
         "stars": MetricConfig(kind="float", level="inference", optimize="max"),
@@ -45,7 +45,7 @@ class SimulatedExperiment:
         self._shares: dict[int, dict[str, float]] = {}
 
     def run(self, units: int) -> list[str]:
-        """Their arms."""
+        """Assigns so many units and sums their metrics; returns their arms."""
         arms = list(self.facts.arms)
         weights = [self.facts.arms[arm] for arm in arms]
         self._shares[self.facts.version] = {arm: weight / sum(weights) for arm, weight in zip(arms, weights, strict=True)}
@@ -59,7 +59,7 @@ class SimulatedExperiment:
         return drawn
 
     def change(self, **changes: Any) -> None:
-        """A new version."""
+        """Makes a new version."""
         self.facts = replace(self.facts, version=self.facts.version + 1, **changes)
 
     @property

@@ -50,9 +50,9 @@ RAMP = Versions((1667, 1667, 1666), (0.05, 0.2, 0.5), (0.30, 0.36, 0.42))
 
 @dataclass(frozen=True)
 class Units:
-    """By experiment and unit: whether it is of the arm, its value, and its covariate."""
+    """The units of each experiment."""
 
-    arm: Booleans
+    arm: Booleans  # by experiment and unit, as the others: whether the unit is of the arm
     value: Floats
     covariate: Floats | None = None
 
@@ -62,7 +62,7 @@ Values = Callable[[np.random.Generator, Versions, Booleans], Units]
 
 
 def experiments(values: Values, versions: Versions, count: int, seed: int) -> Iterator[Units]:
-    """In chunks, each with its own seed."""
+    """Yields so many experiments in chunks, each with its own seed."""
     size = max(1, CHUNK // versions.total)
     for chunk in range(0, count, size):
         generator = np.random.default_rng([seed, chunk])
@@ -156,7 +156,7 @@ def count_evidence(units: Units, versions: Versions, plan: Plan, difference: flo
 
 
 def log_factors(etas: Floats, centres: Floats, versions: Versions, difference: float) -> list[Floats]:
-    """What one unit multiplies evidence by: of each version the control's 0 and 1, and the arm's."""
+    """Returns the logarithms of what one unit multiplies evidence by: for each version the control's 0 and 1, then the arm's."""
     rows: list[Floats] = []
     for share in versions.shares:
         middle = share * (1 - share) * difference
@@ -166,7 +166,7 @@ def log_factors(etas: Floats, centres: Floats, versions: Versions, difference: f
 
 @dataclass(frozen=True)
 class Looks:
-    """After each unit: the difference, its standard error (infinite where it is too early), and kappa."""
+    """The difference, its standard error (infinite where it is too early) and kappa after each unit."""
 
     difference: Floats
     error: Floats
@@ -292,7 +292,7 @@ class Small:
 
 
 def strata_at(units: Units, versions: Versions, experiment: int, seen: int) -> list[Stratum]:
-    """What the app would have been given after so many units."""
+    """Returns what the app would have been given after so many units."""
     found: list[Stratum] = []
     start = 0
     for number, (count, share) in enumerate(zip(versions.units, versions.shares, strict=True)):
@@ -334,7 +334,7 @@ def by_counts(units: Units, plan: Plan) -> bool:
 
 
 def rejections(units: Units, versions: Versions, plan: Plan, truth: float = 0.0) -> Booleans:
-    """By experiment: whether any look excludes this difference."""
+    """Returns, for each experiment, whether any look excludes this difference."""
     if by_counts(units, plan):
         threshold = -log(plan.alpha)
         return np.any(count_evidence(units, versions, plan, truth, threshold) >= threshold, axis=1)

@@ -125,7 +125,7 @@ async def _converse(service: Service, conversation: Conversation, turns: int, at
 
 
 async def _send(client: httpx.AsyncClient, conversation: Conversation, *, is_streamed: bool) -> httpx.Response:
-    """Again, as long as the worker that serves it is killed."""
+    """Sends the next turn of a conversation, and repeats it as long as the worker that serves it is killed."""
     body: dict[str, Any] = {"model": conversation.model, "stream": is_streamed}
     headers = {"x-narthex-tags": json.dumps({"ticket": f"T-{conversation.number}"})}
     last = conversation.answers[-1] if conversation.answers else None
@@ -149,7 +149,7 @@ async def _send(client: httpx.AsyncClient, conversation: Conversation, *, is_str
 
 
 async def _newest_version(client: httpx.AsyncClient) -> int:
-    """That of an episode which begins now."""
+    """Returns the version that serves an episode which begins now."""
     answer = await _send(client, Conversation(-1, "chat", "split", [{"role": "user", "content": "Hello!"}]), is_streamed=False)
     assert "x-narthex-not-enrolled" not in answer.headers
     return int(answer.headers["x-narthex-experiment"].rpartition("@")[2])

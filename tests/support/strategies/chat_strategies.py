@@ -90,7 +90,10 @@ opaque_parts = st.builds(
 
 
 def has_written_arguments(call: ToolCall) -> bool:
-    """Whether its arguments are read as they are: blank ones of a function are read as `{}`, which test_loose_responses.py covers."""
+    """Returns whether its arguments are read as they are.
+
+    Blank arguments of a function are read as `{}`, which test_loose_responses.py covers.
+    """
     return call.custom or bool(call.arguments.strip())
 
 
@@ -146,7 +149,10 @@ def responses_with(choices: st.SearchStrategy[Choice]) -> st.SearchStrategy[Chat
 
 
 def is_answer(response: ChatResponse) -> bool:
-    """Whether a host that sent this response has answered: an empty response without usage is none, unless it was cut off or filtered."""
+    """Returns whether a host that sent this response has answered.
+
+    An empty response without usage is no answer, unless it was cut off or filtered.
+    """
     if response.usage is not None and (response.usage.input or response.usage.output):
         return True
     return any(choice.parts or choice.finish_reason in ("length", "content_filter") for choice in response.choices)

@@ -1,11 +1,14 @@
-"""What a recorded host says that a response cost, in millionths of a dollar."""
+"""The costs that recorded hosts report for a response, in millionths of a dollar."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
 
 def expected_host_cost(usage: Mapping[str, Any]) -> int | None:
-    """None: it says nothing. OpenRouter has a number, Perplexity an object, xAI ticks, of which a dollar has ten billion."""
+    """Returns the reported cost in millionths of a dollar, or None if the host says nothing.
+
+    OpenRouter reports a number, Perplexity an object, and xAI ticks, of which a dollar has ten billion.
+    """
     cost, ticks = usage.get("cost"), usage.get("cost_in_usd_ticks")
     if isinstance(cost, dict):
         return _rounded(1_000_000 * cast("dict[str, float]", cost)["total_cost"])

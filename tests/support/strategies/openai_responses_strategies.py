@@ -130,7 +130,10 @@ answered_responses = chat_responses.filter(_is_answered)
 
 
 def with_tool_uses(answer: ChatResponse) -> ChatResponse:
-    """As it is read: what was used of the host's tools is counted in the output, where there is usage, which does not say."""
+    """Returns the response as it is read, with its uses of the host's tools counted.
+
+    They are counted in the output, and only where there is usage, which itself does not say.
+    """
     searches = sum(isinstance(part, Opaque) and part.origin == ORIGIN for part in answer.choices[0].parts)
     if answer.usage is None or not searches:
         return answer

@@ -32,14 +32,14 @@ class InForce(Struct, frozen=True):
 
 
 def document_of(state: State) -> dict[str, Any]:
-    """What the hash of a configuration is of."""
+    """Returns the document from which the hash of a configuration is computed."""
     sections = ("functions", "limits", "metrics", "models", "prices", "providers")
     content = {name: msgspec.json.decode(msgspec.json.encode(getattr(state.snapshot, name))) for name in sections}
     return {name: each for name, each in content.items() if each or name in ("models", "providers")}
 
 
 async def make_changes(database: str, seed: int, count: int, *, report: bool = True) -> Sequence[InForce]:
-    """Each of them in force for a moment. `report`: as workers that serve it do."""
+    """Makes changes, each of which is in force for a moment. `report` reports each one as workers that serve it do."""
     chance = random.Random(seed)
     engine = create_database_engine(database)
     made: list[InForce] = []
@@ -103,7 +103,7 @@ def _edit(state: State, chance: random.Random) -> State:
 
 
 def _toggled(entries: Any, name: str, config: Any, chance: random.Random) -> dict[str, Any]:
-    """With the entry, or now and then without it."""
+    """Returns the entries with this one, or now and then without it."""
     left = {each: entry for each, entry in entries.items() if each != name}
     return left if name in entries and name != min(entries) and chance.random() < 0.4 else {**left, name: config}
 

@@ -1,4 +1,4 @@
-"""What OpenAI's fine-tuning takes as a line of a training file, written down apart from the code that writes it.
+"""The format of a line of a training file for OpenAI's fine-tuning, written down apart from the code that writes it.
 
 Source: in OpenAI's API description FineTuneChatRequestInput, FineTunePreferenceRequestInput and FineTuneCompletionRequestInput, read
 2026-11.

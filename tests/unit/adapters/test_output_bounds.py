@@ -1,4 +1,4 @@
-"""Of several bounds on output tokens the smallest holds: it is reserved, every target gets it in its own field, and no other travels."""
+"""The smallest of several bounds on output tokens holds: it is reserved, and every target gets it alone, in its own field."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def request_body(dialect: str, **fields: Any) -> bytes:
 
 
 def numbers(value: Any) -> Iterator[int]:
-    """All numbers anywhere in a body, those in strings of JSON included."""
+    """Yields all numbers anywhere in a body, those in strings of JSON included."""
     match value:
         case bool():
             return

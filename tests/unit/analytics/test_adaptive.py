@@ -73,7 +73,7 @@ def test_share_is_the_probability_of_being_best():
 
 @given(st.floats(-0.2, 0.2))
 def test_shares_are_of_few_values(better: float):
-    """So that results of thousands of versions are computed by a hundred splits."""
+    """A hundred splits are then enough to compute the results of thousands of versions."""
     proposed = propose_weights(facts(floor=0.05), one_version({"a": sums(800, better), "b": sums(800, 0.0)}), 0)
     if isinstance(proposed, Proposal):
         assert all(share == pytest.approx(round(100 * share) / 100, abs=1e-9) for share in proposed.shares.values())
@@ -129,7 +129,7 @@ def adapt(seed: int, rule: str, effect: float, rounds: int, drift: float) -> tup
 
 @pytest.mark.parametrize(("rule", "least"), [("thompson", 0.8), ("best_arm", 0.55)])
 def test_better_arm_gets_more_units_than_by_an_equal_split_and_its_interval_still_covers(rule: str, least: float):
-    """With a base rate that drifts while the weights follow it: on pooled means this fails. tests/long looks at many more."""
+    """The base rate drifts while the weights follow it: on pooled means this fails. tests/long looks at many more."""
     runs = [adapt(seed, rule, 0.08, 10, 0.1) for seed in range(12)]
     assert sum(share for share, _ in runs) / len(runs) > least
     assert sum(not covered for _, covered in runs) <= 3

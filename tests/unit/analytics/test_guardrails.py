@@ -83,7 +83,7 @@ def test_covariates_of_units_from_before_an_arm_was_put_back_are_taken_off_too()
     """Those of the arm were of heavy users: what is known of them says nothing of the units that came since."""
 
     def of_latency(units: int, mean: float, x: float) -> UnitSums:
-        """Half of them at each side of the mean, by as much as their covariate."""
+        """Returns sums of units of which half are at each side of the mean, by as much as their covariate."""
         return UnitSums(units, units * mean, units * (mean**2 + 1), 0, 0, units * x, units * (x**2 + 1), units * (x * mean + 0.5))
 
     facts = facts_of(unit="user", analysis=AnalysisConfig(metrics=("latency",), guardrails={"latency": 0.5}))
@@ -131,7 +131,7 @@ def test_costs_stop_an_arm_only_past_their_burn_in():
 
 
 def test_feedback_that_is_missing_more_often_in_one_arm_stops_nothing():
-    """Of each that gave any, nine in ten were helped in both arms; but of the arm's users fewer did."""
+    """Nine in ten of those who gave feedback were helped in both arms, but fewer of the arm's users gave any."""
     analysis = AnalysisConfig(metrics=("helpful",), guardrails={"helpful": 0.01})
     assert stops({"analysis": analysis}, {"helpful": of_errors(booleans(10_000, 9_000), booleans(20_000, 18_000))}) == []
 
@@ -148,7 +148,7 @@ def test_whatever_the_counts_no_arm_is_stopped_that_was_not_seen_to_be_worse(
 
 
 def ever_stopped(seed: int, rate: float, harm: float, units: int, look_every: int) -> int | None:
-    """After how many units the arm is stopped, with a ramp and a base rate that drifts."""
+    """Returns after how many units the arm is stopped, or None, with a ramp and a base rate that drifts."""
     running = SimulatedExperiment(facts_of(arms={"a": 0.1, "b": 0.9}), lambda source, arm, at: draw(source, arm, at), seed)
 
     def draw(source: random.Random, arm: str, at: int) -> Mapping[str, float]:
@@ -165,7 +165,7 @@ def ever_stopped(seed: int, rate: float, harm: float, units: int, look_every: in
 
 
 def test_harmless_arms_are_stopped_no_more_often_than_alpha_through_a_ramp():
-    """At the margin itself, which is the worst that counts as harmless. tests/long looks at many more."""
+    """The arm is at the margin itself, the worst that counts as harmless. tests/long looks at many more."""
     stopped = sum(ever_stopped(seed, 0.02, 0.01, 3_000, 250) is not None for seed in range(40))
     assert stopped <= 5  # of 40: more happens less than once in 50 times even at 0.05
 

@@ -31,7 +31,7 @@ WRITERS = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compres
 
 
 class Turns:
-    """`claimed`: the newest size. `taken`: how often others had their turn."""
+    """Turns of the event loop. `claimed` is the newest size, and `taken` how often others had their turn."""
 
     def __init__(self) -> None:
         self.claimed = self.taken = 0

@@ -37,7 +37,7 @@ AWAY = Unavailable("The token cannot be checked at the moment.")
 async def read(
     first: Principal, later: Sequence[Principal | NarthexError], asked: Permission = "audit:read"
 ) -> tuple[int, type[Exception] | None]:
-    """How many of three pieces come, and what ends them."""
+    """Returns how many of three pieces come, and the type of the error that ends them, or None."""
     closed: list[bool] = []
 
     async def pieces() -> AsyncGenerator[bytes]:

@@ -12,7 +12,7 @@ from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
 
 
 class ScriptedTransport:
-    """`is_reading`: whether what the caller sends, and that it leaves, would be noticed."""
+    """A transport whose `is_reading` tells whether what the caller sends, and that it leaves, would be noticed."""
 
     is_reading = True
 
@@ -72,7 +72,7 @@ class WrittenTransport(ScriptedTransport):
 
 
 class ReceivedBody:
-    """What a parser reads of a response."""
+    """The body of a response, as a parser reads it."""
 
     def __init__(self) -> None:
         self.blocks: list[bytes] = []

@@ -24,7 +24,7 @@ _GENERATOR_SETTINGS = Path(__file__).parents[2] / "clients" / "openapi-python-cl
 
 @pytest.fixture(scope="module")
 async def applications() -> Applications:
-    """As a gateway process makes them; they connect to nothing before they are started."""
+    """The applications of a gateway process, which connect to nothing before they are started."""
     settings = Settings(database_url="postgresql://nobody@127.0.0.1:9/none", redis_url="redis://127.0.0.1:9")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LitestarDeprecationWarning)  # about the style of parameters
@@ -93,7 +93,7 @@ def test_tuples_are_arrays_whose_items_have_a_schema() -> None:
 
 
 def test_generators_of_clients_are_configured_for_every_body(document: dict[str, Any]) -> None:
-    """Otherwise tests/clients would notice, which is run rarely."""
+    """A body without a setting would be noticed by tests/clients alone, which is run rarely."""
     known = {"application/json", "multipart/form-data", *re.findall(r"^  (\S+): ", _GENERATOR_SETTINGS.read_text(), re.MULTILINE)}
     operations = [operation for item in document["paths"].values() for operation in item.values()]
     assert {media_type for each in operations for media_type in each.get("requestBody", {}).get("content", {})} <= known

@@ -1,4 +1,4 @@
-"""What the admin API says of a body that it cannot use: which field is at fault, and what would be right."""
+"""The admin API says of a body that it cannot use which field is at fault, and what would be right."""
 
 from datetime import datetime
 from typing import Annotated

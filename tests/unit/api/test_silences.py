@@ -21,7 +21,7 @@ LONGEST_S = 10.0
 
 
 class Transport(WrittenTransport):
-    """`unread`: bytes that the caller has not taken."""
+    """A transport whose caller has not taken `unread` bytes."""
 
     unread = 0
     closing = False
@@ -49,7 +49,7 @@ class Stream:
         self.now_s = 1000.0
 
     def wait(self, seconds: float) -> bytes:
-        """What is written when the silence is looked at after so long."""
+        """Returns what is written when the silence is looked at after so long."""
         self.now_s += seconds
         before = len(self.transport.written)
         self.sink.check_silence(self.now_s, LONGEST_S, self.dialect, META)

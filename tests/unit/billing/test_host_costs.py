@@ -1,4 +1,4 @@
-"""What hosts say that a request cost, in each of their forms."""
+"""The cost of a request as hosts report it, in each of their forms."""
 
 from typing import Any
 

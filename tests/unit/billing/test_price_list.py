@@ -75,7 +75,7 @@ def plausibility(row: Price) -> dict[str, bool]:
 
 
 def test_every_price_that_ends_has_the_one_that_follows():
-    """Whatever the day of the test: a row that says until when it holds has the one that begins the day after beside it at once."""
+    """A row that says until when it holds has the one that begins the day after beside it, whatever the day of the test."""
     open_ended: list[str] = []
     for prices in bundled_prices().values():
         for row, following in zip(prices, [*prices[1:], None], strict=True):

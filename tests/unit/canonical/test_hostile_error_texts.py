@@ -1,4 +1,7 @@
-"""What a host repeats in an error is as long as its caller makes it: reading and masking it must not hold the event loop."""
+"""A text that a host repeats in an error is as long as its caller makes it.
+
+Reading and masking it must not hold the event loop.
+"""
 
 import time
 from collections.abc import Callable, Mapping

@@ -267,7 +267,7 @@ def test_masking_is_idempotent_for_any_text(text: str) -> None:
 
 
 def test_deeply_nested_arrays_do_not_break_reading_the_upstream_code() -> None:
-    """Around the deepest nesting that can be decoded; where that is depends on the caller's stack."""
+    """The depths are around the deepest that can be decoded, which depends on the caller's stack."""
     for depth in range(800, 1100):
         assert read_error(400, {}, b"[" * depth + b"]" * depth).upstream_code is None
 

@@ -208,7 +208,7 @@ def test_no_color_disables_escape_codes() -> None:
 
 
 def render_in_terminal(columns: int, **environment: str) -> str:
-    """What a terminal of this width receives for a table of keys."""
+    """Returns what a terminal of this width receives for a table of keys."""
     script = """
 from app.cli.output import print_table, progress
 with progress("Looking"):

@@ -151,7 +151,7 @@ def test_file_outside_of_the_folders_of_credentials_is_not_read(location: str, t
 
 
 def test_file_is_read_through_links_within_the_folders_of_credentials(tmp_path: Path) -> None:
-    """As Kubernetes mounts a secret; the folder itself may be a link too."""
+    """Kubernetes mounts a secret through such links; the folder itself may be a link too."""
     (tmp_path / "mounted" / "..2026").mkdir(parents=True)
     (tmp_path / "mounted" / "..2026" / "key").write_text("a-secret")
     (tmp_path / "mounted" / "..data").symlink_to("..2026")

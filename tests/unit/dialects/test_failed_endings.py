@@ -129,7 +129,7 @@ def test_failed_stream_of_responses_ends_with_response_failed_and_numbers_that_g
 
 
 def failed_stream(caller: str, target: str) -> bytes:
-    """What a caller gets of a stream that the engine ends with `network_error`."""
+    """Returns what a caller gets of a stream that the engine ends with `network_error`."""
     editor = translate.make_stream_editor(CALLER_DIALECTS[caller], ENGINE_DIALECTS[target], META, streamed=True)
     sent = editor.feed(stream_bytes(target, ending_with(target, "network_error")[1]))
     with pytest.raises(UpstreamFailed) as caught:

@@ -34,7 +34,7 @@ PHASES = [("commentary", "Let me see."), ("final_answer", "It is noon."), (None,
 
 
 def events(items: list[Any]) -> list[Any]:
-    """As OpenAI and DeepSeek stream them: each item has its phase when it starts."""
+    """Returns the events as OpenAI and DeepSeek stream them: each item has its phase when it starts."""
     written: list[Any] = [{"type": "response.created", "response": {**WHOLE, "status": "in_progress", "output": []}}]
     for at, item in enumerate(items):
         text, head = item["content"][0]["text"], {"output_index": at, "content_index": 0, "item_id": item["id"]}

@@ -15,7 +15,7 @@ Turns = Sequence[str]
 
 
 def history(api: str, turns: Turns) -> list[Any]:
-    """`u`: the user; `t`: a text of the assistant; `c1`, `r1`: a call and its result, of the id 1."""
+    """Returns the turns' messages: `u` is the user, `t` a text of the assistant, `c1` and `r1` a call and its result, of id 1."""
     messages: list[Any] = []
     for turn in turns:
         match turn[0]:
@@ -31,7 +31,10 @@ def history(api: str, turns: Turns) -> list[Any]:
 
 
 def read(api: str, turns: Turns, **fields: Any) -> tuple[list[str], list[str]]:
-    """What is sent in place of these turns, in the same letters (`m1`: the result that says that there is none), and what is reported."""
+    """Returns what is sent in place of these turns, in the same letters, and what is reported.
+
+    `m1` is the result that says that there is none.
+    """
     request = DIALECTS[api].parse_request(json.dumps({"model": "m", **body(api, history(api, turns), **fields)}).encode())
     sent = json.loads(request.body.write())["input" if api == RESPONSES else "messages"]
     return [letter for message in sent for letter in _letters(message)], [] if request.repair is None else list(request.repair.paths)
@@ -158,7 +161,7 @@ def test_place_in_a_result_that_was_moved_or_became_text_is_the_callers():
 
 
 def test_result_of_a_call_of_another_kind_stays_where_it_is():
-    """As Codex answers a call of its local shell, beside calls of functions."""
+    """Codex answers a call of its local shell like this, beside calls of functions."""
     shell: dict[str, Any] = {
         "type": "local_shell_call",
         "call_id": "s",
@@ -176,7 +179,7 @@ def test_result_of_a_call_of_another_kind_stays_where_it_is():
 
 
 def test_many_results_behind_a_text_take_time_by_their_number():
-    """Where every result looked at all blocks before it, these took ten times as long."""
+    """These took ten times as long where every result looked at all blocks before it."""
     count = 20_000
     calls: list[Any] = [{"type": "tool_use", "id": f"c{n}", "name": "f", "input": {}} for n in range(count)]
     results = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "r"} for n in range(count)]

@@ -59,7 +59,7 @@ def _wire(frames: list[Any]) -> bytes:
 
 
 def _edited(name: str, frames: list[Any]) -> list[tuple[Any, ...]]:
-    """What the caller receives, without ids, which may be made up."""
+    """Returns what the caller receives, without ids, which may be made up."""
     editor = CALLER_DIALECTS[name].stream_editor(META)
     sent = editor.feed(_wire(frames)) + editor.feed(sse_frame(b"[DONE]")) + editor.finish()
     bodies = [json.loads(line[6:]) for line in sent.split(b"\n") if line.startswith(b"data: {")]

@@ -125,7 +125,7 @@ def stream_bytes(dialect: str, events: Sequence[Any]) -> bytes:
 
 
 def ending_of(caller: str, raw: bytes) -> tuple[Any, Any]:
-    """How a complete response ends, and why it is incomplete."""
+    """Returns how a complete response ends, and why it is incomplete, or None."""
     body = json.loads(raw)
     match caller:
         case "anthropic_messages":
@@ -151,7 +151,7 @@ def streamed_ending_of(caller: str, raw: bytes) -> tuple[Any, Any]:
 
 
 def endings(caller: str, target: str, whole: Any, events: Sequence[Any]) -> list[tuple[Any, Any, str | None]]:
-    """How the response ends for a caller, and in the record: whole and streamed."""
+    """Returns how the response ends for a caller and in the record: whole and streamed."""
     caller_dialect, engine = CALLER_DIALECTS[caller], ENGINE_DIALECTS[target]
     translated = translate.translate_response(json.dumps(whole).encode(), caller_dialect, engine, META)
     editor = translate.make_stream_editor(caller_dialect, engine, META, streamed=True)

@@ -1,4 +1,4 @@
-"""What the doctor learns of a gateway over HTTP."""
+"""The facts that the doctor learns of a gateway over HTTP."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the doctor finds out about signing in."""
+"""The doctor's findings about signing in."""
 
 from app.doctor import sign_in
 from app.settings import IssuerUrl, PublicUrl, Settings

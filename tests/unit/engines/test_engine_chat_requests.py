@@ -48,7 +48,7 @@ def test_developer_message_with_tools_stays_a_developer_message(adapter: str) ->
     ],
 )
 def test_reasoning_beside_a_null_of_the_other_field_is_sent_in_the_engines_field(adapter: str, field: str, other_field: str) -> None:
-    """As clients send back a message that they dumped with all its fields."""
+    """Clients send back such a message if they dumped it with all its fields."""
     body, _ = translate_chat_fields(
         engine(adapter), {"messages": [*HI, {"role": "assistant", "content": "Hi.", other_field: "Hm.", field: None}, *HI]}
     )

@@ -34,7 +34,7 @@ MINIMUMS = {
 
 
 def sent_to(engine: str, dialect_name: str, drop: bool = False, **fields: Any) -> tuple[dict[str, Any], list[str]]:
-    """What the fields became in the engine's body, and what was reported as dropped."""
+    """Returns what the fields became in the engine's body, and what was reported as dropped."""
     dialect = DIALECTS[dialect_name]
     bodies: list[dict[str, Any]] = []
     dropped: list[str] = []

@@ -1,4 +1,7 @@
-"""What llama.cpp and Ollama say about images of their models when they are probed; None where they say nothing that can be read."""
+"""Probes of llama.cpp and Ollama find out whether their models read images.
+
+The finding is None where they say nothing that can be read.
+"""
 
 import json
 from typing import Any

@@ -237,7 +237,7 @@ def test_llamacpp_refuses_logprobs_in_a_stream_with_tools() -> None:
 
 
 def test_llamacpp_requests_stream_with_usage_unless_both_modes_are_allowed() -> None:
-    """Without a stream it does not notice in time that the caller has disconnected."""
+    """The server does not notice in time without a stream that the caller has disconnected."""
     body, _ = translate_chat_fields(CPP, {})
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
     assert "stream" not in translate_chat_fields(LlamaCpp("box", {"stream": "both"}), {})[0]

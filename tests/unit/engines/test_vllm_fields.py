@@ -52,7 +52,7 @@ def test_hint_fields_are_dropped_and_reported(dialect: str) -> None:
 
 
 def test_every_engine_field_is_sent_renamed_dropped_or_refused() -> None:
-    """In a chat for vLLM, each is sent by its own name, sent in another form, refused, or dropped as a hint."""
+    """Each field of a chat for vLLM is sent by its own name, sent in another form, refused, or dropped as a hint."""
     for field in ENGINE_FIELDS:
         try:
             sent, dropped = adapt({field: 2, "use_beam_search": True}, "openai_chat", drop_nothing)

@@ -53,7 +53,7 @@ def adapt(provider: Provider, fields: dict[str, Any], dialect: str, may_drop: Ca
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_tools_beside_a_constraint_are_refused_or_dropped_with_permission(dialect: str) -> None:
-    """Seen on 0.32: with an optional choice no call is made, and with a forced one the constraint is ignored."""
+    """This was seen on 0.32: with an optional choice no call is made, and with a forced one the constraint is ignored."""
     for choice in (*OPTIONAL_CHOICES[dialect], *FORCED_CHOICES[dialect]):
         request = {"tools": [function(dialect)], "tool_choice": choice, "parallel_tool_calls": True, **CONSTRAINED[dialect]}
         with pytest.raises(Unsupported) as refused:
@@ -79,7 +79,7 @@ def test_constraint_beside_tools_is_dropped_with_permission(dialect: str) -> Non
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_strict_tool_is_allowed_beside_a_constraint_only_in_versions_that_combine_them(dialect: str) -> None:
-    """Seen on 0.32; 0.22 to 0.29 ignore the constraint then."""
+    """This was seen on 0.32; 0.22 to 0.29 ignore the constraint then."""
     for choice in OPTIONAL_CHOICES[dialect]:
         request = {"tools": [function(dialect), function(dialect, "b", strict=True)], "tool_choice": choice, **CONSTRAINED[dialect]}
         sent, adapted = adapt(CURRENT_VLLM, request, dialect, drop_nothing)

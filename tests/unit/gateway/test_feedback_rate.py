@@ -1,4 +1,4 @@
-"""How much feedback a team may send: by number and by size, without another team's share."""
+"""The amount of feedback that a team may send: by number and by size, without another team's share."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which requests are answered again, and which never."""
+"""The requests that are answered again, and those that never are."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""How many tokens of a stream have come, where it breaks off before its usage is reported."""
+"""The count of tokens that have come of a stream that breaks off before its usage is reported."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from providers.canonical.events import PartDelta, UsageReported
 
 
 def count(pieces: Sequence[str | int]) -> int:
-    """`pieces`: texts as they came; a number is the output that the engine reports at that place."""
+    """Returns the count of tokens. `pieces` holds texts as they came; a number is what the engine reports at that place."""
     counter = ArrivedTokenCounter()
     for piece in pieces:
         counter.observe(UsageReported(Usage(7, piece)) if isinstance(piece, int) else PartDelta(0, 0, piece))

@@ -69,7 +69,7 @@ def test_entries_that_are_no_models_are_passed_over_and_pages_follow():
 
 
 class Host(httpx.AsyncBaseTransport):
-    """Two pages of a list, for the operator's own key."""
+    """A host that serves two pages of a list, for the operator's own key."""
 
     def __init__(self) -> None:
         self.urls: list[str] = []

@@ -144,7 +144,7 @@ TOOL_CALL_RESPONSE = {
 
 @pytest.mark.parametrize("caller", ["openai_chat", "openai_responses", "anthropic_messages"])
 def test_reasoning_round_trips_through_every_caller_dialect(caller: str) -> None:
-    """From the response of DeepSeek to the caller, back in the next request as an SDK sends it, and to DeepSeek again."""
+    """Reasoning goes from DeepSeek to the caller, back in the next request as an SDK sends it, and to DeepSeek."""
     upstream_dialect, caller_dialect = OpenAIChat(), CHAT_DIALECTS[caller]
     caller_response = json.loads(
         caller_dialect.write_response(upstream_dialect.read_response(json.dumps(TOOL_CALL_RESPONSE).encode()), META)

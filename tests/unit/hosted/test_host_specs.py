@@ -96,7 +96,7 @@ _CONSTRAINT_FIELDS: Mapping[str, Any] = dict.fromkeys(("guided_json", "structure
 
 
 def expected_handling(name: str) -> Mapping[str, Any]:
-    """Expected from the spec, not from what the adapter makes of it."""
+    """Returns what is expected from the spec, not from what the adapter makes of it."""
     spec = HOSTS[name]
     limit_field = spec.rules.max_tokens
     return {
@@ -178,7 +178,7 @@ def test_developer_role_becomes_system(name: str):
 
 
 def test_assistant_message_sent_back_keeps_only_fields_the_host_knows():
-    """As the official client sends it back."""
+    """The official client sends the message back with all these fields."""
     message = {"role": "assistant", "content": "x", "reasoning_content": "hm", "refusal": None, "annotations": [{"type": "url_citation"}]}
     body, dropped = translate_chat_fields(
         build_adapter("groq"), {"messages": [*HI, {**message, "audio": None, "function_call": None}, *HI]}

@@ -29,7 +29,7 @@ def effort(value: str | None) -> dict[str, Any]:
 
 
 def each(**sent: str | None) -> dict[str, dict[str, Any]]:
-    """By effort: the fields that are sent; an effort that is not named is sent as it is."""
+    """Returns the fields that are sent, by effort; an effort that is not named is sent as it is."""
     return {name: effort(sent.get(name, name)) for name in EFFORTS}
 
 

@@ -45,7 +45,7 @@ def response_body(details: list[dict[str, Any]]) -> bytes:
 
 
 def stream_deltas(detail: dict[str, Any]) -> list[dict[str, Any]]:
-    """Streamed as OpenRouter does: a few characters in a chunk, the signature in a chunk of its own."""
+    """Returns deltas as OpenRouter streams them: a few characters in a chunk, the signature in a chunk of its own."""
     text_key = next((key for key in ("text", "summary") if key in detail), None)
     if text_key is None:
         return [{"reasoning_details": [detail]}]

@@ -227,7 +227,7 @@ def chunk(text: str, finish: str | None = None) -> bytes:
 @bounded
 @given(st.lists(st.integers(0, 400), max_size=5), st.lists(st.integers(0, 1200), max_size=6), st.booleans())
 def test_stream_is_read_whole_when_lines_span_frames_and_frames_span_blocks(inner: list[int], outer: list[int], lines: bool) -> None:
-    """As server-sent events, and as the bare lines that LMI sends."""
+    """The stream has server-sent events, or the bare lines that LMI sends."""
     chunks = [chunk("Hel"), chunk("lo."), chunk("", "eos_token")]
     stream = b"".join(each + b"\n" if lines else b"data: " + each + b"\n\n" for each in chunks)
     raw = b"".join(frames.event("PayloadPart", part) for part in split_at(stream, inner))

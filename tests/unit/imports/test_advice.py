@@ -1,4 +1,4 @@
-"""What reports advise: pages, commands and settings that exist."""
+"""The pages, commands and settings that reports advise exist."""
 
 import re
 from pathlib import Path

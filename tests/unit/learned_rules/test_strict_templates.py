@@ -220,7 +220,7 @@ def order(rule: TemplateRule, dialect: str, body: dict[str, Any]) -> tuple[dict[
 
 
 def is_in(body: dict[str, Any], path: str) -> bool:
-    """Whether a path such as messages[3].role is of an item of the body."""
+    """Returns whether a path such as messages[3].role is of an item of the body."""
     field, _, index = path.removesuffix("].role").partition("[")
     return index.isdigit() and int(index) < len(body[field])
 

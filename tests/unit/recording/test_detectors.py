@@ -92,8 +92,8 @@ def test_all_secrets_of_the_definition_are_found(text: bytes) -> None:
 @given(texts(NUMBER, 10))
 @settings(max_examples=2_000, deadline=None)
 def test_all_phones_of_the_definition_are_found(text: bytes) -> None:
-    """But for brackets around all of it, before which 00 is a 0 for the definition, and for what begins with a lone 0 within a row. The
-    definition looks at 17 digits in a row of numbers, from wherever the last one ended.
+    """Numbers in brackets that begin with 00 are left out, which the definition reads as a national 0, and those that begin with a lone
+    0 within a row. The definition looks at 17 digits in a row of numbers, from wherever the last one ended.
     """
     assume(b"(00" not in text and not re.search(rb"[0-9 .()/\xa0-] \(?0(?![0-9])", text))
     assume(all(len(re.findall(rb"[0-9]", run)) < 15 for run in re.split(rb"[^0-9 .()/\xc2\xa0-]", text)))
@@ -182,7 +182,7 @@ def test_time_grows_with_the_text_and_no_faster(name: str) -> None:
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_repeated_text_takes_the_square_of_its_length(data: st.DataObject) -> None:
-    """Whatever is repeated: with four times the text, four times as long; with the square it would be 16 times."""
+    """Four times the text takes four times as long, whatever is repeated; with the square it would be 16 times."""
     detector = data.draw(st.sampled_from(list(FINDERS)))
     pieces = {"secret": SECRET, "phone": NUMBER, **PIECES}[detector]
     unit = data.draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=5).map("".join))
@@ -215,7 +215,10 @@ SENTENCE = "The quick brown fox jumps over the lazy dog, and then it rests. "
 
 
 def times_as_long(find: Callable[[bytes], Iterable[Span]], text: bytes, other: bytes) -> float:
-    """How many times as long a byte of the text takes as one of the other. Both are measured by turns: the machine may have other work."""
+    """Returns how many times as long a byte of the text takes as one of the other.
+
+    Both are measured by turns, as the machine may have other work.
+    """
     measured = [(processor_s(find, text), processor_s(find, other)) for _ in range(9)]
     return min(each for each, _ in measured) / len(text) / (min(each for _, each in measured) / len(other))
 

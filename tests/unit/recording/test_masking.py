@@ -101,7 +101,7 @@ def test_rules_that_cannot_be_kept_are_refused(config: MaskConfig, problem: str)
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+b", "([a-z]+)*!", "a.*b.*c.*d"])
 @pytest.mark.parametrize("text", ["a" * 300_000, "ab" * 150_000, "a@" * 150_000, "0 " * 150_000, "AA00 " * 60_000, "4111 " * 60_000])
 def test_hostile_text_takes_linear_time(pattern: str, text: str) -> None:
-    """Against its half: a quadratic rule would take four times as long, and on these texts minutes."""
+    """A quadratic rule would take minutes on these texts."""
     rules = compile_rules(MaskConfig(patterns={"own": pattern}))
     begin = time.process_time()
     rules.mask(text)
@@ -155,7 +155,7 @@ def responses_frame(text: str, block: int = 0) -> bytes:
 
 
 def read_text(stream: bytes, part: int = 0) -> str:
-    """What a reader makes of a stream of the frames above."""
+    """Returns what a reader makes of a stream of the frames above."""
     text = ""
     for line in stream.split(b"\n"):
         if not line.startswith(b"data: {"):
@@ -194,7 +194,7 @@ def cut(text: str, sizes: list[int]) -> list[str]:
 )
 @settings(max_examples=150, deadline=None)
 def test_stream_is_masked_as_its_text_is_whatever_cuts_it(dialect: str, text: str, sizes: list[int], blocks: list[int], hold: int) -> None:
-    """`sizes`: of the pieces of text in frames; `blocks`: in how many frames it is fed. Two texts run at once."""
+    """Two texts run at once, in frames with pieces of `sizes`, of which `blocks` are fed at once."""
     frames = [FRAMES[dialect](piece, part) for piece in cut(text, sizes) for part in (0, 1)]
     with pytest.MonkeyPatch.context() as patch:
         # Held back far enough for the longest of these matches, however little each frame brings.

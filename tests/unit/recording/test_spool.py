@@ -179,7 +179,7 @@ def test_long_stream_is_spilled_to_disk_before_it_ends() -> None:
 def test_records_of_one_loop_turn_are_on_disk_before_any_response_byte_is_sent(
     contents: list[tuple[bytes, bytes]], part_bytes: int
 ) -> None:
-    """None is on disk during the turn; all are, complete, when the first byte is sent."""
+    """No record is on disk during the turn, but for parts of long content; all are, complete, before the first byte is sent."""
 
     async def in_one_turn(home: Path) -> list[tuple[str, str, bytes | None, bytes | None]]:
         write_batcher = WriteBatcher()
@@ -310,7 +310,7 @@ def test_redacted_stream_is_spilled_to_disk_as_it_arrives() -> None:
 @pytest.mark.parametrize("part_bytes", [10, 1024, 64 * 1024])
 @pytest.mark.parametrize("block_bytes", [7, 5_000])
 def test_masked_content_never_reaches_the_disk(part_bytes: int, block_bytes: int) -> None:
-    """However frames are cut, and an address across frames."""
+    """Masked content stays off the disk however frames are cut, even an address across frames."""
     pieces = [b"to jane", b"@exam", b"ple.com and ", b"on. "] * 300
     response = b"".join(b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % piece for piece in pieces) + b"data: [DONE]\n\n"
     with open_spool(spool_part_bytes=part_bytes) as (opened, folder):

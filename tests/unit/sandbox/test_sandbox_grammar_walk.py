@@ -227,7 +227,7 @@ def test_different_seeds_generate_different_texts() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_walk_ends_in_a_grammar_that_invites_endless_nesting(seed: int) -> None:
-    """With even chances this grammar grows as fast as it ends, so a walk that does not prefer endings would not end."""
+    """This grammar grows as fast as it ends with even chances, so a walk that does not prefer endings would not end."""
     generated = walk(ConstraintSource("guided_grammar", "grammar", 'start: "a" start "b" start "c" | "(" start start "x" | "d"'), seed)
     assert generated.is_finished
 

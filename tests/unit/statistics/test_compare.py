@@ -1,4 +1,4 @@
-"""What a comparison says, and when it says nothing."""
+"""The verdicts of a comparison, and the cases in which it says nothing."""
 
 from math import exp, log
 
@@ -30,7 +30,7 @@ def booleans(units: int, ones: int) -> UnitSums:
 
 
 def values(units: int, mean: float, deviation: float = 1.0) -> UnitSums:
-    """Half of the units a deviation above the mean, half below."""
+    """Returns sums of units of which half are a deviation above the mean, and half below."""
     return UnitSums(units, units * mean, units * (mean**2 + deviation**2))
 
 
@@ -87,7 +87,10 @@ def test_arm_without_a_rare_value_near_the_cap_is_no_better() -> None:
 
 
 def test_number_has_an_interval_of_its_own_only_with_a_cap() -> None:
-    """Nothing cancels its skewness: of the mean of 5 seconds and rarely 300 an interval would be wrong in four of ten experiments."""
+    """The skewness of a number by itself is not cancelled.
+
+    An interval of the mean of 5 seconds and rarely 300 would be wrong in four of ten experiments.
+    """
     strata = [stratum(values(600, 5), values(600, 5))]
     uncapped, capped = (arm_estimate(strata, "arm", Plan("heavy_tailed", "min", cap=cap)) for cap in (None, 10))
     assert uncapped is not None and (uncapped.value, uncapped.interval) == (5, None)
@@ -97,7 +100,7 @@ def test_number_has_an_interval_of_its_own_only_with_a_cap() -> None:
 
 
 def test_ramp_with_a_drifting_level_shows_no_difference_between_equal_arms() -> None:
-    """Pooled, the arm would be at 6.4 and the control at 5.4."""
+    """The arm would be at 6.4 and the control at 5.4 if they were pooled."""
     ramp = [
         stratum(values(9500, 5), values(500, 5), {"control": 0.95, "arm": 0.05}, 1),
         stratum(values(8000, 6), values(2000, 6), {"control": 0.8, "arm": 0.2}, 2),
@@ -151,7 +154,7 @@ def test_covariate_that_is_the_same_for_all_changes_nothing() -> None:
 
 
 def test_arms_that_each_have_one_value_are_too_early_whatever_their_covariates_are() -> None:
-    """Such as 16 tokens of the one and 32 of the other, each time."""
+    """One arm might take 16 tokens and the other 32, each time."""
     control = UnitSums(600, 600 * 16.0, 600 * 16.0**2, 0, 0, 3000, 18_000, 3000 * 16)
     arm = UnitSums(600, 600 * 32.0, 600 * 32.0**2, 0, 0, 3100, 19_000, 3100 * 32)
     found = compared([stratum(control, arm)], COST)
@@ -185,7 +188,7 @@ def test_booleans_of_one_version_without_a_unit_in_one_arm_do_not_fail() -> None
 
 @pytest.mark.parametrize("rate", [0.02, 0.3, 0.5, 0.9])
 def test_interval_of_booleans_is_little_wider_than_the_asymptotic_one(rate: float) -> None:
-    """Within a quarter at the planned size: what not knowing the rate beforehand costs."""
+    """The interval is less than a quarter wider at the planned size: not knowing the rate beforehand costs that."""
     ones = int(5000 * rate)
     found = compared([stratum(booleans(5000, ones), booleans(5000, ones))], SUCCESS)
     asymptotic = 3.035 * (rate * (1 - rate) / 2500) ** 0.5

@@ -57,7 +57,7 @@ def test_difference_of_rates_is_that_of_gbstats(tuned_to: int, expected: tuple[f
 
 
 def test_relative_difference_is_that_of_gbstats() -> None:
-    """By the delta method of the ratio itself. Ours is shown by its logarithm, so this holds the parts, not the choice."""
+    """gbstats uses the delta method of the ratio itself, ours its logarithm, so this checks the parts, not the choice."""
     error = sqrt(variance(MORE) / (MORE.n * 0.1**2) + variance(HUNDRED) * 0.13**2 / (HUNDRED.n * 0.1**4))
     kappa = gbstats_kappa(HUNDRED, MORE, 5000)
     assert round(error, 7) == 0.1628496

@@ -143,7 +143,10 @@ def test_beliefs_are_not_misled_by_weights_that_follow_a_drift() -> None:
 
 
 def test_many_small_versions_are_compared_together() -> None:
-    """As a bandit makes them: none has a hundred units of each arm. The level drifts, and the arm gets ever more units."""
+    """A bandit makes such versions: none has a hundred units of each arm.
+
+    The level drifts, and the arm gets ever more units.
+    """
 
     def around(units: int, value: float) -> UnitSums:
         return UnitSums(units, units * value, units * (value**2 + 1))

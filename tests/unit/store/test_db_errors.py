@@ -1,4 +1,4 @@
-"""What logs say of errors of Postgres: nothing of the rows that they are about."""
+"""Logs of errors of Postgres say nothing of the rows that they are about."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""How much feedback each team may have waiting, when all together have too much."""
+"""The amount of feedback that each team may have waiting, when all together have too much."""
 
 from hypothesis import given
 from hypothesis import strategies as st

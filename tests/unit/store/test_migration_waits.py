@@ -1,4 +1,4 @@
-"""What is said of a statement that holds up a migration: enough to know it again, and no value."""
+"""A report of a statement that holds up a migration says enough to know it again, and no value."""
 
 import pytest
 

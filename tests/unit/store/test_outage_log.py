@@ -1,4 +1,4 @@
-"""What the log says of an outage: one sentence when it begins, one when it is over."""
+"""The log says one sentence when an outage begins, and one when it is over."""
 
 import logging
 

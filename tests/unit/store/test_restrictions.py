@@ -59,7 +59,7 @@ def test_what_is_wider_is_named():
 
 @pytest.mark.parametrize("lengths", [range(24, 25), range(8, 33)], ids=["of one length", "of many lengths"])
 def test_a_thousand_networks_of_each_are_joined_in_the_time_of_some_requests(lengths: range):
-    """Compared in pairs they would take half a minute of the event loop."""
+    """The networks would take half a minute of the event loop if they were compared in pairs."""
     of_key = tuple(str(ip_network((number << 12 >> 32 - length << 32 - length, length))) for number in range(500) for length in lengths)[
         :1_000
     ]

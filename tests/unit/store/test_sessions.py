@@ -1,4 +1,7 @@
-"""Nothing leans on a session of Postgres, which a pooler gives to somebody else after each transaction. tests/deploy tries it."""
+"""The code does not lean on a session of Postgres, which a pooler gives to somebody else after each transaction.
+
+tests/deploy tries it.
+"""
 
 import re
 from pathlib import Path

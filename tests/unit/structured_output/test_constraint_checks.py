@@ -135,7 +135,7 @@ INVALID_SCHEMAS: dict[str, tuple[Any, str]] = {
 
 @pytest.fixture(scope="module", autouse=True)
 def generous_deadlines() -> Generator[None]:
-    """On a busy machine a check may wait long. Its processor time stays limited."""
+    """Gives checks a long deadline, as they may wait long on a busy machine. Their processor time stays limited."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constraint_checks, "_DEADLINE_S", 60.0)
         patch.setattr(constraint_checks, "_RESPONSE_CHECK_S", 60.0)
@@ -430,7 +430,7 @@ def test_checker_process_imports_nothing_from_the_working_folder(tmp_path: Path,
 
 
 async def check_one_regex(checker: CheckerClient) -> set[str]:
-    """What the checking process has open."""
+    """Checks one regex and returns the files that the checking process has open."""
     try:
         assert (await checker.check(CheckOrder((CheckTask("regex", "a"),), 10.0))).outcome == "valid"
         assert checker.pid is not None
@@ -488,7 +488,7 @@ def test_content_cache_is_bounded_and_never_returns_other_content(entries: list[
 
 
 async def begin_flood(checks: ConstraintChecks, title: str) -> list[asyncio.Task[Constraint | None]]:
-    """One team's checks of 31 heavy schemas, which wait."""
+    """Begins one team's checks of 31 heavy schemas, which wait."""
     heavy = [inbound_request(guided_json={"title": f"{title} {at}", **wide_schema(300)}) for at in range(31)]
     flood = [asyncio.create_task(checks.check_request(each, "flooding team")) for each in heavy]
     await asyncio.sleep(0)

@@ -181,7 +181,7 @@ def test_every_text_of_a_listed_schemas_regex_is_valid_json_for_the_schema(liste
 @bounded
 @given(listed_schemas(), st.data())
 def test_our_own_regex_accepts_the_same_texts_but_for_escapes(listed: tuple[dict[str, Any], str], data: st.DataObject) -> None:
-    """So that white space means the same for all schemas, and no schema is accepted only because it is on the list."""
+    """White space must mean the same for all schemas, and no schema may be accepted only because it is on the list."""
     schema, whitespace = listed
     regex, own_regex = write_whitespace_regex(json.dumps(schema), whitespace), schema_to_regex(Raw(json.dumps(schema).encode()), whitespace)
     assert regex is not None
@@ -331,7 +331,7 @@ def test_jsonschema_and_jsonschema_rs_agree_on_which_schemas_are_valid(draft: st
 
 @pytest.mark.parametrize("values", [[], [1, 1]])
 def test_jsonschema_rs_allows_an_empty_or_repeated_enum_in_draft_4_and_jsonschema_does_not(values: list[int]) -> None:
-    """So does ours, as jsonschema-rs decides: later drafts allow both."""
+    """Our check allows them too, as jsonschema-rs decides: later drafts allow both."""
     assert jsonschema_rs.meta.is_valid({"$schema": DRAFT_4, "enum": values})
     assert not META_SCHEMA_VALIDATORS["json-schema.org/draft-04/schema"].is_valid({"enum": values})
 

@@ -1,4 +1,4 @@
-"""How this machine's own clients reach the gateway, and whether they verify its certificate."""
+"""The address at which this machine's own clients reach the gateway, and whether they verify its certificate."""
 
 import ssl
 from dataclasses import replace

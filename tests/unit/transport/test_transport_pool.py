@@ -215,7 +215,7 @@ def test_connection_handed_to_a_waiter_at_the_last_moment_is_not_lost(new_loop: 
         async with start_engine(script) as engine, open_transport(connections_per_origin=1) as transport:
 
             async def first() -> None:
-                """When it continues, `second` has been given what became free, and has not run yet."""
+                """Disturbs `second` at the moment when it has been given what became free, and has not run yet."""
                 response = await transport.handle_async_request(post_request(engine.url, b"half" if freed == "a free slot" else b"whole"))
                 await anext(response_stream(response))
                 match freed:

@@ -30,7 +30,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
 
 @contextmanager
 def times_out_after(limit_s: float, kind: type[httpx.TimeoutException]) -> Generator[None]:
-    """Never early. A busy machine may add up to 30 s; timeouts that must not fire are longer."""
+    """Asserts that a timeout is never early. A busy machine may add up to 30 s; timeouts that must not fire are longer."""
     began = time.monotonic()
     with pytest.raises(kind) as raised:
         yield

@@ -1,4 +1,4 @@
-"""Where webhooks are sent: never to an address that is neither public nor allowed, whatever its name means at the moment."""
+"""Webhooks are never sent to an address that is neither public nor allowed, whatever its name means at the moment."""
 
 import asyncio
 from collections.abc import Collection
@@ -95,7 +95,10 @@ def test_retries_go_on_for_more_than_a_day_and_then_end():
 
 
 def test_a_signature_is_that_of_the_published_example():
-    """Of https://github.com/standard-webhooks/standard-webhooks/blob/main/libraries/python/tests/test_webhooks.py, read 2026-11."""
+    """The example is from the tests of the standard's own library.
+
+    Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/libraries/python/tests/test_webhooks.py, read 2026-11.
+    """
     body = b'{"test": 2432232314}'
     headers = dict(signature_headers("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body))
     assert headers[b"webhook-signature"] == b"v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="

@@ -38,10 +38,12 @@ _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "prio
 
 
 class Key(KeyRow, frozen=True, kw_only=True):
-    """What may be shown of a key. `prefix`: its public part. null in a restriction: there is none.
+    """A key, without its secret. `prefix` is its public part. A restriction that is null does not apply.
 
-    `drop`: without what its team's adds. `priority` null: the team's. `replaced_by`: the key that it was rotated to. `limits`: of this key
-    and those that it replaces alone. `counts_as`: the first of those, as which limits count it; null: it replaces none.
+    `drop` does not include what the team's `drop` adds. `priority` is null if the team's applies.
+    `replaced_by` is the key that it was rotated to. `limits` are those that count only this key and the keys
+    that it replaces. `counts_as` is the first of those keys, which limits count it as, or null if it replaces
+    none.
     """
 
     state: KeyState
@@ -77,7 +79,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
-    """`overlap_s`: how long the old key keeps working."""
+    """The rotation of a key. `overlap_s` is how long the old key keeps working."""
 
     overlap_s: float
 

@@ -77,7 +77,7 @@ class TokenList(Struct, frozen=True):
 
 
 class DeletedAccount(Struct, frozen=True):
-    """What was deleted."""
+    """The service account that was deleted."""
 
     name: str
     deleted: Literal[True] = True

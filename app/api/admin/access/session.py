@@ -15,7 +15,10 @@ from providers.canonical.errors import InvalidRequest
 
 
 class CurrentSession(Struct, frozen=True):
-    """Who sends this request. `permissions`: for the whole company; `team_permissions`: further ones within teams."""
+    """The principal that sends this request.
+
+    `permissions` hold for the whole company; `team_permissions` are further ones within teams.
+    """
 
     kind: Literal["key", "user", "service_account"]
     id: str
@@ -26,7 +29,7 @@ class CurrentSession(Struct, frozen=True):
 
 
 class RoleDescription(Struct, frozen=True):
-    """What a role permits, held for the whole company or within a team."""
+    """A role, with what it permits when it is held for the whole company and when it is held within a team."""
 
     role: Role
     permissions: list[Permission]

@@ -100,7 +100,7 @@ class TeamQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Deleted(Struct, frozen=True):
-    """What was deleted."""
+    """The team that was deleted."""
 
     name: str
     deleted: Literal[True] = True

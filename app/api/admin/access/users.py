@@ -51,7 +51,7 @@ class SessionList(Struct, frozen=True):
 
 
 class EndedSessions(Struct, frozen=True):
-    """How many sessions have ended."""
+    """The number of sessions that have ended."""
 
     ended: int
 

@@ -22,7 +22,10 @@ Retries = Annotated[int | None, Meta(description="How often a target whose endpo
 
 
 class TimeoutSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Of one attempt, in seconds; null: the next level's, of which the last is the gateway's settings."""
+    """The timeouts of one attempt, in seconds.
+
+    Null means that the next level's value applies; the last level is the gateway's settings.
+    """
 
     connect_s: Annotated[float | None, Meta(description="To connect.")] = None
     first_token_s: Annotated[float | None, Meta(description="Until the first byte of a stream.")] = None

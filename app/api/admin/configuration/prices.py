@@ -26,7 +26,7 @@ class HourSettings(PriceHours, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class GpuSettings(GpuPrice, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
-    """What an engine's time costs: the duration of a request, at its share of the GPUs."""
+    """The price of an engine's time: each request costs its duration, at its share of the GPUs."""
 
 
 class PriceSettings(PriceFields, frozen=True, forbid_unknown_fields=True, omit_defaults=False, kw_only=True):
@@ -51,7 +51,7 @@ class NewPrice(PriceSettings, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class PriceEntry(PriceSettings, frozen=True, kw_only=True):
-    """What a provider's model costs. `since`: the first day on which it applies (UTC); null: always."""
+    """The price of a provider's model. It applies from the day `since` (UTC) on, or always if that is null."""
 
     provider: str
     model: str

@@ -51,7 +51,7 @@ class WebhookEdit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class CreatedWebhook(Webhook, frozen=True):
-    """`secret`: the one that was made here, shown once; null: it was given."""
+    """A new webhook. `secret` is the secret that was generated, shown once, or null if you gave one."""
 
     secret: str | None
 

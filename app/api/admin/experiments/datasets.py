@@ -50,7 +50,11 @@ class DeletedDataset(Struct, frozen=True):
 
 
 class RowWithContent(DatasetRow, frozen=True, kw_only=True):
-    """`request` null, as the others, and `content_hidden`: your roles do not show what was written."""
+    """A row with its content.
+
+    If `content_hidden`, your roles do not show what was written: `request`, `response` and `demonstration`
+    are null.
+    """
 
     request: Annotated[dict[str, Any] | None, Meta(description="`messages` of OpenAI's chat with its tools, or a `prompt`.")]
     response: Annotated[dict[str, Any] | None, Meta(description="Null: there was none that is complete.")]
@@ -169,7 +173,7 @@ async def _export(call: Call[ExportQuery, NoBody]) -> Answer:
 
 
 async def _find(call: Call[Any, Any], *, lock: bool = False, connection: Any = None) -> Dataset:
-    """Of those that the operation's permission is for."""
+    """Returns a dataset that the operation's permission covers. Raises UnknownRecord if there is none."""
     dataset = await store.find_dataset(connection or call.connection, call.path["name"], lock=lock)
     if not call.is_visible(None if dataset is None else dataset.team) or dataset is None:
         raise UnknownRecord("There is no such dataset. GET /admin/v1/datasets lists them.")
@@ -195,7 +199,7 @@ def _etag(dataset: Dataset) -> str:
 
 
 def _with_times(selection: Selection) -> Selection:
-    """With a zone. Raises InvalidRequest."""
+    """Returns the selection with its times parsed and given a zone. Raises InvalidRequest."""
 
     def checked(text: str | None, name: str) -> str | None:
         return None if text is None else parse_time(text, f"selection.{name}").isoformat()

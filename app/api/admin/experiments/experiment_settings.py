@@ -8,14 +8,14 @@ from app.domain.experiments import ExperimentStatus
 
 
 class RampStepSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """From some hours after the start on, another share of units takes part."""
+    """A step of a ramp: some hours after the start, another share of units takes part."""
 
     after_hours: float
     enrolment: float
 
 
 class AnalysisSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How an experiment is read. Its start freezes all of it."""
+    """The settings by which an experiment is analyzed. Its start freezes all of them."""
 
     metrics: Annotated[
         list[str], Meta(description="Built-in outcomes and declared metrics, the first is the primary one. Empty: the built-in ones.")

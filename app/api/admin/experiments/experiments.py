@@ -56,7 +56,7 @@ class ShownExperiment(ExperimentRow, frozen=True, kw_only=True):
 
 
 class Stop(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is stopped: an arm, or without one the experiment."""
+    """A request to stop an arm, or the whole experiment if it names none."""
 
     arm: Annotated[Arm | None, Meta(description="Gets no new episodes, while those that are in it stay. Null: the experiment ends.")] = None
     now: Annotated[bool, Meta(description="The control serves the episodes that are in the arm, too.")] = False
@@ -248,7 +248,10 @@ async def require_experiment(connection: AsyncConnection, name: str) -> Experime
 
 
 async def lock_for_change(call: Call[Any, Any]) -> None:
-    """Until the end of the transaction. Raises UnknownRecord, Conflict, and what Call.check_match() raises."""
+    """Locks the configuration until the end of the transaction, and checks that the experiment may be changed.
+
+    Raises UnknownRecord, Conflict, and what Call.check_match() raises.
+    """
     await lock_configuration(call.connection)
     found = await require_experiment(call.connection, call.path["name"])
     settings = await find_settings(call.connection, found)

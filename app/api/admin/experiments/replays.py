@@ -38,7 +38,7 @@ _MAX_USD = 1_000_000
 
 
 class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is replayed, through what, and who pays."""
+    """An order to replay inferences: which ones, through which model, and which key pays."""
 
     model: Annotated[str, Meta(min_length=1, max_length=256, description="The model or function that answers instead.")]
     variant: (

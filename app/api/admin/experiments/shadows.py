@@ -18,7 +18,7 @@ _DEFAULT_DAYS = 30
 
 
 class ResultsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which shadows; by default those of the last 30 days."""
+    """The period of the shadows to compare; by default the last 30 days."""
 
     since: TimeText | None = None
     until: TimeText | None = None

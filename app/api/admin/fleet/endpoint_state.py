@@ -1,4 +1,4 @@
-"""What each endpoint is and how it fares, as this process sees it: for /admin/v1/endpoints and /admin/v1/fleet."""
+"""The state of each endpoint, as this process sees it: for /admin/v1/endpoints and /admin/v1/fleet."""
 
 import time
 from bisect import bisect_right
@@ -45,7 +45,7 @@ class EndpointLoad(Struct, frozen=True):
 
 
 class EndpointConnections(Struct, frozen=True):
-    """Those to the endpoint's host and port, which other endpoints may share."""
+    """The connections to the endpoint's host and port, which other endpoints may share."""
 
     busy: int
     idle: int
@@ -54,7 +54,7 @@ class EndpointConnections(Struct, frozen=True):
 
 
 class RemainingRate(Struct, frozen=True):
-    """What the host says is left of a rate limit of its own."""
+    """A rate limit of the host's own, with what is left of it as the host reported."""
 
     resource: str
     limit: float | None
@@ -63,14 +63,14 @@ class RemainingRate(Struct, frozen=True):
 
 
 class ModelCredential(Struct, frozen=True):
-    """How a credential fares with one model of the host. `cooldown_s`: for how long it rests."""
+    """The state of a credential with one model of the host. It is not used for another `cooldown_s`."""
 
     cooldown_s: float
     rate_limits: Sequence[RemainingRate] | None
 
 
 class EndpointCredential(Struct, frozen=True):
-    """How a credential fares. `refused`: the host did not accept it."""
+    """The state of a credential. `refused` means that the host did not accept it."""
 
     reference: str | None
     cooldown_s: float

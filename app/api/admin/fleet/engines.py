@@ -31,7 +31,7 @@ class MetricsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EngineResult(Struct, frozen=True, omit_defaults=True):
-    """What one endpoint answered: `response`, the engine's JSON or text, or `error`."""
+    """The result of one endpoint: either `response`, the engine's JSON or text, or `error`."""
 
     endpoint: str
     engine: str
@@ -56,8 +56,10 @@ class EngineResults(Struct, frozen=True):
 
 
 class LearnedRule(Struct, frozen=True):
-    """What a host taught by refusing a request. `field`: what it is about, in the target's dialect; null: `rule` says it all. `values`:
-    those that are accepted. `until`: when the host is asked again.
+    """A rule that a host taught by refusing a request.
+
+    `field` is the field that it concerns, in the target's dialect, or null if `rule` says it all. `values`
+    are the values that are accepted. From `until` on, the host is tried again without the rule.
     """
 
     provider: str

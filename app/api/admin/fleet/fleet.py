@@ -14,7 +14,7 @@ from providers.canonical.errors import UnknownRecord
 
 
 class Drain(Struct, frozen=True, forbid_unknown_fields=True):
-    """`provider` null: the endpoint of every provider. `drained` false puts it back."""
+    """An endpoint to drain. `provider` null means the endpoint of every provider. `drained` false puts it back."""
 
     endpoint: Annotated[str, Meta(description="An address, as GET /admin/v1/fleet lists it.")]
     provider: str | None = None

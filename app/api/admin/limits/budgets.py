@@ -72,7 +72,10 @@ class SubjectQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BudgetSubjects(Struct, frozen=True):
-    """Who has spent of a budget in its present period, those who spent most first. `has_more`: there are more than `limit`."""
+    """The subjects that have spent of a budget in its present period; those who spent most come first.
+
+    `has_more` means that there are more than `limit`.
+    """
 
     data: Sequence[BudgetUsage]
     has_more: bool

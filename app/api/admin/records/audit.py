@@ -23,7 +23,7 @@ Text = Annotated[str, Meta(max_length=_MAX_NAME_CHARACTERS)]
 
 
 class AuditFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which events."""
+    """The conditions that an event must meet."""
 
     actor: Annotated[Text, Meta(description="Who: an id or a name.")] | None = None
     action: Annotated[Text, Meta(description="What was done, such as create, update, delete, revoke.")] | None = None

@@ -1,4 +1,4 @@
-"""Which callers lose which fields: GET /admin/v1/dropped."""
+"""The fields that are dropped from requests, and the callers that lose them: GET /admin/v1/dropped."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

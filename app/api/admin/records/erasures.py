@@ -27,7 +27,7 @@ _TagName = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
 class SelectorFields(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Whose records: one of the three."""
+    """A selection of records by an end user, a tag or an episode, of which only one may be given."""
 
     end_user: _EndUser | None = None
     tag: _Tag | None = None
@@ -53,11 +53,12 @@ class ErasureCheck(SelectorFields, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Verification(Struct, frozen=True):
-    """What is left of an order, in the part that was searched; 0 in every store is the proof.
+    """The records of an order that are left in the part that was searched. 0 in every store proves the erasure.
 
-    `status`: of the order. `inferences`: ids of the first that are left. `matches`: whether the order is about the end user, tag or
-    episode of the request; null: it named none. `days`: how many were searched. `next`: give it as `after` for the part that was not
-    searched yet; null: everything was.
+    `status` is that of the order. `inferences` are the ids of the first inferences that are left. `matches`
+    says whether the order is about the end user, tag or episode of the request, and is null if the request
+    named none. `days` is the number of days that were searched. Send `next` as `after` to search the rest; it
+    is null if everything was searched.
     """
 
     id: str

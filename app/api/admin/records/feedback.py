@@ -36,7 +36,7 @@ Text = Annotated[str, Meta(max_length=512)]
 
 
 class FeedbackFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which events."""
+    """The conditions that an event must meet."""
 
     metric: Annotated[Text, Meta(description="Only of this metric, which may no longer be configured.")] | None = None
     action: Annotated[FeedbackEventAction, Meta(description="Only what does this.")] | None = None
@@ -70,7 +70,10 @@ class FeedbackSumsQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class FeedbackSums(Struct, frozen=True):
-    """What a metric has got, by model, function and variant, the groups with most of it first, at most a thousand."""
+    """The sums of a metric's feedback by model, function and variant.
+
+    The groups with the most feedback come first, and there are at most a thousand.
+    """
 
     metric: str
     days: int

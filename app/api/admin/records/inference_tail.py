@@ -27,7 +27,7 @@ class TailQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class EndOfTail(msgspec.Struct, frozen=True):
-    """Why the stream ends. A client goes on with the last event's id, unless access has ended."""
+    """The reason why the stream ends. A client goes on with the last event's id, unless access has ended."""
 
     reason: str
     message: str

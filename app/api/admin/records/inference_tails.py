@@ -27,7 +27,10 @@ EndReason = Literal["too_slow", "shutting_down"]
 
 
 class Batch(Struct, frozen=True):
-    """`position`: from which whoever has these rows can go on. `missed`: there was more than is followed."""
+    """A batch of new inferences. `position` is where whoever has these rows can go on.
+
+    `missed` means that there was more than is followed.
+    """
 
     rows: list[dict[str, Any]]
     position: str
@@ -35,7 +38,7 @@ class Batch(Struct, frozen=True):
 
 
 class Tail:
-    """What one follower gets. `ended`: why it gets no more."""
+    """The new inferences for one follower. `ended` is the reason why it gets no more, or None."""
 
     def __init__(self, follower: Hashable, filters: InferenceFilter, position: str) -> None:
         self.follower = follower
@@ -71,7 +74,7 @@ class Tail:
         self._news.set()
 
     async def next(self, timeout_s: float) -> Batch | None:
-        """None: there is nothing new, or it has ended."""
+        """Returns the next batch, or None if there is nothing new in time or the tail has ended."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -87,7 +90,7 @@ class Tail:
 
 
 class InferenceTails:
-    """Those of this process. `is_draining`: whether it is shutting down."""
+    """The tails of this process. `is_draining` says whether the process is shutting down."""
 
     def __init__(self, is_draining: Callable[[], bool]) -> None:
         self._is_draining = is_draining
@@ -100,11 +103,11 @@ class InferenceTails:
 
     @property
     def is_reading(self) -> bool:
-        """Until a moment after the last tail has ended."""
+        """Whether Postgres is being read. It is until a moment after the last tail has ended."""
         return self._task is not None and not self._task.done()
 
     def check_room(self, follower: Hashable) -> None:
-        """`follower`: who follows, a key, user or service account. Raises Unavailable."""
+        """Raises Unavailable if there is no room for another tail. `follower` is a key, user or service account."""
         if sum(tail.follower == follower for tail in self._tails) >= MAX_TAILS_OF_ONE:
             raise Unavailable(
                 f"This process already serves {MAX_TAILS_OF_ONE} of your streams of new inferences. End one of them first.",
@@ -171,7 +174,7 @@ class InferenceTails:
 
 
 async def read_missed(open_transaction: OpenTransaction, filters: InferenceFilter, since: str, until: str) -> AsyncGenerator[Batch]:
-    """What was stored between two positions, in pages; the last one may say that there was more."""
+    """Yields what was stored between two positions, in pages. The last page may say that there was more."""
     after: After | None = None
     read = 0
     while True:

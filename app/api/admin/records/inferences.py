@@ -110,16 +110,20 @@ class Content(Struct, frozen=True):
 
 
 class InferenceWithContent(Inference, frozen=True, kw_only=True):
-    """`content` null: it is kept no longer, or `content_hidden`: your roles do not show what was written."""
+    """An inference with its content, which is null if it is no longer kept or if it is hidden.
+
+    `content_hidden` means that your roles do not show what was written.
+    """
 
     content: Content | None
     content_hidden: bool = False
 
 
 class InferencePage(Struct, frozen=True):
-    """`next`: give it as `before` for the next page; null: this is the last one.
+    """A page of inferences. Send `next` as `before` to get the next page; null means that this is the last one.
 
-    `searched_to`: the time from which on a `text` was searched for, as that took too long for one page; `next` goes on from there.
+    `searched_to` is set if the search for a `text` took too long for one page: it is the time from which on
+    the text was searched for, and `next` goes on from there.
     """
 
     data: Sequence[Inference]
@@ -128,7 +132,7 @@ class InferencePage(Struct, frozen=True):
 
 
 class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which inferences."""
+    """The conditions that an inference must meet."""
 
     model: Annotated[str, Meta(description="Only of requests for this model.")] | None = None
     team: Annotated[str, Meta(description="Only of the team with this name.")] | None = None
@@ -251,7 +255,10 @@ async def _show(call: Call[NoQuery, NoBody]) -> Answer:
 
 
 def is_visible(call: Call[Any, Any], row: Mapping[str, Any], permission: Permission | None = None) -> bool:
-    """Of a shadow both for the team that pays and for the one whose request it repeats."""
+    """Returns whether the principal may see an inference.
+
+    A shadow is seen by those who may see both the team that pays and the team whose request it repeats.
+    """
     teams = [row["team"]] if row["content_team_id"] is None else [row["team"], row["content_team"]]
     return all(call.is_visible(team, permission) for team in teams)
 

@@ -1,4 +1,4 @@
-"""What the whole company uses: GET /admin/v1/analytics."""
+"""The usage of the whole company: GET /admin/v1/analytics."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any

@@ -33,7 +33,10 @@ _Id = Annotated[str, Meta(description="A UUIDv7.")]
 
 
 class Recomputation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Which inferences are priced again. `run`, `after`: of the answer before, to go on; all else must be the same."""
+    """The inferences to price again.
+
+    To continue, send `run` and `after` from the previous response, and leave everything else as it was.
+    """
 
     since: TimeText
     until: Annotated[TimeText | None, Meta(description="null: now.")] = None

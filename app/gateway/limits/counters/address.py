@@ -10,7 +10,7 @@ from redis.connection import SSLConnection, parse_url  # pyright: ignore[reportU
 
 
 class Address(Struct, frozen=True):
-    """Where the server is. `handshake_commands` are sent first, and must all succeed."""
+    """The address of the server. `handshake_commands` are sent first, and must all succeed."""
 
     host: str
     port: int

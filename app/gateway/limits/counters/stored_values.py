@@ -11,7 +11,7 @@ _TIMEOUT_S = 2.0
 
 
 async def read_stored_values(redis_url: str, keys: Sequence[bytes]) -> Sequence[bytes | None] | None:
-    """None: Redis is unavailable."""
+    """Returns the values of the keys, or None if Redis is unavailable or there is no URL."""
     if not redis_url:
         return None
     redis = create_redis(redis_url, _TIMEOUT_S)

@@ -68,7 +68,11 @@ def regex_grammar(pattern: str) -> str:
 
 
 def check_regex(pattern: str) -> None:
-    """What llguidance refuses here (look-around, back-references, word boundaries) no engine that enforces regexes supports."""
+    """Raises CheckFailed or CheckTooExpensive for a regex that cannot be enforced.
+
+    No engine that enforces regexes supports what llguidance refuses here: look-around, back-references, word
+    boundaries.
+    """
     check_repetition(pattern)
     grammar = regex_grammar(pattern)
     error_text = grammar_error(grammar)

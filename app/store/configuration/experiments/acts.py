@@ -21,9 +21,10 @@ _KEYSET = Keyset({"id": SortColumn(_acts.c.id)}, SortColumn(_acts.c.id))
 
 
 class Act(Struct, frozen=True):
-    """What was done, as it is stored. `before`, `after`: the arms, and whether the experiment runs. `evidence`: see docs/guardrails.md.
+    """An act on an experiment, as it is stored.
 
-    `version`: of the configuration that has it; null: it changed none.
+    `before` and `after` are the arms, and whether the experiment runs. For `evidence` see docs/guardrails.md.
+    `version` is that of the configuration that has it; null if it changed none.
     """
 
     id: str
@@ -56,7 +57,7 @@ StoppedArms: TypeAlias = Mapping[str, Set[str]]
 
 
 class LastWeights(Struct, frozen=True):
-    """What an adaptive rule has last set: so long ago, from so many units."""
+    """The weights that an adaptive rule has last set, `age_s` seconds ago, from so many units."""
 
     age_s: float
     units: int
@@ -69,7 +70,7 @@ def describe_arms(config: ExperimentConfig) -> dict[str, Any]:
 
 
 async def add_act(connection: AsyncConnection, experiment_id: str, act: NewAct) -> None:
-    """In the transaction of what was done."""
+    """Stores an act, in the transaction of what was done."""
     values = {name: getattr(act, name) for name in NewAct.__struct_fields__}
     await connection.execute(insert(_acts).values(id=uuid7.mint(), experiment_id=experiment_id, **values))
 
@@ -80,7 +81,7 @@ async def page_acts(connection: AsyncConnection, experiment_id: str, query: Page
 
 
 async def last_acts_on_arms(connection: AsyncConnection, experiment_id: str) -> dict[str, Act]:
-    """By arm, the last time that a guardrail stopped it or a person put it back."""
+    """Returns, for each arm, the last act by which a guardrail stopped it or a person put it back."""
     query = (
         select(_acts)
         .where(_acts.c.experiment_id == experiment_id, _acts.c.kind.in_(("stopped", "put_back")))
@@ -91,7 +92,10 @@ async def last_acts_on_arms(connection: AsyncConnection, experiment_id: str) -> 
 
 
 async def read_stopped_arms(connection: AsyncConnection) -> StoppedArms:
-    """As far as guardrails have seen what people did since."""
+    """Returns the arms of running experiments that guardrails have stopped and nobody has put back.
+
+    What people did since is known as far as guardrails have seen it.
+    """
     experiments = tables.experiments.c
     is_running = (experiments.started_at.is_not(None), experiments.ended_at.is_(None))
     query = (
@@ -109,7 +113,7 @@ async def read_stopped_arms(connection: AsyncConnection) -> StoppedArms:
 
 
 async def last_weights(connection: AsyncConnection, experiment_id: str) -> LastWeights | None:
-    """None: no adaptive rule has changed them yet."""
+    """Returns the weights that an adaptive rule has last set, or None if none has changed them yet."""
     age_s = func.extract("epoch", func.clock_timestamp() - _acts.c.at).label("age_s")
     of_rule = select(age_s, _acts.c.evidence["units"].label("units"), _acts.c.after["arms"].label("arms")).where(
         _acts.c.experiment_id == experiment_id, _acts.c.kind == "weights"
@@ -124,7 +128,7 @@ async def count_versions(connection: AsyncConnection, experiment_id: str) -> int
 
 
 async def lock_acting(connection: AsyncConnection, experiment_id: str) -> bool:
-    """Until the end of the transaction. False: another process looks at the experiment."""
+    """Locks the experiment until the end of the transaction. Returns False if another process looks at it."""
     lock = text("SELECT pg_try_advisory_xact_lock(hashtext('narthex experiment guard'), hashtext(:id))")
     return bool(await connection.scalar(lock, {"id": experiment_id}))
 

@@ -1,4 +1,7 @@
-"""What a change of the configuration means for experiments: which begin, end or get a new version; what a running one does not permit."""
+"""Finds what a change of the configuration means for experiments: which begin, end or get a new version.
+
+It refuses what a running experiment does not permit.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
@@ -32,7 +35,7 @@ class Owned(Struct, frozen=True):
 
     @property
     def definition(self) -> dict[str, Any]:
-        """What the start freezes, as it is stored."""
+        """The part of the experiment that its start freezes, as it is stored."""
         config = self.config
         return {
             "arms": sorted(config.arms),

@@ -53,7 +53,10 @@ async def store_experiment_changes(connection: AsyncConnection, author: Author, 
 
 
 async def describe_new_versions(connection: AsyncConnection, added: Sequence[NewVersion]) -> list[str]:
-    """When they take effect, a sentence each. Known once they are committed: until then it may move on."""
+    """Returns a sentence for each new version, which says when it takes effect.
+
+    That is known once the versions are committed: until then it may move on.
+    """
     shown = added[:_MAX_DESCRIBED]
     if not shown:
         return []

@@ -1,6 +1,7 @@
-"""What a file does not undo: weights of an adaptive rule, arms that a guardrail has stopped. A file may be older than these.
+"""Keeps what a file does not undo: weights of an adaptive rule, arms that a guardrail has stopped.
 
-Who changes an experiment by name has seen them. A file that a pipeline applies again and again would put a failing arm back each time.
+A file may be older than these. Whoever changes an experiment by name has seen them. A file that a pipeline
+applies again and again would put a failing arm back each time.
 """
 
 from collections.abc import Iterator, Set

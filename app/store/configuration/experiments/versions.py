@@ -21,8 +21,10 @@ def planned_enrolments(config: ExperimentConfig, start: datetime, effective: dat
 
 
 def versions_in_force(versions: Sequence[ExperimentVersion]) -> tuple[ExperimentVersion, ...]:
-    """Of all versions, by their numbers, those that are in force at some time, the earliest first: a newer one supersedes whatever was to
-    take effect after it, such as the rest of a ramp.
+    """Returns those of all versions that are in force at some time, the earliest first.
+
+    `versions` are in the order of their numbers. A newer one supersedes whatever was to take effect after it,
+    such as the rest of a ramp.
     """
     in_force: list[ExperimentVersion] = []
     for version in versions:

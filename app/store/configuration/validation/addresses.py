@@ -10,7 +10,10 @@ from providers.transport.address_guard import AddressGuard, AddressRefused
 
 
 def check_new_addresses(before: Snapshot, wanted: Snapshot, guard: AddressGuard) -> None:
-    """What a name stands for is looked at when it is called. Raises BadConfiguration."""
+    """Raises BadConfiguration for a new address that is refused.
+
+    What a name stands for is looked at when it is called.
+    """
     known = {address for _, address in _addresses(before)}
     for path, address in _addresses(wanted):
         if address in known:
@@ -23,7 +26,7 @@ def check_new_addresses(before: Snapshot, wanted: Snapshot, guard: AddressGuard)
 
 
 def _addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Of valid entries, with their paths in a file."""
+    """Yields the addresses of valid entries, with their paths in a file."""
     for name, provider in snapshot.providers.items():
         if provider.base_url is not None:
             yield f"providers.{name}.base_url", provider.base_url

@@ -22,7 +22,7 @@ _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6
 
 
 def experiments_of(wanted: Snapshot) -> Iterator[tuple[str, str, ExperimentConfig]]:
-    """Of each its path, the function or model that has it, and the experiment."""
+    """Yields the path of each experiment, the function or model that has it, and the experiment."""
     for name, model in wanted.models.items():
         if model.experiment is not None:
             yield f"models.{name}.experiment", name, model.experiment

@@ -1,4 +1,7 @@
-"""What requests reserve whose caller does not bound the response: to warn of limits that such requests can never fit."""
+"""Computes what requests reserve whose caller does not bound the response.
+
+It serves to warn of limits that such requests can never fit.
+"""
 
 import functools
 from bisect import bisect_left
@@ -17,7 +20,10 @@ Prices = Mapping[tuple[str, str], Sequence[Price]]
 
 
 class Reserved(NamedTuple):
-    """By one request. `is_unpriced`: a target that may serve it has no price."""
+    """The amount that one request reserves.
+
+    `is_unpriced` says that a target that may serve the request has no price.
+    """
 
     tokens: float
     cost_usd: float
@@ -25,7 +31,10 @@ class Reserved(NamedTuple):
 
 
 class _Names:
-    """Of models, or of functions: found once for all rules about each of them, of which there may be many. Names are in order."""
+    """The names of models, or of functions, in order.
+
+    They are found once for all rules about each of them, of which there may be many.
+    """
 
     def __init__(self, reserved: Mapping[str, Reserved]) -> None:
         self._reserved = reserved
@@ -65,7 +74,7 @@ class Demand:
         self._by_model = {name: _highest(self._own[each] for each in serving_models(models, name)) for name in filter(may_use, models)}
 
     def of_targets(self, model: str) -> Reserved:
-        """By its own targets alone, without those of its experiment's arms."""
+        """Returns what a model reserves by its own targets alone, without those of its experiment's arms."""
         return self._own[model]
 
     def without_price(self, limit: Limit) -> Collection[str]:
@@ -104,7 +113,10 @@ class Demand:
         return {model: _Names(functions) for model, functions in found.items()}
 
     def _of_function(self, name: str, model: str) -> Reserved | None:
-        """By whichever of its variants reserves most, of those that use the model; None: none does. Without what templates add."""
+        """Returns what a function reserves by whichever of its variants that use the model reserves most.
+
+        Returns None if none uses it. What templates add is not counted.
+        """
         variants = [each for each in self._snapshot.functions[name].variants.values() if model in ("each", each.model)]
         return _highest(map(self._of_variant, variants)) if variants else None
 
@@ -125,7 +137,7 @@ _NO_NAMES = _Names({})
 
 
 def _bounds(params: Mapping[str, object]) -> Iterator[int]:
-    """What a variant allows responses, if it does."""
+    """Yields how many tokens a variant allows responses, if it bounds them."""
     for name in ("max_completion_tokens", "max_tokens"):
         value = params.get(name)
         if isinstance(value, int):
@@ -143,7 +155,7 @@ def _amount(reserved: Reserved, limit: Limit) -> float:
 
 
 def _output_usd(price: Price) -> float:
-    """What is reserved for a million output tokens, in US dollars."""
+    """Returns what is reserved for a million output tokens, in US dollars."""
     gpu = price.gpu
     if gpu is None:
         return price.output or 0.0

@@ -62,13 +62,16 @@ def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None 
 
 
 def find_mistakes(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[Mistake]:
-    """As find_warnings(), for comparisons."""
+    """Returns the mistakes that find_warnings() describes, for comparisons."""
     demand = Demand(wanted, _prices_on(wanted, today), known_names.output_tokens)
     return [*_mistakes_of_limits(wanted.limits, demand, known_names), *_shadow_mistakes(wanted, demand)]
 
 
 def find_warnings_about(limits: Sequence[Limit], wanted: Snapshot, known_names: KnownNames, may_use: Callable[[str], bool]) -> list[str]:
-    """As find_warnings(), about some of the limits, for whoever may know only models that `may_use` permits; no limit names another."""
+    """Returns what find_warnings() says of some of the limits.
+
+    It is for whoever may know only models that `may_use` permits; no limit may name another.
+    """
     demand = Demand(wanted, _prices_on(wanted, None), known_names.output_tokens, may_use)
     return [each.text for each in _mistakes_of_limits(limits, demand, known_names)]
 
@@ -96,7 +99,7 @@ def _mistakes_of_limits(limits: Sequence[Limit], demand: Demand, known_names: Kn
 
 
 def counted_subject(limit: Limit) -> object:
-    """What a rule counts: two rules that are equal in this count the same."""
+    """Returns what a rule counts: two rules that are equal in this count the same."""
     zone = limit.time_zone if limit.per in CALENDAR_UNITS else None
     return frozenset(limit.scope.items()), limit.resource, limit.per, zone
 

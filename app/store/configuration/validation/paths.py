@@ -1,4 +1,4 @@
-"""Where entries without a key of their own stand in a configuration file."""
+"""The paths in a configuration file of entries without a key of their own."""
 
 from app.domain.prices import Price
 

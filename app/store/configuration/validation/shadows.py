@@ -16,7 +16,7 @@ _MAX_USD_PER_DAY = 1_000_000
 
 
 def shadows_of(snapshot: Snapshot) -> Iterator[tuple[str, str, ShadowConfig]]:
-    """Of each its path, the function or model that has it, and the shadow."""
+    """Yields the path of each shadow, the function or model that has it, and the shadow."""
     for name, model in snapshot.models.items():
         if model.shadow is not None:
             yield f"models.{name}.shadow", name, model.shadow
@@ -26,13 +26,16 @@ def shadows_of(snapshot: Snapshot) -> Iterator[tuple[str, str, ShadowConfig]]:
 
 
 def find_shadow(snapshot: Snapshot, name: str) -> ShadowConfig | None:
-    """Of a function or model. None: it has none, or there is no such."""
+    """Returns the shadow of a function or model, or None if it has none or does not exist."""
     config = snapshot.functions.get(name) or snapshot.models.get(name)
     return None if config is None else config.shadow
 
 
 def shadow_limits(snapshot: Snapshot) -> Iterator[Limit]:
-    """What bounds shadows, as limits that only they match. While Redis is away there are none: no share of a bound is exact."""
+    """Yields the bounds of shadows, as limits that only they match.
+
+    While Redis is away there are no shadows: no share of a bound is exact.
+    """
     for _, name, shadow in shadows_of(snapshot):
         scope = {"shadow": name}
         yield Limit(f"shadow/{name}/max_concurrent", scope, "concurrency", shadow.max_concurrent, on_outage="refuse")
@@ -91,7 +94,7 @@ def _check_variant(path: str, name: str, shadow: ShadowConfig, wanted: Snapshot)
 
 
 def _check_serves(path: str, model: str, wanted: Snapshot) -> None:
-    """By its own targets: others would make every shadow an error."""
+    """Raises BadConfiguration for a model that none of its own targets serves: every shadow would fail."""
     if all(target.weight == 0 for target in wanted.models[model].targets):
         raise BadConfiguration(
             f"{path}.to: the targets of the model {model!r:.100} all have weight 0, and a shadow tries no fallbacks: nothing would answer."

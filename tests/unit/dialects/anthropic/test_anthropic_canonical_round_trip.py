@@ -133,7 +133,7 @@ def test_interleaved_parts_are_streamed_one_after_another(answer: ChatResponse, 
 @bounded
 @given(chat_responses())
 def test_written_responses_and_events_validate_with_the_official_sdk(answer: ChatResponse) -> None:
-    """Without blocks that only the SDK's beta knows and those invented here: it has no types for them."""
+    """Blocks that only the SDK's beta knows and those invented here are left out: it has no types for them."""
     choice = answer.choices[0]
     sdk_answer = replace(answer, choices=(replace(choice, parts=tuple(part for part in choice.parts if not isinstance(part, Opaque))),))
     sdk_answer = without_page_citations(sdk_answer)
@@ -177,7 +177,7 @@ def test_blocks_of_other_providers_round_trip_through_the_next_request(answer: C
 
 
 def comparable(part: Any) -> Any:
-    """Raw JSON compared by value, not by its bytes."""
+    """Returns what is compared of a part, its raw JSON by value and not by its bytes."""
     match part:
         case Opaque():
             return part.origin, json.loads(bytes(part.raw))
@@ -243,7 +243,7 @@ def test_non_object_arguments_are_written_as_unparsed_and_read_back(arguments: s
 
 
 def test_truncated_arguments_are_streamed_unchanged() -> None:
-    """As Anthropic does where a response hits max_tokens: what has been sent cannot be taken back."""
+    """Anthropic does so where a response hits max_tokens: what has been sent cannot be taken back."""
     events = parse_sse_events(write_stream(list(response_events(response_with(ToolCall("c", "f", '{"a": '), reason="length")))))
     assert [event["delta"]["partial_json"] for event in events if event["type"] == "content_block_delta"] == ['{"a": ']
 
@@ -296,7 +296,7 @@ LINEAR_GROWTH_LIMIT = 100
 
 @pytest.mark.parametrize("piece", [" " * 99, "x" * 99, '{"a": ' * 20])
 def test_buffering_long_tool_calls_takes_linear_time(piece: str) -> None:
-    """Beside another open part, and where the arguments may turn out not to be an object."""
+    """Calls are buffered beside another open part, and where the arguments may turn out not to be an object."""
 
     def buffer(pieces: int) -> None:
         events: list[Event] = [

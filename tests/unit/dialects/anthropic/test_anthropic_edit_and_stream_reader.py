@@ -55,7 +55,7 @@ def test_stream_edit_changes_only_id_and_model_however_it_is_split_and_framed(ev
 
 
 def with_known_stop_reason(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With a stop reason that the official SDK knows in place of an unknown one."""
+    """Returns the events with a stop reason that the official SDK knows in place of an unknown one."""
     calls = any(each.get("content_block", {}).get("type") == "tool_use" for each in events)
     *before, end, stop = events
     if end["delta"]["stop_reason"] == "something_new":

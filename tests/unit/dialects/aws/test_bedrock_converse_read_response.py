@@ -110,7 +110,7 @@ def read_stream(raw: bytes, cuts: Iterable[int] = ()) -> ChatResponse:
 
 
 def comparable(answer: ChatResponse) -> Any:
-    """Arguments compared by value: whole responses spell them differently."""
+    """Returns what is compared, with arguments by value: whole responses spell them differently."""
     choice = answer.choices[0]
     return [comparable_part(part) for part in choice.parts], choice.finish_reason, choice.upstream_finish_reason, answer.usage
 

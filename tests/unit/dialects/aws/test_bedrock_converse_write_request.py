@@ -296,7 +296,7 @@ VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
 
 
 def test_every_field_is_sent_refused_or_reported():
-    """Except `top_logprobs`, which needs `logprobs` beside it, and that is refused."""
+    """The exception is `top_logprobs`, which needs `logprobs` beside it, and that is refused."""
     assert_fields_are_handled(BEDROCK, {field: VERDICTS[field] for field in FIELD_VALUES if field != "top_logprobs"})
 
 

@@ -76,7 +76,7 @@ part_lists = st.lists(text_parts | call_parts | code_parts, min_size=1, max_size
 @bounded
 @given(st.data(), part_lists)
 def test_stream_reads_the_same_however_its_bytes_are_split(data: st.DataObject, parts: list[dict[str, Any]]):
-    """One part per frame, as Gemini streams them. A generated call id is the same each time, and unique."""
+    """Gemini streams one part per frame. A generated call id is the same each time, and unique."""
     frames = [*(frame(part) for part in parts), frame(finish="STOP", usage={"promptTokenCount": 3})]
     raw = sse_bytes(frames, data.draw(st.sampled_from([b"\r\n", b"\n"])))
     response = assemble_response(read_events(data.draw(byte_splits(raw))))

@@ -23,7 +23,7 @@ BOTH = pytest.mark.parametrize("dialect", [TGI, LMI], ids=["tgi", "lmi"])
 
 
 def stable_id(value: object) -> str:
-    """Without addresses: every process that runs tests must give a case the same id."""
+    """Returns an id without addresses: every process that runs tests must give a case the same one."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
@@ -45,7 +45,7 @@ def parameters(dialect: EngineDialect, **fields: Any) -> dict[str, Any]:
 
 @BOTH
 def test_bare_prompt_asks_for_sampling_details_and_no_echoed_prompt(dialect: EngineDialect) -> None:
-    """By default JumpStart's containers repeat the prompt, and neither engine samples or counts tokens."""
+    """JumpStart's containers repeat the prompt, and neither engine samples or counts tokens, unless told otherwise."""
     body = json.loads(dialect.write_request(prompt_request(), refusing_policy()).write())
     assert body == {"inputs": "Once", "parameters": {"return_full_text": False, "details": True, "do_sample": True}}
 

@@ -19,7 +19,7 @@ PATH_STEP = re.compile(r"\[(\d+)\]|\.?([^.\[]+)")
 
 
 def dropped_paths(body: Any, dialect: str) -> list[str]:
-    """What is reported as dropped for another dialect where everything may be dropped."""
+    """Returns what is reported as dropped for another dialect where everything may be dropped."""
     request = DIALECT.parse_request(json.dumps(body).encode())
     drop_policy = DropPolicy(lambda field: True, DIALECT.field_names, "an engine", functools.partial(DIALECT.caller_path, request.body))
     CHAT_DIALECTS[dialect].write_request(DIALECT.read_request(request.body), drop_policy)

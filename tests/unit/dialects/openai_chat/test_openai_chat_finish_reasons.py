@@ -34,7 +34,7 @@ def response_stream(reason: str, calls: list[Any]) -> bytes:
 
 
 def finish_reasons(reason: str, calls: list[Any], meta: ResponseMeta) -> set[str | None]:
-    """As a chat caller receives it on every path from an engine, and as it is recorded."""
+    """Returns the finish reasons that chat callers receive on every path from an engine, and those recorded."""
     edited = CHAT.edit_response(response_body(reason, calls), meta)
     translated = write_response(check_finished(CHAT.read_response(response_body(reason, calls))), CHAT, meta)
     reported = {edited.finish_reason, *(json.loads(each.raw)["choices"][0]["finish_reason"] for each in (edited, translated))}

@@ -183,7 +183,7 @@ values = st.recursive(
 @bounded
 @given(st.dictionaries(st.text(st.characters(exclude_categories=("Cs",)), max_size=8), values, max_size=4), st.booleans())
 def test_unknown_fields_are_kept_byte_for_byte(fields: dict[str, Any], escaped: bool) -> None:
-    """Including escapes, numbers and white space as they were written."""
+    """Escapes, numbers and white space are kept as they were written, too."""
     unknown = {f"x_{key}": json.dumps(value, indent=1, ensure_ascii=escaped) for key, value in fields.items()}
     raw = (
         json.dumps(REQUEST)[:-1].encode()

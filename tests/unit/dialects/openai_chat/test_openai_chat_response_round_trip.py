@@ -68,7 +68,7 @@ def test_interleaved_parts_survive_a_response_round_trip(answer: ChatResponse) -
 
 
 def without_raw_citations(parts: tuple[Content, ...]) -> list[Content]:
-    """Without a citation's raw JSON: its offsets count from the start of the whole content, not of the part."""
+    """Returns the parts without the raw JSON of citations, whose offsets count from the whole content's start."""
     return [
         replace(part, citations=tuple(replace(each, raw=Raw(b"")) for each in part.citations)) if isinstance(part, Text) else part
         for part in parts
@@ -140,12 +140,12 @@ def test_streamed_whole_response_equals_the_original(answer: ChatResponse) -> No
 
 
 def reported(response: ChatResponse, answer: ChatResponse) -> ChatResponse:
-    """Without the estimate that the gateway gives in place of usage that was not reported."""
+    """Returns the response without the estimate that the gateway gives in place of usage that was not reported."""
     return replace(response, usage=None) if answer.usage is None else response
 
 
 def with_decoded_logprobs(answer: ChatResponse) -> ChatResponse:
-    """With logprobs compared as JSON, not as bytes."""
+    """Returns the answer with logprobs that compare as JSON, not as bytes."""
     choices = [
         replace(
             each,

@@ -154,7 +154,7 @@ CHOICES = [
 
 @pytest.mark.parametrize("around", CHUNK_TEMPLATES, ids=range(len(CHUNK_TEMPLATES)))
 def test_choices_and_surrounding_fields_pass_through_in_any_chunk_layout(around: str) -> None:
-    """Also where the layout repeats from chunk to chunk, which the editor exploits."""
+    """The editor exploits a layout that repeats from chunk to chunk; they pass through there too."""
     raws: list[str] = []
     for at, each in enumerate([*CHOICES, chunk_choice(0, "stop")]):
         choices = json.dumps([each])

@@ -205,7 +205,7 @@ def without_bytes(entry: Any) -> Any:
 
 
 def comparable(answer: ChatResponse) -> Any:
-    """With logprobs compared as JSON, not as bytes."""
+    """Returns what is compared of an answer, its logprobs as JSON and not as bytes."""
     heads = (answer.model, answer.created, answer.usage, answer.system_fingerprint, answer.service_tier)
     compared_choices = [
         (

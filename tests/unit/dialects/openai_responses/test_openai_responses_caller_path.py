@@ -1,4 +1,4 @@
-"""What a target cannot honour is reported by the path where the caller wrote it."""
+"""A field that a target cannot honour is reported by the path where the caller wrote it."""
 
 import json
 import re

@@ -139,7 +139,7 @@ FOREIGN_PARTS: list[tuple[Part, ...]] = [
 
 @pytest.mark.parametrize("parts", FOREIGN_PARTS)
 def test_signatures_of_other_dialects_survive_a_client_round_trip(parts: tuple[Part, ...]) -> None:
-    """From a response through a client, which sends the items back as they are, into the next request."""
+    """A signature goes through a client, which sends the items back as they are, into the next request."""
     answer = ChatResponse((Choice(parts, "stop"),), "m")
     response_body = DIALECT.write_response(answer, META)
     Response.model_validate_json(response_body, strict=True)

@@ -133,7 +133,7 @@ def test_official_sdk_assembles_the_response(answer: ChatResponse) -> None:
     ],
 )
 def test_item_in_which_a_response_was_cut_off_is_incomplete(parts: tuple[Part, ...], statuses: list[str], finish_reason: str) -> None:
-    """Only the last item, and not one that a host signed, which is complete."""
+    """The last item alone is incomplete, unless a host signed it: then it is complete."""
     answer = ChatResponse((Choice(parts, finish_reason),), "theirs", usage=Usage(1, 2))
     whole, events = json.loads(DIALECT.write_response(answer, META)), parse_events(write_stream(answer, META))
     done = {event["output_index"]: event["item"]["status"] for event in events if event["type"] == "response.output_item.done"}
@@ -198,7 +198,7 @@ def test_only_the_first_choice_is_written() -> None:
 @bounded
 @given(answered_responses, st.data())
 def test_engine_stream_is_edited_only_in_gateway_owned_fields(answer: ChatResponse, data: st.DataObject) -> None:
-    """However it is split: the gateway's fields are replaced, and the rest is the engine's own."""
+    """The gateway's fields are replaced, and the rest is the engine's own, however the stream is split."""
     out = write_stream(answer, replace(META, id="01990000-0000-7000-8000-0000000000ff", model="theirs"))
     editor = DIALECT.stream_editor(REQUEST_META)
     *blocks, last = data.draw(byte_splits(out + b"data: [DONE]\n\n"))
@@ -317,13 +317,13 @@ def test_text_deltas_without_item_events_form_one_message() -> None:
 
 
 def visible_parts(answer: ChatResponse) -> list[tuple[str, ...]]:
-    """Without empty parts: the stream may never have stated their kind."""
+    """Returns the contents of an answer without empty parts: the stream may never have stated their kind."""
     contents = map(_part_content, answer.choices[0].parts)
     return [each for each in contents if each[0] == "call" or each[1]]
 
 
 def _part_content(part: Part) -> tuple[str, ...]:
-    """Without fields that are rewritten when an item gets an id."""
+    """Returns the content of a part without fields that are rewritten when an item gets an id."""
     match part:
         case Text(text=text) | Refusal(text=text) | Reasoning(text=text):
             return (type(part).__name__, text)
@@ -345,7 +345,7 @@ MINIMAL_ENDINGS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("ending", "reason"), MINIMAL_ENDINGS)
 def test_minimal_whole_response_is_filled_in(ending: dict[str, Any], reason: str) -> None:
-    """As llm-d documents it."""
+    """The engine's response has no more than the fields that llm-d documents."""
     message = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
     output: list[dict[str, Any]] = [{**message, "content": [{"type": "output_text", "text": "Hello!", "annotations": []}]}]
     usage = {"input_tokens": 9, "output_tokens": 10, "total_tokens": 19}

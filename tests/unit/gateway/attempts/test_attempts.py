@@ -101,7 +101,7 @@ class FakeSigner:
 
 
 class AttemptHarness:
-    """One endpoint whose credentials are named like their secrets, and a request to it."""
+    """An endpoint whose credentials are named like their secrets, and a request to it."""
 
     def __init__(
         self,

@@ -14,7 +14,10 @@ class Held:
 
 
 def fail_twice(then_serve: bool) -> weakref.ref[Held]:
-    """As attempts do: failures are kept while others are tried, and one of them is raised in the end, unless a target serves."""
+    """Fails twice as attempts do, and returns a reference to what the frames held.
+
+    Failures are kept while others are tried, and one of them is raised in the end, unless a target serves.
+    """
     held, failures = Held(), Failures()
     for _ in range(2):
         try:

@@ -1,4 +1,4 @@
-"""When a second attempt is made: after the quantile of the newest latencies, for no more requests than the budget allows."""
+"""A second attempt is made after the quantile of the newest latencies, for no more requests than the budget allows."""
 
 from hypothesis import given
 from hypothesis import strategies as st

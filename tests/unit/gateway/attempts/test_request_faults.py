@@ -1,4 +1,4 @@
-"""Which failures take an endpoint out of rotation for others: its own, not those that one caller's requests cause everywhere."""
+"""An endpoint is taken out of rotation by its own failures, not by those that one caller's requests cause everywhere."""
 
 import asyncio
 import time

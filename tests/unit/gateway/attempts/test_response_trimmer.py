@@ -22,7 +22,10 @@ LETTERS = st.text("ab\n", max_size=12)
 
 
 def cut_by_definition(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
-    """Letter by letter, as an engine writes: it ends where the text first ends with a stop sequence, the longest of several."""
+    """Cuts a text letter by letter, as an engine writes it.
+
+    It ends where the text first ends with a stop sequence, the longest of several.
+    """
     for end in range(1, len(text) + 1):
         matched = [stop for stop in stops if text[:end].endswith(stop)]
         if matched:

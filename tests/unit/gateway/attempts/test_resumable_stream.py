@@ -31,7 +31,7 @@ def text_of(written: bytes) -> str:
 
 @given(TEXT, st.lists(st.integers(0, 30), max_size=3))
 def test_text_is_whole_wherever_it_broke_off(text: str, cuts: list[int]):
-    """For engines that go on with the very text, without the white space at its end, as they are given it."""
+    """The engine goes on with the very text that it is given, which has no white space at its end."""
     dialect = CHAT_DIALECTS["openai_chat"]
     stream = ResumableStream(dialect, continues_prompt=False)
     written = b""

@@ -37,7 +37,7 @@ def test_changes_of_a_weight_move_no_running_episode():
 
 @pytest.mark.parametrize("unit", ["user", "team", "tag:tenant", "text"])
 def test_raised_enrolment_moves_no_unit_between_arms(unit: str):
-    """Nor do versions with other weights, which only episodes with a birth time follow."""
+    """Versions with other weights move none either: only episodes with a birth time follow them."""
     steps = [version(1, {"a": 1.0, "b": 1.0}, enrolment=0.1), version(2, {"a": 1.0, "b": 9.0}, after_ms=HOUR_MS, enrolment=0.5)]
     steps.append(version(3, {"a": 1.0, "b": 1.0}, after_ms=2 * HOUR_MS))
     of = experiment(*steps, unit="episode" if unit == "text" else unit)
@@ -65,7 +65,7 @@ def test_raised_enrolment_moves_no_unit_between_arms(unit: str):
 @pytest.mark.parametrize("unit", ["episode", "user", "team", "tag:tenant"])
 @pytest.mark.parametrize("enrolment", [0.2, 0.9], ids=["falls", "rises"])
 def test_a_running_conversation_keeps_its_arm_when_enrolment_changes(unit: str, enrolment: float):
-    """Whatever is randomised: who begins another conversation may be left out, or take part, from then on."""
+    """That holds for every unit: whoever begins another conversation may be left out, or take part, from then on."""
     first = version(1, {"a": 1.0, "b": 1.0}, enrolment=0.5)
     of = experiment(first, version(2, {"a": 1.0, "b": 1.0}, after_ms=HOUR_MS, enrolment=enrolment), unit=unit)
     moved = 0

@@ -1,4 +1,4 @@
-"""Which endpoint of a target gets a request: where the beginning of its prompt is cached, until that endpoint is too busy."""
+"""The endpoint of a target that gets a request is the one where the beginning of its prompt is cached, until it is too busy."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What is known of a model before it is used: of a model with an experiment, what is true of every arm."""
+"""The facts about a model before it is used: those of a model with an experiment are true of every arm."""
 
 import httpx
 

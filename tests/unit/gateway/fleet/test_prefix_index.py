@@ -1,4 +1,4 @@
-"""Where prompts were sent: the beginning that two prompts have in common is found, in bounded memory."""
+"""The index of where prompts were sent finds the beginning that two prompts share, in bounded memory."""
 
 import json
 

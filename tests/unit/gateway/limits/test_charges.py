@@ -1,4 +1,4 @@
-"""What is charged for responses that did not come to their end, and which adapters stop when the gateway leaves."""
+"""The charges for responses that did not come to their end, and the adapters that stop when the gateway leaves."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a loss of Redis's memory means for rules: which count as full and until when, and what of the records fills them."""
+"""A loss of Redis's memory decides which rules count as full and until when, and what of the records fills them."""
 
 from datetime import UTC, datetime
 from typing import Any

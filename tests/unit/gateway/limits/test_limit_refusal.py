@@ -1,4 +1,4 @@
-"""What a refused caller is told: when to retry, how certain that is, and what would let the request pass."""
+"""A refused caller is told when to retry, how certain that is, and what would let the request pass."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which limit rules apply to a request, and which requests share a count: the same as if every rule were examined by itself."""
+"""The matcher finds the rules of a request, and which requests share a count, as if every rule were examined by itself."""
 
 import time
 from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ def caller(team: str, priority: int = 0) -> Caller:
 
 
 def fill(shedder: LoadShedder, team: str, priority: int = 0) -> int:
-    """As many requests as are admitted."""
+    """Enters requests until one is refused, and returns how many were admitted."""
     count = 0
     try:
         while True:

@@ -1,4 +1,4 @@
-"""What a replay spends stays within its cap, whatever is reserved and settled, and in whatever order."""
+"""A replay's spending stays within its cap, whatever is reserved and settled, and in whatever order."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a response says is the same in every API, whole or as a stream."""
+"""A response says the same in every API, whole or as a stream."""
 
 import json
 

@@ -284,7 +284,7 @@ def test_unrecognised_bytes_have_no_media_type(opening: bytes, declared: str) ->
     ],
 )
 def test_declared_media_type_is_trusted_corrected_or_refused(declared: str, opening: bytes, kind: str | None) -> None:
-    """None: as declared. Empty: refused."""
+    """A `kind` of None means that the type is as declared, and an empty one that it is refused."""
     assert detect_media_type(declared, opening) == (declared if kind is None else kind or None)
 
 

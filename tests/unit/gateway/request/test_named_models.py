@@ -100,5 +100,5 @@ def test_a_refusal_is_short_however_long_names_and_paths_are():
 
 
 def test_long_names_are_written_once_and_not_for_each_value_below():
-    """Otherwise this takes 200 gigabytes, in time and in memory."""
+    """A name that is written for each value takes 200 gigabytes here, in time and in memory."""
     check({"extra": {"models_" + "m" * 1_000_000: [[1, "small"]] * 200_000}})

@@ -1,4 +1,4 @@
-"""What a key may use: models, routes and networks; and the client's address behind trusted proxies."""
+"""The models, routes and networks that a key may use, and the client's address behind trusted proxies."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any

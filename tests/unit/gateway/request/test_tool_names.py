@@ -84,7 +84,7 @@ HOSTS: dict[str, tuple[Provider, str]] = {
 
 
 def _names_in(value: Any) -> set[str]:
-    """Every name of a tool in a body of any dialect: whatever stands under `name` as a text, but for examples of arguments."""
+    """Returns every tool's name in a body of any dialect: each text under `name`, but for examples of arguments."""
     match value:
         case {"name": str(name), **rest}:
             return {name} | _names_in(rest)
@@ -138,7 +138,7 @@ def test_a_body_is_read_for_its_names_only_where_one_may_be_invalid() -> None:
 
 @pytest.mark.parametrize("caller", ["openai_chat", "openai_responses", "anthropic_messages"])
 def test_calls_of_a_history_are_renamed_without_tools_too(caller: str) -> None:
-    """As a client that has an old conversation summed up sends it."""
+    """A client sends a history without tools when it has an old conversation summed up."""
     fields = {key: value for key, value in REQUESTS[caller].items() if key not in ("tools", "tool_choice")}
     translated = send_to(build_provider("openai", "openai", {}, None), caller, fields, "gpt-5.1")
     assert translated.raw.count(b"_server_with_a_long_name_") == 2

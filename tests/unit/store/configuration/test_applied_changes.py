@@ -13,7 +13,7 @@ CHANGE = ServedVersions(configuration=5, keys=7)
 
 
 class Workers:
-    """What Postgres shows, state after state: the last one stays. An error is raised."""
+    """The workers that Postgres shows, state after state: the last one stays. An error among them is raised."""
 
     def __init__(self, *states: Sequence[LiveWorker] | Exception) -> None:
         self._states = list(states)

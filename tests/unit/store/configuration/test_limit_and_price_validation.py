@@ -24,7 +24,7 @@ PRICE = Price(provider="p", model="x", input=1.0, output=2.0)
 
 
 def snapshot_with(*limits: Limit, prices: tuple[Price, ...] = (), **models: int | None) -> Snapshot:
-    """With a provider p, and a model for each name that reserves the given number of output tokens."""
+    """Returns a snapshot with a provider p, and for each name a model that reserves so many output tokens."""
     model_configs = {name: ModelConfig(targets=(Target(provider="p", model="x"),), output_tokens=tokens) for name, tokens in models.items()}
     return snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, model_configs, limits, prices)
 

@@ -18,7 +18,7 @@ def limit(name: str, scope: dict[str, str] | None = None, amount: float = 5) -> 
 
 
 def snapshot(*limits: Limit) -> Snapshot:
-    """With the model `m` and the function `f` alone."""
+    """Returns a snapshot with the model `m` and the function `f` alone."""
     models = {"m": ModelConfig((Target("p", "x"),))}
     return build_snapshot(1, {}, models, limits, functions={"f": FunctionConfig({"v": VariantConfig("m")})})
 

@@ -1,0 +1,39 @@
+"""Docstrings are sentences: they begin with a verb or with what they are about, and not in mid-sentence."""
+
+import ast
+from pathlib import Path
+
+from tests.test_architecture import TOP_PACKAGES, python_files, syntax_tree
+
+# Words with which a docstring begins that goes on from its name, as in "Of each choice" or "None: it is broken".
+FRAGMENT_WORDS = frozenset(
+    {
+        *("Of", "As", "In", "By", "With", "Without", "Within", "From", "For", "To", "On", "At", "Beside", "Behind", "Until", "Since"),
+        *("None", "Nothing", "Whose", "What", "Which", "Where", "When", "If", "Than", "Then", "Before", "After", "Because"),
+        *("And", "Or", "But", "So", "Also", "Only", "Not", "Else", "Besides"),
+    }
+)
+# The line of a click command's docstring is its help.
+WHOLE_SENTENCES: frozenset[str] = frozenset()
+
+
+def docstrings(path: Path) -> list[tuple[int, str]]:
+    """Returns the line and the text of each docstring in a file."""
+    return [
+        (node.body[0].lineno, text)
+        for node in ast.walk(syntax_tree(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if (text := ast.get_docstring(node))
+    ]
+
+
+def test_no_docstring_begins_in_mid_sentence() -> None:
+    """A stranger reads them one at a time. STYLE: "Returns the text of each choice", not "Of each choice"."""
+    fragments = [
+        f"{path}:{line}: {text.splitlines()[0]}"
+        for path in python_files(*TOP_PACKAGES, "tests", "bench")
+        if path.parts[:2] != ("migrations", "versions")
+        for line, text in docstrings(path)
+        if text.split()[0].rstrip(".,:;") in FRAGMENT_WORDS and text.splitlines()[0] not in WHOLE_SENTENCES
+    ]
+    assert fragments == []
