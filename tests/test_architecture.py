@@ -328,7 +328,7 @@ def test_engines_and_the_service_import_no_host() -> None:
 
 
 def test_cloud_sdks_are_imported_only_by_the_credential_modules() -> None:
-    """Only the chains open connections with them: they ask their own services, off the event loop."""
+    """The chains alone open connections with them: they ask their own services, off the event loop."""
     importers = {
         str(path)
         for path in python_files(*TOP_PACKAGES)

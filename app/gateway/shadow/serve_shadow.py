@@ -241,9 +241,9 @@ async def _read_stream(gateway: Gateway, draft: ShadowDraft, response: OutboundS
                 data = editor.feed(block)
                 if data:
                     await record_response(gateway, planned, data)
-                    left -= len(data)
-                    if left >= 0:
+                    if left >= 0:  # the block that exceeds it is kept, so that the response is known to be longer
                         kept.append(data)
+                    left -= len(data)
                 if editor.done or editor.failure is not None:
                     break
         last = editor.finish()

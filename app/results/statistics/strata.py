@@ -37,24 +37,11 @@ class Contrast(Struct, frozen=True):
         return self.control_units + self.arm_units
 
 
-def overlap_weighted(found: Sequence[Pair]) -> Contrast:
-    """Returns the difference by overlap. Every pair must have units in both arms."""
-    return combine_by_overlap([contrast(pair) for pair in found])
-
-
 def overlap_weighted_unadjusted(found: Sequence[Pair]) -> Contrast:
     """Returns the difference by overlap without covariates: a single unit of each arm suffices where units
     are boolean.
     """
     return combine_by_overlap([contrast(pair, theta=0.0) for pair in found])
-
-
-def post_stratified(found: Sequence[Pair]) -> Contrast:
-    """Returns the difference on this traffic, by the share of units in each stratum.
-
-    It is wider than by overlap where the split is unequal.
-    """
-    return combine([contrast(pair) for pair in found], [float(pair.control.n + pair.arm.n) for pair in found])
 
 
 def combine_by_overlap(contrasts: Sequence[Contrast]) -> Contrast:

@@ -1,4 +1,4 @@
-"""The history of the configuration: what each version changed, and by whom. See also earlier_configuration."""
+"""The history of the configuration: what each version changed, and by whom. See also earlier.py."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -40,7 +40,7 @@ def read_tool_uses(search_context_size: Raw, search_queries: Raw, server_tools: 
     """Returns None if no use was reported, or in another shape: that must not cost the token counts.
 
     `search_context_size` and `search_queries` are Perplexity's, whose models have a fee for each request, which depends on the
-    former, or for each query. `server_tools` are objects of counts, of which the first that is not null is read.
+    former, or for each query. `server_tools` are objects of counts, of which the first that counts anything is read.
     """
     if search_context_size is NULL and search_queries is NULL and not any(each is not NULL for each in server_tools):
         return None
@@ -52,8 +52,10 @@ def read_tool_uses(search_context_size: Raw, search_queries: Raw, server_tools: 
             counts.append((SEARCH_QUERY, _number_decoder.decode(search_queries)))
         for raw in server_tools:
             if raw != NULL:
-                counts += _read_server_tools(_server_tools_decoder.decode(raw))
-                break
+                uses = _read_server_tools(_server_tools_decoder.decode(raw))
+                counts += uses
+                if any(count for _, count in uses):
+                    break
     except DECODE_ERRORS:
         return None
     return count_uses([(name, count) for name, count in counts if name])

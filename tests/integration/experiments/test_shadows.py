@@ -13,7 +13,7 @@ from app.domain.callers import NO_KEY
 from tests.support.gate import Gate
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
-from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, stream_script
+from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, chunk, stream_script
 from tests.support.sdk_callers import Caller
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
@@ -145,6 +145,16 @@ async def test_original_is_answered_while_its_shadow_hangs(
     [shadow] = (await admin.get("/admin/v1/inferences", params={"shadow": "shw-one", "limit": 1})).json()["data"]
     assert (shadow["status"], shadow["outcome"], shadow["streamed"]) == (200, "answered", streamed)
     assert (shadow["shadow_same"], shadow["shadow_first_turn"]) == (True, True)
+
+
+async def test_a_stream_that_is_longer_by_one_large_block_is_not_the_same(
+    service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine, admin: httpx.AsyncClient
+):
+    engine.script = stream_script(*HELLO)
+    second_engine.script = stream_script(*HELLO[:3], chunk({"content": "x" * 60_000}), *HELLO[3:])
+    async with service.client() as client:
+        shadow = await shadow_of(admin, await chat(client, "shw-one", stream=True))
+    assert (shadow["outcome"], shadow["shadow_same"]) == ("answered", False)
 
 
 async def test_shadow_is_recorded_with_its_original_and_charged_to_its_team(

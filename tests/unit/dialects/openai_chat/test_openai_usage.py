@@ -127,3 +127,10 @@ def test_unknown_service_tier_does_not_fail_the_response(service_tier: bytes):
     assert json.loads(edit_response(response_body, META).raw)["service_tier"] is None
     chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}],"service_tier":' + service_tier + b"}\n\n"
     assert "service_tier" not in json.loads(stream_editor(META).feed(chunk)[6:])
+
+
+def test_an_object_that_counts_no_use_of_tools_does_not_hide_another() -> None:
+    sent = {"prompt_tokens": 3, "completion_tokens": 2, "server_tool_use": {"web_search_requests": 0}}
+    details = {"server_tool_use_details": {"web_search_requests": 2}}
+    found = read_usage(Raw(json.dumps({**sent, **details}).encode()))
+    assert found is not None and found.tool_uses == {"web_search": 2}
