@@ -16,8 +16,8 @@ CHAT = "/v1/chat/completions"
 HI: Any = [{"role": "user", "content": "Hello!"}]
 MODELS = """
 [models]
-team-small = { targets = [{ provider = "first", model = "engine-model" }] }
-team-large = { targets = [{ provider = "first", model = "engine-model" }] }
+team-small = { targets = [{ provider = "first", model = "team-unpriced" }] }
+team-large = { targets = [{ provider = "first", model = "team-unpriced" }] }
 team-dead = { targets = [{ provider = "nowhere", model = "x" }], fallbacks = ["team-large", "team-small"] }
 """
 
