@@ -41,6 +41,14 @@ class _VersionParam(click.IntRange):
 
 
 _VERSION = _VersionParam(0, configuration_history.MAX_VERSION)
+_PREVIOUS = "previous"
+
+
+class _EarlierVersionParam(_VersionParam):
+    """The number of a version, or `previous`, which becomes None."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return None if value == _PREVIOUS else super().convert(value, param, ctx)
 
 
 class _Confirmation:
@@ -171,20 +179,22 @@ def history(version: int | None, limit: int, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("version", type=_VERSION)
+@click.argument("version", type=_EarlierVersionParam(0, configuration_history.MAX_VERSION))
 @click.option("--yes", is_flag=True, help="Do not prompt.")
 @click.option("--dry-run", is_flag=True, help="Show the difference; change nothing.")
 @json_option
-def rollback(version: int, yes: bool, dry_run: bool, as_json: bool) -> None:
+def rollback(version: int | None, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Make the configuration what it was as of VERSION, which `narthex history` shows.
 
-    That is a new version, equal to the old one: nothing is lost, and it can be rolled back in turn. Only what a file can set is restored.
-    A revoked key, role or credential stays revoked, and teams stay, as do limits that keys were given over the admin API; the output says
-    what was left. A running experiment cannot go back to before its start: end it first (`narthex experiments stop NAME`). Shows the
-    difference and prompts before it changes anything, as `apply` does.
+    `previous` stands for the version before the newest change. What it makes is a new version, equal to the old one: nothing is lost,
+    and it can be rolled back in turn. Only what a file can set is restored. A revoked key, role or credential stays revoked, and teams
+    stay, as do limits that keys were given over the admin API; the output says what was left. A running experiment cannot go back to
+    before its start: end it first (`narthex experiments stop NAME`). Shows the difference and prompts before it changes anything, as
+    `apply` does.
 
     \b
     Examples:
+      narthex rollback previous
       narthex rollback 41 --dry-run
       narthex rollback 41
 
@@ -193,13 +203,14 @@ def rollback(version: int, yes: bool, dry_run: bool, as_json: bool) -> None:
     if as_json and not yes and not dry_run:
         raise click.UsageError("--json does not prompt, so it needs --yes (or --dry-run).")
     settings = server_addresses.resolve(Settings.read())
+    restored = query_store(_version_before_the_newest) if version is None else version
     with contextlib.ExitStack() as stack:
         confirm = _Confirmation(stack, interactive=not yes and not dry_run, show=not as_json, approve=not dry_run)
         outcome = query_database(
             settings.database_url,
             lambda url: configuration.restore(
                 url,
-                version,
+                restored,
                 confirm=confirm,
                 wait_s=settings.apply_wait_s,
                 output_tokens=settings.limits_output_tokens,
@@ -235,6 +246,14 @@ def _summary(row: VersionRow) -> str:
 async def _list_versions(url: str, limit: int) -> Sequence[VersionRow]:
     async with transaction(url) as connection:
         return (await configuration_history.page_versions(connection, _Newest(limit))).data
+
+
+async def _version_before_the_newest(url: str) -> int:
+    async with transaction(url) as connection:
+        known = await configuration_history.read_range(connection)
+    if known is None:
+        raise OperatorError("The history of the configuration is empty: there is no change to go back from.")
+    return known[1] - 1
 
 
 async def _find_version(url: str, version: int) -> tuple[VersionRow, Sequence[EntryChange]]:

@@ -91,31 +91,38 @@ def test_readme_names_make_up_and_make_test():
     assert "make up" in code_blocks("sh")[0] and "make test" in code_blocks("sh")[0]
 
 
-def test_readme_shell_commands_work(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
-    start, chat, configure, host, keys, limit, inspect = code_blocks("sh")
-    assert start and '"object":"chat.completion"' in run_command(chat, clone, environment)
+def test_readme_shell_commands_work_and_are_taken_back(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
+    start, chat, configure, host, keys, limit, see = code_blocks("sh")
+    assert start and run_command(chat, clone, environment).strip()
+    before = run_command(".venv/bin/narthex export", clone, environment)
     (clone / "engines.toml").write_text(code_blocks("toml")[0])
-    for line in configure.splitlines():
-        assert run_command(line, clone, environment, answer="y\n")
-    assert "qwen3-4b" in run_command(".venv/bin/narthex export", clone, environment)
+    apply, export, take_back = configure.splitlines()
+    assert "Applied" in run_command(apply, clone, environment, answer="y\n")
+    assert "qwen3-4b" in run_command(export, clone, environment)
+    assert "qwen3-4b" in run_command(take_back, clone, environment)
     (clone / "hosted.toml").write_text(code_blocks("toml")[1])
-    store, apply, try_it = host.splitlines()
+    store, apply, try_it, take_back, forget = host.splitlines()
     assert "claude is stored" in run_command(store, clone, environment, answer="sk-ant-invented\n")
     assert "Applied" in run_command(apply, clone, environment, answer="y\n")
     without_network = {**environment, "HTTPS_PROXY": "http://127.0.0.1:9"}  # no test may reach a provider
     assert "The proxy could not reach" in run_command(f"! {try_it}", clone, without_network)
+    assert run_command(take_back, clone, environment) and run_command(forget, clone, environment)
     create, legal, listing, revoke = keys.splitlines()
     created_keys = run_command(create, clone, environment) + run_command(legal, clone, environment)
     assert len(set(re.findall(r"nx-[0-9a-f]{12}-\S{20,}", created_keys))) == 2
     assert "search" in run_command(listing, clone, environment)
+    for prefix in set(re.findall(r"nx-[0-9a-f]{12}", created_keys)):
+        assert "Revoked" in run_command(re.sub(r"nx-[0-9a-f]+", prefix, revoke), clone, environment)
     (clone / "limits.toml").write_text(code_blocks("toml")[2])
-    apply, left, used = limit.splitlines()
+    apply, chat, budgets, take_back = limit.splitlines()
     assert "Applied" in run_command(apply, clone, environment, answer="y\n")
-    assert "per-key tokens" in run_command(left, clone, environment) and "monthly budget" in run_command(left, clone, environment)
-    assert '"object":"usage"' in run_command(used, clone, environment)
-    prefix = re.findall(r"nx-[0-9a-f]{12}", created_keys)[0]
-    assert run_command(re.sub(r"nx-[0-9a-f]+", prefix, revoke), clone, environment)
-    block_until(lambda: '"model":"sandbox"' in run_command(inspect, clone, environment))
+    assert run_command(chat, clone, environment) and "monthly budget" in run_command(budgets, clone, environment)
+    assert run_command(take_back, clone, environment)
+    inferences, analytics, status, doctor = see.splitlines()
+    block_until(lambda: "sandbox" in run_command(inferences, clone, environment))
+    assert run_command(analytics, clone, environment) and run_command(status, clone, environment)
+    assert run_command(doctor, clone, environment), "and it finds nothing wrong, or its status would not be 0"
+    assert run_command(".venv/bin/narthex export", clone, environment) == before
 
 
 def test_readme_python_example_prints_output(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):

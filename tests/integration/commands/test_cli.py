@@ -168,6 +168,15 @@ def test_a_version_that_does_not_exist_is_refused_with_those_that_do(service: Se
             assert wrong.exit_code == 2 and f"'{text}' is not the number of a version, such as 41" in wrong.stderr
 
 
+def test_the_newest_change_is_taken_back_without_its_number(service: Service) -> None:
+    before = run_command(service, "export").stdout
+    service.apply('[models.mistaken]\ntargets = [{ provider = "sandbox", model = "sandbox" }]\n')
+    assert "mistaken" in run_command(service, "export").stdout
+    taken_back = run_command(service, "rollback", "previous", "--yes")
+    assert taken_back.exit_code == 0 and "mistaken" in taken_back.stdout
+    assert run_command(service, "export").stdout == before
+
+
 def test_analytics_names_its_own_options_in_errors(service: Service) -> None:
     for arguments, message in (
         (("--by", "nonsense"), "Error: --by may be team, key, "),
