@@ -14,7 +14,7 @@ from app.domain.callers import Caller
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.limits.limits import RuleState
 from app.gateway.pipeline.gateway import Gateway
-from app.gateway.request.caller_options import pinned_variant, read_caller_options
+from app.gateway.request.caller_options import named_variant, pinned_variant
 from app.gateway.request.request_headers import request_tags, resolve_episode
 from app.gateway.request.reserved_fields import FUNCTION_FIELDS, function_fields
 from app.gateway.routing.function_variants import write_variant
@@ -67,7 +67,7 @@ def routes(gateway: Gateway) -> Router:
             end_user=inbound.end_user,
             now_ms=gateway.snapshot_cache.to_postgres_ms(time.time_ns() // 1000),
             current_ms=gateway.snapshot_cache.current_ms,
-            pinned_variant=pinned_variant(read_caller_options(headers).variant, of_function.variant),
+            pinned_variant=pinned_variant(named_variant(headers), of_function.variant),
         )
         if planned.function is not None and planned.variant is not None:
             compiled = gateway.function_table.compiled(planned)

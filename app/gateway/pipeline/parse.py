@@ -57,8 +57,8 @@ async def parse(
     if of_other_api is not None:
         admitted.reserved_fields = [*admitted.reserved_fields, *of_other_api.dropped]
         admitted.read_as = of_other_api.report
-    options = read_caller_options(headers)
-    cost_fields = ("narthex_cost_usd",) if options.wants_cost and request.stream else ()
+    options = read_caller_options(headers, is_stream=request.stream)
+    cost_fields = ("narthex_cost_usd",) if options.wants_cost else ()
     variant = of_function.variant
     if request.dialect == TensorZeroInference.name:
         variant = request.body.value("variant_name") or variant

@@ -2,7 +2,7 @@
 
 from app.domain.snapshot import Plan
 from app.gateway.functions.function_request import FunctionRequest
-from app.gateway.large_body.large_requests import SMALL_BYTES
+from app.gateway.large_body.large_requests import SMALL_BYTES, is_large
 from app.gateway.large_body.request_body import RequestBody
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.parsed_request import ParsedRequest
@@ -20,7 +20,7 @@ from providers.dialects.tensorzero_inference import TensorZeroInference
 
 
 async def reserve(gateway: Gateway, parsed: ParsedRequest, context: RequestContext) -> Planned:
-    """Raises NarthexError for what no target may or can answer now; then nothing is held."""
+    """Raises NarthexError for what no target may or can answer now; then nothing is held that no stage holds."""
     try:
         gateway.spool.check_space()
     except SpoolFull as full:
@@ -95,7 +95,8 @@ async def _make_request(
 
 
 async def _record_request(body: RequestBody, record: SpoolRecord) -> None:
-    if len(body.raw) > SMALL_BYTES and (record.is_masked or body.is_large):
+    # The bytes that are recorded decide: `body.is_large` is of what came, or of what an engine gets.
+    if len(body.raw) > SMALL_BYTES and (record.is_masked or is_large(body.raw)):
         recording = record.append_large_request(body.raw, body.large_requests)
         # To mask a body may take long, and nothing was sent for it: that ends with its caller.
         await (recording if record.is_masked else finish_despite_cancellation(recording))

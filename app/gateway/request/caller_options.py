@@ -39,8 +39,8 @@ class CallerOptions(Struct, frozen=True):
 NO_CALLER_OPTIONS = CallerOptions()
 
 
-def read_caller_options(headers: Mapping[bytes, bytes]) -> CallerOptions:
-    """Raises InvalidRequest."""
+def read_caller_options(headers: Mapping[bytes, bytes], *, is_stream: bool) -> CallerOptions:
+    """Reads what the headers ask of this request. Raises InvalidRequest. The header of the cost is about streams alone."""
     if _HEADERS.isdisjoint(headers):
         return NO_CALLER_OPTIONS
     return CallerOptions(
@@ -48,9 +48,9 @@ def read_caller_options(headers: Mapping[bytes, bytes]) -> CallerOptions:
         overrides_operator_drops=overrides_operator_drops(headers),
         max_repairs=_max_repairs(headers.get(REPAIRS)),
         refuses_unvalidated=_refuses_unvalidated(headers.get(UNVALIDATED)),
-        variant=None if VARIANT not in headers else read_header_name(headers[VARIANT]),
+        variant=named_variant(headers),
         resumes=_is_true(headers, RESUME),
-        wants_cost=_is_true(headers, COST),
+        wants_cost=is_stream and _is_true(headers, COST),
     )
 
 
@@ -62,7 +62,9 @@ def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
     named = {name.strip() for name in header_value.decode("latin-1").split(",")}
     if "none" in named:
         if len(named) > 1:
-            raise InvalidRequest("The header x-narthex-drop may be none, all, or names of fields: `none` cannot stand beside others.")
+            raise InvalidRequest(
+                "The header x-narthex-drop may be none, all, or names of fields: `none` cannot stand beside others.", param=DROP.decode()
+            )
         return _drop_nothing
     return lambda field: "all" in named or field in named
 
@@ -70,6 +72,11 @@ def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
 def overrides_operator_drops(headers: Mapping[bytes, bytes]) -> bool:
     """Whether the caller wants nothing dropped: `x-narthex-drop: none`."""
     return headers.get(DROP, b"").strip() == b"none"
+
+
+def named_variant(headers: Mapping[bytes, bytes]) -> str | None:
+    """Returns the variant or arm in `x-narthex-variant`, or None without that header. Raises InvalidRequest."""
+    return None if VARIANT not in headers else read_header_name(headers[VARIANT])
 
 
 def pinned_variant(of_header: str | None, of_body: str | None) -> str | None:
@@ -88,18 +95,18 @@ def _max_repairs(header_value: bytes | None) -> int:
     if header_value is None:
         return 0
     if header_value not in (b"0", b"1", b"2", b"3"):
-        raise InvalidRequest("The header x-narthex-guided-retries may be 0, 1, 2 or 3.")
+        raise InvalidRequest("The header x-narthex-guided-retries may be 0, 1, 2 or 3.", param=REPAIRS.decode())
     return int(header_value)
 
 
 def _refuses_unvalidated(header_value: bytes | None) -> bool:
     if header_value not in (None, b"serve", b"refuse"):
-        raise InvalidRequest("The header x-narthex-guided-unvalidated may be serve or refuse.")
+        raise InvalidRequest("The header x-narthex-guided-unvalidated may be serve or refuse.", param=UNVALIDATED.decode())
     return header_value == b"refuse"
 
 
 def _is_true(headers: Mapping[bytes, bytes], name: bytes) -> bool:
     header_value = headers.get(name)
     if header_value not in (None, b"true", b"false"):
-        raise InvalidRequest(f"The header {name.decode()} may be true or false.")
+        raise InvalidRequest(f"The header {name.decode()} may be true or false.", param=name.decode())
     return header_value == b"true"
