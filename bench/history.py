@@ -24,8 +24,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import uuid7
 from app.domain.exchange import Exchange
+from app.recording.rows.inference_rows import inference_row
 from app.recording.rows.rollup_sums import RollupSummer
-from app.recording.rows.rows import inference_row
 from app.recording.rows.usage_sums import sum_usage
 from app.recording.writes.inference_writes import add_usage
 from app.store.postgres import partitions

@@ -13,8 +13,8 @@ from app.billing.cost import cost_units, round_together
 from app.billing.price_index import PriceIndex
 from app.domain import uuid7
 from app.domain.exchange import ChargeBasis
+from app.recording.rows.inference_rows import MAX_COST_MICROUSD
 from app.recording.rows.rollup_sums import RollupSummer
-from app.recording.rows.rows import MAX_COST_MICROUSD
 from app.recording.rows.usage_sums import sum_usage
 from app.recording.writes.cost_changes import (
     CostChange,
@@ -216,7 +216,7 @@ def decode_charges(charges: str) -> list[_StoredCharge]:
 
 
 def encode_charges(charges: Sequence[_StoredCharge]) -> str:
-    """Encodes charges as app/recording/rows/rows.py writes them."""
+    """Encodes charges as app/recording/rows/inference_rows.py writes them."""
     return msgspec.json.encode([{**_set_fields(each), "usage": _set_fields(each.usage)} for each in charges]).decode()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
+from app.domain.errors import BadConfiguration, InvalidKeyField
 from app.settings import BadSetting
-from app.store.postgres.errors import BadConfiguration, InvalidKeyField
 from app.supervisor.machine.errors import OperatorError
 
 INTERRUPTED = 128 + 2  # as a shell reports a program that SIGINT ended

@@ -10,8 +10,8 @@ from app.cli.output import json_option, print_json, progress
 from app.cli.report_line import print_line
 from app.doctor.check_servers import check_redis
 from app.settings import Settings
-from app.store.accounts.postgres_status import revisions
 from app.store.schema.migrate import migrate as migrate_database
+from app.store.schema.postgres_status import revisions
 from app.supervisor import run_writer
 from app.supervisor import up as machine
 from app.supervisor.database_query import query_database

@@ -23,6 +23,7 @@ from app.datasets.formats import Output, find_faults
 from app.datasets.history import HistoryReader
 from app.datasets.read_recorded import Recorded, parse_recorded, read_example, refers_to_earlier_turns, render_request
 from app.datasets.reasons import DESCRIPTIONS, Skipped, SkipReason
+from app.domain.errors import InvalidKeyField
 from app.gateway.functions.function_table import CompiledFunction, compile_function
 from app.gateway.large_body.large_requests import LargeRequests
 from app.process.background_tasks import BackgroundTask
@@ -33,7 +34,6 @@ from app.store.datasets.selection import check_conditions, matching_feedback
 from app.store.formats.content_packing import pack, unpack_within
 from app.store.postgres.database import create_database_engine
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.outage_log import OutageLog
 from app.store.records.inference_queries import InferencePage, search_inferences
 from providers.canonical.errors import Unavailable

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 from app.doctor import redis
+from app.domain.errors import UnsupportedServer
 from app.settings import Settings
-from app.store.accounts.postgres_status import revisions
 from app.store.configuration import snapshots
-from app.store.postgres.errors import UnsupportedServer
+from app.store.schema.postgres_status import revisions
 from app.store.schema.server_versions import REDIS_NEEDED, is_old_redis
 from app.supervisor.database_query import query_database
 from app.supervisor.machine.errors import OperatorError

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
 from app.doctor.mask_password import mask_password
-from app.store.accounts import postgres_status
-from app.store.accounts.postgres_status import PostgresStatus
 from app.store.postgres.database import dsn
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.schema import postgres_status
+from app.store.schema.postgres_status import PostgresStatus
 from app.store.schema.server_versions import MIN_POSTGRES
 
 _TIMEOUT_S = 8.0

@@ -11,7 +11,7 @@ from app.doctor.diagnosis import with_servers
 from app.doctor.gateway import RefusingLimits
 from app.doctor.processes import ProcessStatus
 from app.settings import Settings
-from app.store.accounts.postgres_status import WorkerRow
+from app.store.schema.postgres_status import WorkerRow
 from app.supervisor.machine.gateway_url import reachable_admin_url, reachable_url
 
 

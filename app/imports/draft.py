@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import MetricConfig
 from app.domain.functions import FunctionConfig
 from app.domain.limits import Limit
@@ -16,12 +17,11 @@ from app.imports.free_names import FreeNames
 from app.imports.report import Note, Report
 from app.store.configuration.config_file import parse_config_file, write_file
 from app.store.configuration.snapshots import EMPTY
-from app.store.configuration.validation import configuration as config_validation
 from app.store.configuration.validation import limits as limit_validation
 from app.store.configuration.validation import prices as price_validation
+from app.store.configuration.validation import validate as config_validation
 from app.store.configuration.validation.limits import counted_subject
 from app.store.configuration.validation.paths import price_key
-from app.store.postgres.errors import BadConfiguration
 
 
 class Imported(Struct, frozen=True):

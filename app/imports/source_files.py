@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from app.store.postgres.errors import BadConfiguration
+from app.domain.errors import BadConfiguration
 
 MAX_FILE_BYTES = 1_000_000
 MAX_FILES = 1000

@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.domain.routing import ProviderConfig
-from app.store.accounts.keys import KeyRow, create_key, show_key
 from app.store.configuration import configuration
+from app.store.teams.keys import KeyRow, create_key, show_key
 from app.supervisor.database_query import query_database
 from app.supervisor.machine.server_addresses import write_private_file
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from app.domain.errors import MigrationBlocked, UnknownRevision, UnsupportedServer
 from app.store.postgres.database import dsn
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS, connection_advice
-from app.store.postgres.errors import MigrationBlocked, UnknownRevision, UnsupportedServer
 from app.supervisor.machine.errors import OperatorError
 
 T = TypeVar("T")

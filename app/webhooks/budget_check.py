@@ -14,12 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.gateway.limits.budgets import Spent, is_budget, read_spent, rules_of
 from app.gateway.limits.rules import Rule
 from app.process.thread_steps import run_in_steps
-from app.store.accounts.limit_overrides import read_overrides
-from app.store.accounts.webhook_events import add_event, lock_budget_check
-from app.store.accounts.webhooks import Webhook, read_enabled
 from app.store.configuration.limit_rows import read_limits
 from app.store.configuration.snapshots import read_version
+from app.store.limits.limit_overrides import read_overrides
 from app.store.usage.spending import PartialHours, read_active
+from app.store.webhooks.webhook_events import add_event, lock_budget_check
+from app.store.webhooks.webhooks import Webhook, read_enabled
 
 _MICROUSD = 1_000_000
 _MAX_NEW_EVENTS = 500  # in one transaction; the next check goes on

@@ -6,9 +6,9 @@ import random
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.store.accounts.webhook_events import CLAIM_S, DueDelivery, claim_due, note_attempt
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from app.store.postgres.outage_log import OutageLog
+from app.store.webhooks.webhook_events import CLAIM_S, DueDelivery, claim_due, note_attempt
 from app.webhooks.sender import WebhookSender
 
 log = logging.getLogger(__name__)

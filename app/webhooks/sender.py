@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from app.gateway.media.public_addresses import public_address
 from app.settings import Settings
-from app.store.accounts.webhook_events import DueDelivery
-from app.store.accounts.webhooks import vault_name
 from app.store.postgres.vault import Vault
+from app.store.webhooks.webhook_events import DueDelivery
+from app.store.webhooks.webhooks import vault_name
 from app.webhooks.signature import Header, signature_headers
 from providers.credentials import CredentialError
 from providers.transport.address_guard import AddressRefused

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import hmac
 
-from app.store.accounts.webhooks import secret_bytes
+from app.store.webhooks.webhooks import secret_bytes
 
 Header = tuple[bytes, bytes]
 

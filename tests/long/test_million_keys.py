@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
-from app.store.accounts import keys, teams
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.index import KeyIndex
 from app.store.keys.log import log_path, read_log
 from app.store.keys.validation import hash_key
 from app.store.postgres.database import connect, create_database_engine
+from app.store.teams import keys, teams
 from tests.support.processes.postgres import Postgres, postgres
 from tests.support.processes.wait_until import wait_until
 

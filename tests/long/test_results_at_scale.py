@@ -13,11 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import uuid7
 from app.domain.experiments import BUILT_IN_OUTCOMES
-from app.results.results.read import read_results
-from app.results.results.results import ExperimentResults
+from app.results.experiments.read import read_results
+from app.results.experiments.results import ExperimentResults
 from app.results.units.counting import count_due_units, take_in_touched
+from app.store.experiment_units.touched_units import COUNTS_FOR_UNIT
 from app.store.experiments.queries import find_experiment
-from app.store.experiments.touched_units import COUNTS_FOR_UNIT
 from app.store.postgres.database import connect, create_database_engine
 from app.store.postgres.partitions import create_partitions, day_of
 from app.store.schema.migrate import migrate

@@ -5,9 +5,9 @@ from typing import Any
 
 from app.domain.callers import Caller
 from app.domain.experiments import Assignment, Experiment, ExperimentVersion
-from app.gateway.episodes.episode_id import Episode
 from app.gateway.experiments.assignment import assign
 from app.gateway.experiments.unit import RequestFacts
+from app.gateway.state.episode_id import Episode
 
 START_MS = 1_700_000_000_000
 CALLER = Caller("key", "018f2b7c-0000-7000-8000-000000000001", "legal", "full", prefix="nx-0123456789ab")

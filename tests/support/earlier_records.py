@@ -6,7 +6,7 @@ from typing import Any
 from alembic import command
 from sqlalchemy import Connection
 
-from app.recording.rows.rows import inference_row
+from app.recording.rows.inference_rows import inference_row
 from app.recording.rows.usage_sums import sum_usage
 from app.recording.writes.inference_writes import add_usage
 from app.store.postgres import partitions

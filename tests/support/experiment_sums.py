@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Mapping
 
-from app.store.experiments.sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey, add_sums
+from app.store.experiment_units.sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey, add_sums
 from app.store.postgres.database import connect
 
 _MICRO = 1_000_000

@@ -24,7 +24,7 @@ from app.api.admin.fleet import engines, fleet
 from app.api.admin.limits import budgets, limit_overrides, limits, unmatched_limits
 from app.api.admin.records import audit, dropped, episodes, erasures, feedback, inference_tail, inferences, refusals
 from app.api.admin.usage import analytics, costs
-from app.api.admin_authentication import AdminAuthentication
+from app.api.rest.admin_authentication import AdminAuthentication
 from app.api.rest.dispatch import Dispatcher
 from app.api.rest.operation import Operation
 from app.gateway.pipeline.gateway import Gateway

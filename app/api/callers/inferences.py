@@ -11,9 +11,9 @@ from app.api.callers.authentication import authenticate_scope
 from app.api.server.response_headers import new_request_headers
 from app.domain import uuid7
 from app.gateway.responses_state.lookup_slots import LookupSlots
-from app.store.accounts.team_records import find_team_record
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.postgres.admin_transactions import admin_transaction
+from app.store.records.team_records import find_team_record
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
 _QUERY_TIMEOUT_S = 5.0

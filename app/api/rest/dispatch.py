@@ -23,15 +23,15 @@ from app.api.server.path_segments import decode_slashes
 from app.api.server.query_parameters import check_parameter
 from app.api.server.request_id import request_id_of
 from app.api.server.response_headers import request_headers, to_litestar_headers
+from app.domain.errors import BadConfiguration, InvalidKeyField, StillUsed
 from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
-from app.store.accounts.repetitions import Repetitions, StoredAnswer
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import Author, Change, read_changes
-from app.store.postgres.errors import BadConfiguration, InvalidKeyField, StillUsed
 from app.store.postgres.vault import Vault
 from app.store.workers.applied_changes import Applied
+from app.store.workers.repetitions import Repetitions, StoredAnswer
 from app.store.workers.reports import ServedVersions, read_changed_versions
 from providers.canonical.errors import BodyTooLarge, Conflict, InvalidRequest, NotAllowed
 

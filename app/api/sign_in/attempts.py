@@ -10,7 +10,7 @@ from litestar import Request
 from litestar.datastructures import Cookie
 from msgspec import Struct
 
-from app.api.admin_authentication import cookie_name
+from app.api.rest.admin_authentication import cookie_name
 from app.settings import PublicUrl
 from app.store.postgres.vault import Vault
 from providers.canonical.errors import InvalidRequest

@@ -17,7 +17,7 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin_authentication import session_cookie_name
+from app.api.rest.admin_authentication import session_cookie_name
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.api.server.client_ip import client_address
 from app.api.server.request_id import request_id_of

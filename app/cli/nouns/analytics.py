@@ -10,10 +10,10 @@ from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, pluralize, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import PastMomentParam
+from app.domain.errors import InvalidKeyField
 from app.recording.writer.rollup_backfill import count_all_uncounted
 from app.settings import Settings
 from app.store.postgres.database import transaction
-from app.store.postgres.errors import InvalidKeyField
 from app.store.usage.analytics import Analytics, AnalyticsRow, read_analytics
 from app.store.usage.analytics_query import DIMENSIONS, MAX_GROUPS, Interval, Order, make_query
 

@@ -16,10 +16,10 @@ from app.domain.limits import Limit
 from app.gateway.limits.budgets import BudgetUsage, read_budget_usage, rules_of
 from app.gateway.limits.counters.stored_values import read_stored_values
 from app.settings import Settings
-from app.store.accounts.limit_overrides import read_overrides
 from app.store.configuration import configuration
 from app.store.configuration.entries import LIMITS
 from app.store.configuration.limit_rows import StoredLimit, read_limits
+from app.store.limits.limit_overrides import read_overrides
 from app.store.postgres.calendar_periods import CALENDAR_UNITS, CalendarUnit
 from app.store.postgres.database import create_database_engine
 from app.supervisor.database_query import query_database

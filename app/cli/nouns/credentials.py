@@ -12,9 +12,9 @@ from app.cli.output import json_option, pluralize, print_json, print_table, prog
 from app.cli.store_query import warn_unless_served
 from app.cli.times import format_time
 from app.settings import Settings
-from app.store.accounts import credentials as store
 from app.store.postgres.audit_log import command_author
 from app.store.postgres.vault import Vault
+from app.store.teams import credentials as store
 from app.store.workers.applied_changes import wait_until_served
 from app.supervisor.database_query import query_database
 from app.supervisor.machine import secret_key, server_addresses

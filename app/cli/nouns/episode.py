@@ -10,9 +10,9 @@ from app.cli.nouns.assigned_arms import experiment_text, variant_text
 from app.cli.output import json_option, pluralize, print_json, printable
 from app.cli.store_query import query_store
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.database import create_database_engine
-from app.store.postgres.errors import InvalidKeyField
 from app.store.records import inference_queries
 from app.store.records.episode_lookup import check_episode
 from app.store.records.episode_timeline import EpisodeTimeline, TimelineAttempt, TimelineInference, read_timeline

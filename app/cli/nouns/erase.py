@@ -15,10 +15,10 @@ from app.cli.store_query import query_in_transaction, query_store
 from app.cli.times import format_time
 from app.domain import uuid7
 from app.recording.erasure import erasures as store
+from app.recording.erasure.check import Checked, check_erasure
 from app.recording.erasure.copies import CopiesUnavailable
-from app.recording.erasure.erasure_check import Checked, check_erasure
-from app.recording.erasure.erasure_hashes import Selector
 from app.recording.erasure.erasures import Erasure, NewErasure, parse_selector
+from app.recording.erasure.hashes import Selector
 from app.settings import Settings
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import command_author

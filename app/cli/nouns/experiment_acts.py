@@ -7,13 +7,13 @@ from app.cli.confirmation import confirm, yes_option
 from app.cli.nouns.configuration_change import change_and_report, report_change
 from app.cli.output import json_option, print_json, printable
 from app.cli.store_query import query_in_transaction
+from app.domain.errors import UnknownExperiment
 from app.results.guard.promoting import MAX_REASON_CHARACTERS, Promoted, PromotionRefused, promote
 from app.settings import Settings
 from app.store.configuration.experiments.acts import Act, page_acts
 from app.store.experiments import edits as experiment_edits
 from app.store.experiments.queries import ListQuery, find_experiment
 from app.store.postgres.audit_log import command_author
-from app.store.postgres.errors import UnknownExperiment
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import click
 
 from app.cli.output import json_option, print_json, print_table, printable
-from app.results.results.metric_facts import metric_names
-from app.results.results.power import PowerQuestion, answer_power
-from app.results.results.read import read_results
-from app.results.results.results import ArmComparison, ArmValue, ExperimentResults, MetricResult, Range
+from app.results.experiments.metric_facts import metric_names
+from app.results.experiments.power import PowerQuestion, answer_power
+from app.results.experiments.read import read_results
+from app.results.experiments.results import ArmComparison, ArmValue, ExperimentResults, MetricResult, Range
 from app.settings import Settings
 from app.store.experiments.queries import find_experiment
 from app.store.postgres.database import transaction

@@ -14,13 +14,13 @@ from app.cli.nouns.assigned_arms import experiment_text, variant_text
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_store
 from app.cli.times import DurationParam, PastMomentParam, format_time
+from app.domain.errors import InvalidKeyField
 from app.domain.exchange import OriginKind, Outcome
 from app.settings import Settings
 from app.store.formats.parquet_lines import MISSING, ParquetFile, can_write
 from app.store.keys.validation import parse_prefix
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.database import create_database_engine
-from app.store.postgres.errors import InvalidKeyField
 from app.store.records.episode_lookup import check_episode
 from app.store.records.inference_filter import InferenceFilter, matches, named_filters
 from app.store.records.inference_queries import InferencePage, page_inferences, walk_inferences

@@ -16,10 +16,10 @@ from app.cli.restriction_options import read_change, read_restrictions, restrict
 from app.cli.store_query import change_store, query_store
 from app.cli.times import DurationParam, MomentParam, format_duration
 from app.domain.callers import ContentPolicy
-from app.store.accounts import keys as store
-from app.store.accounts.keys import KeyChanges
 from app.store.keys.validation import parse_prefix
 from app.store.postgres.audit_log import command_author
+from app.store.teams import keys as store
+from app.store.teams.keys import KeyChanges
 from app.supervisor.machine.errors import OperatorError
 
 _EXPIRES_HELP = "When it expires: 30d, 12h, 2026-12-31 (still valid on that day, UTC) or 2026-12-31T18:00Z."

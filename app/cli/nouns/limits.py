@@ -13,12 +13,12 @@ from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import change_in_transaction, query_in_transaction
 from app.cli.times import MomentParam, PastMomentParam, format_time
+from app.domain.errors import BadConfiguration, InvalidKeyField
 from app.process.plain_numbers import plain_number
-from app.store.accounts import limit_overrides as store
-from app.store.accounts.limit_matches import UnmatchedLimit, known_since, page_unmatched
-from app.store.accounts.limit_overrides import Override, OverrideChanges, OverrideExists, UnknownLimit
+from app.store.limits import limit_overrides as store
+from app.store.limits.limit_matches import UnmatchedLimit, known_since, page_unmatched
+from app.store.limits.limit_overrides import Override, OverrideChanges, OverrideExists, UnknownLimit
 from app.store.postgres.audit_log import command_author
-from app.store.postgres.errors import BadConfiguration, InvalidKeyField
 from app.store.postgres.paging import MAX_PAGE_ROWS
 from app.supervisor.machine.errors import OperatorError
 

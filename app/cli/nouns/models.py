@@ -17,11 +17,11 @@ from app.domain.callers import DroppableFields
 from app.domain.routing import ModelConfig
 from app.domain.serving_models import serving_models
 from app.gateway.routing.permissions import matches
-from app.store.accounts import keys, teams
-from app.store.accounts.keys import KeyRow
-from app.store.accounts.teams import Team
 from app.store.configuration import configuration
 from app.store.configuration.config_file import ConfigFile, parse_config_file
+from app.store.teams import keys, teams
+from app.store.teams.keys import KeyRow
+from app.store.teams.teams import Team
 from app.supervisor.machine.errors import OperatorError
 
 _MAX_CALLERS_SHOWN = 1000  # of teams, and of keys

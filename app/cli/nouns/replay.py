@@ -22,7 +22,7 @@ from app.domain import uuid7
 from app.gateway.replay.order import REFUSALS, check_order, describe_nothing
 from app.process.decoding_errors import in_plain_words
 from app.process.plain_numbers import plain_number
-from app.results.replays.results import MetricResult, ReplayResults, ShownInterval, read_results
+from app.results.replay_results import MetricResult, ReplayResults, ShownInterval, read_results
 from app.store.configuration.snapshots import read_snapshot
 from app.store.keys.callers import find_key_holder
 from app.store.keys.validation import parse_prefix

@@ -16,9 +16,9 @@ from app.cli.times import format_time
 from app.domain.callers import ALL_DETECTORS, ContentPolicy, Detector, Fallbacks, MaskConfig, TeamConfig, TeamLimit, TeamRestrictions
 from app.domain.limits import Period, Resource
 from app.process.plain_numbers import plain_number
-from app.store.accounts import teams as store
 from app.store.postgres.audit_log import command_author
 from app.store.postgres.database import transaction
+from app.store.teams import teams as store
 
 
 @click.group(cls=OrderedGroup)

@@ -7,10 +7,10 @@ import click
 from app.cli.errors import CommandError
 from app.cli.output import json_option, print_json, print_table
 from app.cli.store_query import query_store
-from app.store.accounts import analyst_roles
-from app.store.accounts.analyst_roles import AnalystRole, UnknownRole
 from app.store.postgres.audit_log import command_author
 from app.store.postgres.database import transaction
+from app.store.schema import analyst_roles
+from app.store.schema.analyst_roles import AnalystRole, UnknownRole
 
 _print_option = click.option("--print", "is_print", is_flag=True, help="Print the SQL for the user of DATABASE_URL, and execute nothing.")
 

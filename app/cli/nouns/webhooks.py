@@ -14,14 +14,14 @@ from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.store_query import query_in_transaction
 from app.cli.times import format_time
+from app.domain.errors import InvalidKeyField
 from app.settings import Settings
-from app.store.accounts import webhook_events as events
-from app.store.accounts import webhooks as store
-from app.store.accounts.webhook_events import Delivery
-from app.store.accounts.webhooks import DEFAULT_THRESHOLDS, Webhook, WebhookChanges, WebhookExists
 from app.store.postgres.audit_log import command_author
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.vault import Vault
+from app.store.webhooks import webhook_events as events
+from app.store.webhooks import webhooks as store
+from app.store.webhooks.webhook_events import Delivery
+from app.store.webhooks.webhooks import DEFAULT_THRESHOLDS, Webhook, WebhookChanges, WebhookExists
 from app.supervisor.machine import secret_key
 from app.supervisor.machine.errors import OperatorError
 from providers.credentials import CredentialError

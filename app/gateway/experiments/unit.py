@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from app.domain.callers import Caller
 from app.domain.experiment_unit import episode_unit, team_unit, value_unit
-from app.gateway.episodes.episode_id import Episode
+from app.gateway.state.episode_id import Episode
 
 
 class Unit(Struct, frozen=True):

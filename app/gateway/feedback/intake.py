@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain.callers import Caller, MaskConfig
-from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.feedback.rate import MAX_AT_ONCE, FeedbackRate, counted
 from app.gateway.feedback.request import FeedbackBody, check_feedback, withdrawal
 from app.gateway.feedback.sent import FeedbackConflict, Sent, SentFeedback
 from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.state.episode_id import EpisodeIds
 from app.process.telemetry import Telemetry
 from app.recording.content.masking import compile_rules, rewrite_content
 from app.recording.spool.feedback_records import Feedback, encode_feedback

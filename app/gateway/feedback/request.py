@@ -13,7 +13,7 @@ from msgspec import Struct
 from app.domain import uuid7
 from app.domain.callers import Caller
 from app.domain.experiments import BUILT_IN_METRICS, MetricConfig, MetricKind, MetricLevel
-from app.gateway.episodes.episode_id import EpisodeIds
+from app.gateway.state.episode_id import EpisodeIds
 from app.process.decoding_errors import in_plain_words
 from app.recording.spool.feedback_records import Feedback, has_nul
 from providers.canonical.errors import InvalidRequest

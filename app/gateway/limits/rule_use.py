@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.process.background_tasks import BackgroundTask
-from app.store.accounts.limit_matches import store_matches
+from app.store.limits.limit_matches import store_matches
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 
 _EVERY_S = 10.0

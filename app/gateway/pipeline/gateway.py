@@ -6,7 +6,6 @@ from typing import Protocol
 from app.domain.exchange import Outcome
 from app.gateway.attempts.attempts import Attempts
 from app.gateway.attempts.target_queues import TargetQueues
-from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.feedback.intake import FeedbackIntake
 from app.gateway.feedback.sent import SentFeedback
 from app.gateway.fleet.fleet import Fleet
@@ -23,6 +22,7 @@ from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.state.charges import actual_usage
 from app.gateway.state.context import RequestContext
+from app.gateway.state.episode_id import EpisodeIds
 from app.gateway.state.stages import Attempted, Planned
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.process.background_tasks import BackgroundTask

@@ -13,8 +13,8 @@ from app.billing.cost import format_usd
 from app.domain.episode_names import RecordedEpisode
 from app.gateway.attempts.reasoning_state import ProviderTranslators, marker_for
 from app.gateway.large_body.large_requests import SMALL_BYTES, is_large
-from app.gateway.large_body.masked_stream import MaskedStream
 from app.gateway.pipeline.gateway import Gateway
+from app.gateway.pipeline.masked_stream import MaskedStream
 from app.gateway.pipeline.parsed_request import ParsedRequest
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from app.gateway.state.context import RequestContext

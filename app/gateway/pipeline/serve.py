@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from app.domain.callers import Caller
 from app.gateway.idempotency.idempotency import KEY_HEADER
-from app.gateway.large_body.masked_stream import MaskedStream
 from app.gateway.pipeline.gateway import Gateway
+from app.gateway.pipeline.masked_stream import MaskedStream
 from app.gateway.pipeline.parse import parse
 from app.gateway.pipeline.relay import ResponseSink, relay_stream, send_response
 from app.gateway.pipeline.reserve import reserve

@@ -30,7 +30,7 @@ from app.gateway.replay.replay_runs import (
 )
 from app.gateway.replay.spending import CapReached, Spending
 from app.gateway.replay.stored_request import HEADERS, NotRunnable, ReplayTarget, SentAgain, prepare_request
-from app.gateway.replay.written import WrittenChoice, as_text, read_written, say_the_same
+from app.gateway.response_translation.written import WrittenChoice, as_text, read_written, say_the_same
 from app.gateway.routing.permissions import may_come_from, may_use
 from app.store.formats.content_packing import unpack_within
 from app.store.keys.callers import find_key_holder

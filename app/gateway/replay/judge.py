@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from app.domain.functions import FunctionConfig
 from app.gateway.replay.own_request import OwnResponse
-from app.gateway.replay.written import read_written
+from app.gateway.response_translation.written import read_written
 from app.results.statistics.paired import judge_score
 from app.store.replays.replays import Judge
 from providers.canonical.raw_json import DECODE_ERRORS

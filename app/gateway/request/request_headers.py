@@ -7,8 +7,8 @@ import msgspec
 
 from app.domain.callers import Caller
 from app.domain.episode_names import RecordedEpisode
-from app.gateway.episodes.episode_id import Episode, EpisodeIds
 from app.gateway.request.gateway_options import NAMESPACE_TAG
+from app.gateway.state.episode_id import Episode, EpisodeIds
 from app.store.postgres.names import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.tags import check_tags

@@ -8,12 +8,12 @@ from app.domain.callers import Caller
 from app.domain.functions import FUNCTION_PREFIXES, FunctionConfig
 from app.domain.routing import MODEL_PREFIXES, ModelConfig, Target
 from app.domain.snapshot import Plan, Snapshot
-from app.gateway.episodes.episode_id import Episode
 from app.gateway.experiments.chosen_arm import ChosenArm, choose_serving_arm
 from app.gateway.experiments.model_plan import plan_model_arms
 from app.gateway.experiments.unit import RequestFacts
 from app.gateway.experiments.weighted_rendezvous import order_arms
 from app.gateway.routing.permissions import may_use, usable_functions, usable_models
+from app.gateway.state.episode_id import Episode
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 
 _NO_TAGS: Mapping[str, str] = {}

@@ -1,6 +1,6 @@
 """Whether two responses to one request are the same: their text and the tools they call, whatever ids and numbers they have. Pure."""
 
-from app.gateway.replay.written import read_written, say_the_same
+from app.gateway.response_translation.written import read_written, say_the_same
 
 
 def are_same(route: str, one: bytes, other: bytes, *, streamed: bool) -> bool | None:

@@ -20,13 +20,13 @@ from app.domain.callers import Caller
 from app.domain.exchange import Attempt, Candidate, Exchange, ShadowRecord
 from app.domain.snapshot import Plan
 from app.gateway.emulation.emulation import Emulation
-from app.gateway.episodes.episode_id import Episode
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_table import EndpointTable
 from app.gateway.functions.function_request import FunctionRequest
 from app.gateway.idempotency.claim import Claim
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatcher
+from app.gateway.state.episode_id import Episode
 from app.gateway.state.request_faults import RequestFaults
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.progress import Charge, ResponseProgress

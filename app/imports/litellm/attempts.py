@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from app.domain.routing import TimeoutConfig
 from app.imports.source_table import SourceTable
-from app.store.configuration.validation.configuration import MAX_RETRIES
+from app.store.configuration.validation.validate import MAX_RETRIES
 
 _STREAMS_TOO = "It ends streams, too, which may take longer: `timeouts.total_s` is of the whole attempt. Make it longer if streams are cut."
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from app.domain.errors import BadConfiguration
 from app.imports.litellm.yaml_text import parse_yaml
 from app.imports.report import Report
 from app.imports.source_files import MAX_CHARACTERS, MAX_FILES, read_source
-from app.store.postgres.errors import BadConfiguration
 
 TWICE = "It is in the file twice: the last one counts, as in LiteLLM."
 

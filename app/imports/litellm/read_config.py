@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from app.domain.errors import BadConfiguration
 from app.domain.limits import Limit
 from app.imports.cost_limits import add_budget
 from app.imports.draft import Draft, Imported
@@ -21,7 +22,6 @@ from app.imports.litellm.settings_advice import GENERAL_SETTINGS, LITELLM_SETTIN
 from app.imports.litellm.yaml_text import parse_yaml
 from app.imports.report import Report
 from app.imports.source_table import SourceTable
-from app.store.postgres.errors import BadConfiguration
 
 _HEADER = "# Imported from LiteLLM by `narthex import`. Read it, then: narthex apply FILE\n\n"
 # The strategies in which LiteLLM refuses by `rpm` and `tpm`; in the others they only weigh.

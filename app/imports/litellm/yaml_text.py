@@ -7,7 +7,7 @@ from typing import Any, cast
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from app.store.postgres.errors import BadConfiguration
+from app.domain.errors import BadConfiguration
 
 _MAX_DEPTH = 50
 # With each alias counted as all that it stands for: nine lines of nine aliases each stand for 400 million values.

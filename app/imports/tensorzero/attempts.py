@@ -2,7 +2,7 @@
 
 from app.domain.routing import TimeoutConfig
 from app.imports.source_table import SourceTable
-from app.store.configuration.validation.configuration import MAX_RETRIES
+from app.store.configuration.validation.validate import MAX_RETRIES
 
 _MS = 1000
 

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.domain.errors import BadConfiguration
 from app.domain.functions import FunctionConfig, FunctionTool, VariantConfig
 from app.imports.draft import Draft
 from app.imports.source_table import SourceTable
@@ -15,7 +16,6 @@ from app.imports.tensorzero.referenced_files import ReferencedFiles, Unreadable
 from app.imports.tensorzero.schemas import without_nulls
 from app.imports.tensorzero.variants import VariantReader
 from app.store.configuration.validation.functions import check_templates
-from app.store.postgres.errors import BadConfiguration
 
 _ROLES = ("system", "user", "assistant")
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from app.domain.errors import BadConfiguration
 from app.imports.source_files import MAX_CHARACTERS, MAX_FILES, read_source
 from app.imports.source_table import join_path
 from app.store.configuration.config_file import parse_toml
-from app.store.postgres.errors import BadConfiguration
 
 _PATTERN_CHARACTERS = "*?["
 _MAX_DEPTH = 50

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from app.domain.errors import BadConfiguration
 from app.imports.credentials import CredentialReferences
 from app.imports.draft import Draft, Imported
 from app.imports.report import Report
@@ -17,7 +18,6 @@ from app.imports.tensorzero.rate_limits import add_limits
 from app.imports.tensorzero.referenced_files import ReferencedFiles
 from app.imports.tensorzero.settings_advice import GATEWAY, SECTIONS
 from app.imports.tensorzero.variants import VariantReader
-from app.store.postgres.errors import BadConfiguration
 
 _HEADER = "# Imported from TensorZero by `narthex import`. Read it, then: narthex apply FILE\n\n"
 _KNOWN_SECTIONS = ("functions", "models", "embedding_models", "metrics", "tools", "gateway", "rate_limiting", "provider_types")

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from app.domain.errors import BadConfiguration
 from app.imports.source_files import MAX_CHARACTERS, MAX_FILES, read_source
 from app.imports.source_table import SourceTable
-from app.store.postgres.errors import BadConfiguration
 from app.templating.errors import TemplateFault
 from app.templating.source import scan_source
 

@@ -6,7 +6,7 @@ Other episodes keep their id, so their erased inferences are found.
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 
-from app.recording.erasure.erasure_hashes import Selector, hash_of, read_key
+from app.recording.erasure.hashes import Selector, hash_of, read_key
 from app.store.postgres.partitions import Connection
 from app.store.records.feedback_targets import TargetKey
 

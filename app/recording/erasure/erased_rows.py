@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from app.domain.episode_names import is_named_episode_id
 from app.domain.exchange import Exchange
-from app.recording.rows.rows import PackedContent
+from app.recording.rows.inference_rows import PackedContent
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from app.store.postgres.locks import ERASED
 

@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.episode_names import episode_id_of, is_uuid8
-from app.recording.erasure.erasure_hashes import Selector, SelectorKind, hash_of, make_key
+from app.domain.errors import InvalidKeyField
+from app.recording.erasure.hashes import Selector, SelectorKind, hash_of, make_key
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.locks import ERASED, WRITERS_LOCK
 from app.store.postgres.paging import Page, read_cursor, write_cursor
 from app.store.postgres.partitions import Connection

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from app.domain.exchange import Exchange
-from app.recording.rows.rows import PackedContent, content_row, inference_row
+from app.recording.rows.inference_rows import PackedContent, content_row, inference_row
 from app.recording.spool.exchange_encoding import decode_exchange
 from app.recording.spool.feedback_records import Feedback, decode_feedback, feedback_row
 from app.recording.spool.refusal_records import Refusals

@@ -8,11 +8,11 @@ import asyncpg
 
 from app.domain.routing import MODEL_PREFIXES
 from app.recording.erasure.episodes import find_erased_episodes
-from app.recording.erasure.erasure_hashes import read_key
 from app.recording.erasure.feedback import erase_by_ids
+from app.recording.erasure.hashes import read_key
 from app.recording.writes.feedback_pending import Pending, claim_due, postpone, release, stop_waiting, wake
 from app.recording.writes.feedback_writes import lock_feedback
-from app.store.experiments.touched_units import touch_targets
+from app.store.experiment_units.touched_units import touch_targets
 from app.store.postgres.bounded_transactions import bounded_transaction
 from app.store.postgres.partitions import Connection
 from app.store.records.feedback_targets import Target, TargetKey, find_targets

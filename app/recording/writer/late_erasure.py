@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from app.recording.erasure import erasures
 from app.recording.erasure.episodes import note_erased_episodes
 from app.recording.erasure.erased_rows import ERASED_CONTENT, erase_exchange, erase_row, lost_episodes
-from app.recording.erasure.erasure_hashes import Selector, hash_of, read_key
-from app.recording.erasure.erasure_steps import erase_made
 from app.recording.erasure.erasures import Order
 from app.recording.erasure.feedback import erase_feedback_on_episodes
+from app.recording.erasure.hashes import Selector, hash_of, read_key
 from app.recording.erasure.inferences import find_erased, lock_made_of
-from app.recording.rows.rows import content_row
+from app.recording.erasure.steps import erase_made
+from app.recording.rows.inference_rows import content_row
 from app.recording.spool.feedback_records import erase_feedback, feedback_row
 from app.recording.writer.batch import FeedbackRow, InferenceRow
 from app.settings import Settings

@@ -16,7 +16,7 @@ import asyncpg
 
 from app.otel.exporter import Exporter
 from app.process.background_tasks import BackgroundTask
-from app.recording.erasure.erasure_runner import ErasureRunner
+from app.recording.erasure.runner import ErasureRunner
 from app.recording.spool.quarantine import QuarantineFailed
 from app.recording.spool.segment_format import HEADER, list_segments
 from app.recording.spool.spool_folder import exclusive_lock, record_written_ms, remove_stale_files, spool_id

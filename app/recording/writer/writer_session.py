@@ -46,7 +46,7 @@ from app.recording.writes.feedback_pending import VERY_LATE, wake, wake_all
 from app.recording.writes.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
 from app.recording.writes.refusal_writes import add_refusals
 from app.settings import Settings
-from app.store.experiments.touched_units import touch_units, touches_of
+from app.store.experiment_units.touched_units import touch_units, touches_of
 from app.store.postgres import partitions
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from app.store.postgres.partitions import Connection

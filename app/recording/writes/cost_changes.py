@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import uuid7
 from app.domain.prices import Price
 from app.recording.writes.inference_writes import adjust_usage
-from app.store.experiments.touched_units import touch_inferences
+from app.store.experiment_units.touched_units import touch_inferences
 from app.store.postgres import tables
 from app.store.postgres.audit_log import Author
 from app.store.postgres.inference_columns import ROW_EXPRESSIONS

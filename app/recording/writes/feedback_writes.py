@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from app.store.experiments.touched_units import touch_targets
+from app.store.experiment_units.touched_units import touch_targets
 from app.store.postgres.partitions import Connection
 from app.store.postgres.tables import feedback
 from app.store.records.feedback_repeats import differences

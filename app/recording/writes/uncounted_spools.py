@@ -6,7 +6,7 @@ that was stored since, once, slice by slice in the order in which it was stored,
 unit that is touched twice is measured twice, and in the sums once.
 """
 
-from app.store.experiments.touched_units import COUNTS_FOR_UNIT
+from app.store.experiment_units.touched_units import COUNTS_FOR_UNIT
 from app.store.postgres.bounded_transactions import STATEMENT_TIMEOUT_S, bounded_transaction
 from app.store.postgres.partitions import Connection
 

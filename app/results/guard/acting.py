@@ -7,14 +7,12 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.results.experiments.strata import read_strata
 from app.results.guard import evidence
 from app.results.guard.adaptive import NoProposal, Proposal, propose_weights
 from app.results.guard.current_facts import read_facts
 from app.results.guard.facts import ExperimentFacts, Results
 from app.results.guard.guardrails import OUTRIGHT_MARGIN, GuardrailTest, Stop, find_stops, results_since
-from app.results.results.strata import read_strata
-from app.store.accounts.webhook_events import EventType, add_event
-from app.store.accounts.webhooks import read_enabled
 from app.store.configuration.configuration import change_configuration
 from app.store.configuration.experiments.acts import (
     Act,
@@ -33,6 +31,8 @@ from app.store.experiments.edits import Edit, find_owned
 from app.store.experiments.put_back_arms import find_put_back
 from app.store.experiments.queries import ExperimentRow
 from app.store.postgres.audit_log import Author
+from app.store.webhooks.webhook_events import EventType, add_event
+from app.store.webhooks.webhooks import read_enabled
 
 logger = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.domain.errors import BadConfiguration, UnknownExperiment
 from app.process.background_tasks import BackgroundTask
 from app.results.guard.acting import look_at
 from app.settings import Settings
 from app.store.experiments.queries import ExperimentRow, ListQuery, page_experiments
 from app.store.postgres.database import create_database_engine
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS, describe_without_values, is_outage
-from app.store.postgres.errors import BadConfiguration, UnknownExperiment
 from app.store.postgres.outage_log import OutageLog
 
 logger = logging.getLogger(__name__)

@@ -6,22 +6,22 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.errors import BadConfiguration, UnknownExperiment
+from app.results.experiments.strata import probabilities_of, read_strata
 from app.results.guard import evidence
 from app.results.guard.acting import notify
 from app.results.guard.current_facts import read_facts
 from app.results.guard.facts import ExperimentFacts, Results
 from app.results.guard.promotion import Promotion, check_promotion
-from app.results.results.strata import probabilities_of, read_strata
 from app.results.statistics.sample_ratio import SampleRatio, sample_ratio
 from app.store.configuration.configuration import Changed, change_configuration
 from app.store.configuration.experiments.acts import NewAct, add_act, describe_arms
 from app.store.configuration.rows import lock_configuration
+from app.store.experiment_units.sums import read_counts
 from app.store.experiments import edits as experiment_edits
 from app.store.experiments.edits import find_owned
 from app.store.experiments.queries import ExperimentRow, find_experiment, find_first_effect, read_weights
-from app.store.experiments.sums import read_counts
 from app.store.postgres.audit_log import Author
-from app.store.postgres.errors import BadConfiguration, UnknownExperiment
 
 MAX_REASON_CHARACTERS = 1000
 

@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from app.domain.errors import BadConfiguration
 from app.results.guard.facts import ExperimentFacts, Results
 from app.results.guard.guardrails import GuardrailTest, test_arm
 from app.results.statistics.compare import Comparison, compare
@@ -12,7 +13,6 @@ from app.results.statistics.multiplicity import split_alpha
 from app.results.statistics.pairs import pairs
 from app.results.statistics.sample_ratio import ALPHA as SAMPLE_RATIO_ALPHA
 from app.results.statistics.sample_ratio import SampleRatio, sample_ratio_of
-from app.store.postgres.errors import BadConfiguration
 
 ConditionName: TypeAlias = Literal["enrols", "units", "days", "burn_in", "primary", "guardrail", "sample_ratio", "outcomes"]
 

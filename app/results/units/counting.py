@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from app.domain import uuid7
 from app.results.units.contributions import Changes
 from app.results.units.outcomes import covariates, measure
-from app.store.experiments.pre_period_feedback import read_expected_feedback, unfinished_scans
-from app.store.experiments.sums import add_sums, read_slice_values
-from app.store.experiments.touched_units import Touch, take_touches
-from app.store.experiments.unit_measurements import (
+from app.store.experiment_units.pre_period_feedback import read_expected_feedback, unfinished_scans
+from app.store.experiment_units.sums import add_sums, read_slice_values
+from app.store.experiment_units.touched_units import Touch, take_touches
+from app.store.experiment_units.unit_measurements import (
     FeedbackWindow,
     FirstInference,
     Subject,
@@ -27,7 +27,7 @@ from app.store.experiments.unit_measurements import (
     read_first_inferences,
     read_usage_before,
 )
-from app.store.experiments.units import (
+from app.store.experiment_units.units import (
     CountedExperiment,
     UnitKey,
     UnitRow,

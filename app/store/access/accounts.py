@@ -9,13 +9,13 @@ from sqlalchemy import ARRAY, ColumnElement, Row, Text, cast, delete, func, or_,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.settings import Settings
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant, Role
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 

@@ -10,12 +10,12 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant, Role
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record, record_all
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 

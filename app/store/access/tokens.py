@@ -10,11 +10,11 @@ from sqlalchemy import Row, delete, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.store.access.accounts import Account
 from app.store.keys.validation import check_expiry, check_name, hash_key
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
-from app.store.postgres.errors import InvalidKeyField
 
 TokenKind = Literal["service_account", "cli", "browser"]
 SessionKind = Literal["cli", "browser"]

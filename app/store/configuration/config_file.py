@@ -10,6 +10,7 @@ import tomli_w
 from msgspec import Struct
 
 from app.domain.callers import TeamConfig
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import MetricConfig
 from app.domain.functions import FunctionConfig
 from app.domain.limits import Limit
@@ -19,7 +20,6 @@ from app.domain.snapshot import Snapshot
 from app.process.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
 from app.process.thread_steps import in_steps
 from app.store.configuration.validation.paths import limit_path, price_key
-from app.store.postgres.errors import BadConfiguration
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.callers import TeamConfig
+from app.domain.errors import BadConfiguration, InvalidKeyField
 from app.domain.experiments import MetricConfig
 from app.domain.functions import FunctionConfig
 from app.domain.limits import Limit
@@ -45,17 +46,16 @@ from app.store.configuration.rows import (
 )
 from app.store.configuration.used_entries import read_budgets_of_webhooks, refuse_removing_used
 from app.store.configuration.validation.addresses import check_new_addresses
-from app.store.configuration.validation.configuration import check_drop, find_new_warnings, find_warnings, validate
 from app.store.configuration.validation.known_names import KnownNames
 from app.store.configuration.validation.shadows import check_shadow_teams
 from app.store.configuration.validation.team_restrictions import check_restrictions
+from app.store.configuration.validation.validate import check_drop, find_new_warnings, find_warnings, validate
 from app.store.keys.mask_rules import check_mask
 from app.store.keys.rows import lock_changes
 from app.store.postgres import tables
 from app.store.postgres.audit_log import SYSTEM, Author
 from app.store.postgres.conditions import one_of
 from app.store.postgres.database import Database, transaction
-from app.store.postgres.errors import BadConfiguration, InvalidKeyField
 from app.store.postgres.name_forms import check_form, explain_homograph, find_homographs
 from app.store.postgres.names import check_priority, check_team
 from app.store.workers.applied_changes import wait_until_served

@@ -12,12 +12,12 @@ from msgspec import Struct
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.errors import UnknownVersion
 from app.process.thread_steps import in_steps, run_in_steps
 from app.store.configuration import snapshots
 from app.store.configuration.difference import entry_of_price, price_key_of
 from app.store.configuration.history import without_position
 from app.store.postgres import tables
-from app.store.postgres.errors import UnknownVersion
 
 _versions = tables.configuration_versions
 

@@ -11,13 +11,13 @@ from msgspec import Struct
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.errors import BadConfiguration
 from app.domain.snapshot import Snapshot
 from app.store.configuration.config_file import ConfigFile
 from app.store.configuration.experiments.changes import Owned, Section, owned_experiments
 from app.store.configuration.experiments.experiments import in_utc
 from app.store.postgres import tables
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import BadConfiguration
 
 _experiments = tables.experiments.c
 

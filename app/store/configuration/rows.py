@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.callers import TeamConfig
+from app.domain.errors import BadConfiguration
 from app.domain.limits import Limit
 from app.domain.prices import Price
 from app.domain.snapshot import Snapshot
@@ -28,7 +29,6 @@ from app.store.keys.team_restrictions import from_restrictions_column, restricti
 from app.store.postgres import tables
 from app.store.postgres.batches import execute_in_batches
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import BadConfiguration
 
 
 class State(Struct, frozen=True):

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterator, Mapping
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.errors import StillUsed
 from app.domain.snapshot import Snapshot
 from app.store.configuration.validation.experiments import experiments_of
 from app.store.configuration.validation.paths import limit_path
 from app.store.postgres import tables
-from app.store.postgres.errors import StillUsed
 
 _MAX_SHOWN = 10
 

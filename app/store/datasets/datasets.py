@@ -11,11 +11,11 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.store.datasets.counts import DatasetCounts
 from app.store.datasets.selection import Selection, check_conditions, matching_feedback
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.names import is_name
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn, read_cursor, write_cursor
 from app.store.records.inference_queries import search_inferences

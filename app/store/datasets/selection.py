@@ -11,10 +11,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.domain.exchange import Outcome
 from app.domain.experiments import BUILT_IN_METRICS, MetricConfig
 from app.store.postgres import tables
-from app.store.postgres.errors import InvalidKeyField
 from app.store.records.inference_filter import InferenceFilter
 
 MAX_ROWS = 1_000_000

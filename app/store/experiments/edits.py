@@ -5,11 +5,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from app.domain.errors import BadConfiguration, UnknownExperiment
 from app.domain.experiments import ExperimentConfig
 from app.store.configuration.configuration import edited
 from app.store.configuration.experiments.changes import Owned, owned_experiments
 from app.store.configuration.rows import State
-from app.store.postgres.errors import BadConfiguration, UnknownExperiment
 
 Edit: TypeAlias = Callable[[State], State]
 

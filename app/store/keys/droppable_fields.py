@@ -1,7 +1,7 @@
 """Option `drop`: its validation, how teams and keys store it, and what two of them allow together."""
 
 from app.domain.callers import DroppableFields
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 
 _MAX_FIELDS = 100

@@ -13,7 +13,7 @@ import msgspec
 import re2  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.callers import MaskConfig
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 
 MAX_PATTERNS = 20
 MAX_PATTERN_CHARACTERS = 500

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from providers.engine_routes.catalogue import ROUTE_BY_PATH
 

@@ -1,6 +1,6 @@
 """The rules for names, and the bounds of names and priorities."""
 
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 
 
 def is_name(text: str) -> bool:

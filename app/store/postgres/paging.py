@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from sqlalchemy import ColumnElement, Row, Select, and_, or_
 
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 
 T = TypeVar("T")
 

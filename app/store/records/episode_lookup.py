@@ -7,9 +7,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.episode_names import episode_id_of, is_uuid8, name_problem
+from app.domain.errors import InvalidKeyField
 from app.store.postgres import tables
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import InvalidKeyField
 
 MAX_TEAMS = 1_000  # whose ids of one text are looked for at once
 

@@ -7,7 +7,7 @@ characters every two neighbours are one.
 import re
 import unicodedata
 
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 
 MAX_SEARCH_CHARACTERS = 400
 _MAX_SEARCH_WORDS = 50

@@ -12,10 +12,10 @@ from msgspec import Struct
 from sqlalchemy import Row, Select, func, literal_column, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.errors import InvalidKeyField
 from app.domain.uuid7 import lowest_at
 from app.store.postgres import tables
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.partitions import DAY_MS, partition_days
 
 MAX_TEAMS = 100

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.domain.errors import UnknownRevision
 from app.store.postgres.database import create_database_engine
 from app.store.postgres.db_errors import BUSY_ERRORS, driver_error
-from app.store.postgres.errors import UnknownRevision
 from app.store.schema.migration_waits import MigrationWaits
 from app.store.schema.migrations_folder import find_migrations_folder
 from app.store.schema.server_versions import check_postgres

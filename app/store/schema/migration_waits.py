@@ -10,9 +10,9 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
+from app.domain.errors import MigrationBlocked
 from app.store.postgres.database import connect
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.postgres.errors import MigrationBlocked
 
 _LOOK_AFTER_S = 0.5  # most migrations are over by then
 _LOOK_EVERY_S = 1.0

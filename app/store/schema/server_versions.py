@@ -3,7 +3,7 @@
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.store.postgres.errors import UnsupportedServer
+from app.domain.errors import UnsupportedServer
 
 MIN_POSTGRES = 15
 MIN_REDIS = (6, 2)

@@ -11,8 +11,8 @@ from msgspec import Struct
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.errors import InvalidKeyField
 from app.store.postgres import spools
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.tables import rollup_tables, subject_rollup_tables
 from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
 from app.store.usage.named_filters import NamedFilters, check_named

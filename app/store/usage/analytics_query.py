@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 from app.store.postgres.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
 from app.store.usage.rollups import Breadth, Period
 

@@ -8,10 +8,10 @@ from sqlalchemy import ColumnElement, Select, Table, exists, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.domain.functions import FUNCTION_PREFIXES
 from app.domain.routing import MODEL_PREFIXES
 from app.store.postgres import tables
-from app.store.postgres.errors import InvalidKeyField
 from app.store.usage.counted_models import sent_names
 from app.store.usage.rollups import OTHER, UNKNOWN
 

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from app.cli import main
 from app.settings import Settings
-from app.store.accounts import credentials
 from app.store.configuration import configuration
 from app.store.postgres import tables
 from app.store.postgres.database import connect
+from app.store.teams import credentials
 from app.supervisor.machine import secret_key, server_addresses
 from tests.support.processes import service as services
 from tests.support.processes.service import Service

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from app.domain.callers import ALL_DETECTORS, Caller, TeamConfig
+from app.domain.errors import BadConfiguration
 from app.settings import Settings
-from app.store.accounts import keys, teams
-from app.store.accounts.keys import KeyChanges
 from app.store.configuration import configuration
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.log import log_path, read_log
 from app.store.keys.validation import hash_key
 from app.store.postgres.database import connect, create_database_engine
-from app.store.postgres.errors import BadConfiguration
+from app.store.teams import keys, teams
+from app.store.teams.keys import KeyChanges
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
 from tests.support.scripted_engine import ScriptedEngine

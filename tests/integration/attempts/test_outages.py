@@ -23,10 +23,10 @@ import httpx
 import pytest
 
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.keys.log import log_path, read_log
 from app.store.keys.validation import hash_key
 from app.store.postgres.database import connect
+from app.store.teams import keys
 from app.supervisor.machine.home import erase_home
 from tests.support.processes import service as services
 from tests.support.processes.fast_folder import fast_folder

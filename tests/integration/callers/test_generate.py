@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.store.accounts import keys
+from app.store.teams import keys
 from tests.support.processes.service import Service
 from tests.support.processes.service_inspection import database_url
 from tests.support.processes.wait_until import GENEROUS_S, wait_until

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from app.store.accounts import keys
+from app.store.teams import keys
 from tests.support.processes.service import Service
 from tests.support.processes.service_inspection import connections, database_url
 from tests.support.processes.wait_until import GENEROUS_S, wait_until

@@ -11,7 +11,7 @@ import pytest
 import redis.asyncio
 from openai.types.responses import FunctionToolParam, Response, ResponseFunctionToolCall, ResponseInputItemParam
 
-from app.store.accounts import keys, teams
+from app.store.teams import keys, teams
 from tests.support.processes.service import Service
 from tests.support.processes.service_inspection import connections, database_url, paused_processes, process_tree
 from tests.support.processes.wait_until import wait_until

@@ -13,13 +13,13 @@ from alembic import command
 from sqlalchemy import Connection
 
 from app.doctor.check_servers import check_servers
+from app.domain.errors import MigrationBlocked
 from app.settings import Settings
-from app.store.accounts.postgres_status import revisions
 from app.store.postgres.database import connect, create_database_engine
-from app.store.postgres.errors import MigrationBlocked
 from app.store.schema import server_versions
 from app.store.schema.migrate import LOCK, alembic_config, migrate
 from app.store.schema.migrations_folder import newest_revision
+from app.store.schema.postgres_status import revisions
 from app.supervisor.database_query import query_database
 from app.supervisor.machine.errors import OperatorError
 from tests.support.processes.commands import run_command

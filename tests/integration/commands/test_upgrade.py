@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
-from app.store.accounts.keys import list_keys
-from app.store.accounts.teams import list_teams
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.log import read_log
 from app.store.postgres.database import connect, create_database_engine
 from app.store.postgres.vault import Vault
 from app.store.records.inference_queries import find_inference, read_content
 from app.store.schema.migrate import migrate
+from app.store.teams.keys import list_keys
+from app.store.teams.teams import list_teams
 from providers.canonical import errors
 from tests.support.processes.writer_process import drain
 

@@ -13,8 +13,9 @@ from app.datasets import builder as builder_module
 from app.datasets.builder import DatasetBuilder
 from app.datasets.export import export_rows
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.domain.experiments import Assignment
-from app.recording.erasure.erasure_hashes import Selector
+from app.recording.erasure.hashes import Selector
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from app.store.datasets import builds as dataset_builds
@@ -26,7 +27,6 @@ from app.store.formats.content_packing import unpack
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import create_database_engine, transaction
-from app.store.postgres.errors import InvalidKeyField
 from app.store.records import inference_queries
 from tests.integration.recording.test_erasures import (
     ANN,

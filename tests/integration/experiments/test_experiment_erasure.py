@@ -7,7 +7,7 @@ import pytest
 from app.domain import uuid7
 from app.domain.experiment_unit import draw_enrolment, episode_unit, value_unit
 from app.domain.experiments import Assignment
-from app.recording.erasure.erasure_hashes import Selector
+from app.recording.erasure.hashes import Selector
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from tests.integration.experiments.test_experiment_units import count, start_experiment

@@ -28,7 +28,7 @@ from app.results.units import background
 from app.results.units.counting import count_due_units, put_off_due_unit, take_in_touched
 from app.results.units.pre_period import scan_pre_period
 from app.settings import Settings
-from app.store.experiments import units as experiment_units
+from app.store.experiment_units import units as experiment_units
 from app.store.postgres import bounded_transactions
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect

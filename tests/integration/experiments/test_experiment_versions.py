@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import EXPERIMENT_LEAD_MS, Experiment
 from app.store.configuration.config_file import parse_config_file
 from app.store.configuration.configuration import apply, change_configuration, merge_file, read_current
@@ -15,7 +16,6 @@ from app.store.configuration.snapshots import build_snapshot
 from app.store.experiments import edits as experiment_edits
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import create_database_engine, transaction
-from app.store.postgres.errors import BadConfiguration
 
 CLOCK_MS = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8"
 MODELS = """

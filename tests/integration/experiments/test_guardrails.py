@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.domain.errors import BadConfiguration
 from app.results.guard.acting import look_at
 from app.store.configuration.configuration import apply, change_configuration, export, read_current, roll_back
 from app.store.configuration.experiments.acts import Act, page_acts
@@ -17,7 +18,6 @@ from app.store.experiments.edits import Edit
 from app.store.experiments.queries import ListQuery, find_experiment
 from app.store.postgres.audit_log import Author, command_author
 from app.store.postgres.database import create_database_engine, transaction
-from app.store.postgres.errors import BadConfiguration
 from tests.support.experiment_sums import add_units, put_in_force
 
 CONFIGURATION = """

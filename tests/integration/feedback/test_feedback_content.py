@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.store.accounts import keys
+from app.store.teams import keys
 from tests.support.processes.service import Service
 from tests.support.processes.service_inspection import database_url, paused_processes
 from tests.support.processes.wait_until import wait_until

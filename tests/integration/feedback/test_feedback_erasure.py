@@ -6,7 +6,7 @@ from typing import Any
 from app.domain import uuid7
 from app.domain.episode_names import named_episode_id
 from app.domain.exchange import Exchange
-from app.recording.erasure.erasure_hashes import Selector
+from app.recording.erasure.hashes import Selector
 from app.recording.spool.feedback_records import Feedback
 from app.recording.spool.spool import Spool
 from app.settings import Settings

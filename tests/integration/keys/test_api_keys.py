@@ -15,15 +15,15 @@ import httpx
 import pytest
 
 from app.api.callers.authentication import authenticate
+from app.domain.errors import InvalidKeyField
 from app.settings import Settings
-from app.store.accounts import keys, teams
-from app.store.accounts.keys import KeyChanges
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.index import KeyIndex
 from app.store.keys.log import log_path, read_log
 from app.store.keys.validation import hash_key
 from app.store.postgres.database import connect, create_database_engine
-from app.store.postgres.errors import InvalidKeyField
+from app.store.teams import keys, teams
+from app.store.teams.keys import KeyChanges
 from providers.canonical.errors import CallerCredentialRequired
 from tests.support.processes.postgres import Postgres
 from tests.support.processes.postgres_proxy import proxy_to

@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from app.domain.callers import ContentPolicy
-from app.store.accounts import keys
 from app.store.configuration import configuration
 from app.store.configuration.configuration import BadConfiguration
 from app.store.keys.index import KeyIndex
 from app.store.postgres.database import connect
+from app.store.teams import keys
 from tests.support.processes import service as services
 from tests.support.processes.postgres import Postgres
 from tests.support.processes.service import NARTHEX, PROCESS_TIMEOUT_S, Service

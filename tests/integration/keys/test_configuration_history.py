@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.domain.errors import UnknownVersion
 from app.domain.limits import Limit
 from app.recording.writes import retention
 from app.settings import Settings
@@ -20,7 +21,6 @@ from app.store.configuration.snapshot_queries import find_snapshot
 from app.store.datasets.builds import read_function
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect, create_database_engine
-from app.store.postgres.errors import UnknownVersion
 from app.store.schema.migrate import migrate
 from tests.support.earlier_records import migrate_to
 from tests.support.processes.writer_process import fetch

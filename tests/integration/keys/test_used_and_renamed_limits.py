@@ -7,14 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
+from app.domain.errors import BadConfiguration, StillUsed
 from app.gateway.limits.rules import RuleTable
-from app.store.accounts import keys
-from app.store.accounts.key_limits import KeyLimit, add_key_limits
 from app.store.configuration import configuration
 from app.store.keys.validation import parse_prefix
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect, transaction
-from app.store.postgres.errors import BadConfiguration, StillUsed
+from app.store.teams import keys
+from app.store.teams.key_limits import KeyLimit, add_key_limits
 from tests.support.processes.service import Service
 from tests.support.scripted_engine import ScriptedEngine
 

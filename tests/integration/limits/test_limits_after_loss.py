@@ -31,9 +31,9 @@ from app.process.telemetry import Telemetry
 from app.recording.spool.spool import Spool
 from app.recording.writer.ledger import SpoolAwareLedger
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.configuration.validation.shadows import shadow_limits
 from app.store.postgres.database import connect, create_database_engine
+from app.store.teams import keys
 from app.store.usage.by_slot import SlotUsage, open_usage_by_slot
 from providers.canonical.chat import Usage
 from providers.canonical.errors import LimitExceeded

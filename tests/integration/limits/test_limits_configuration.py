@@ -11,12 +11,12 @@ from app.domain.callers import TeamConfig
 from app.domain.limits import Limit
 from app.domain.prices import Price
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.configuration import configuration
 from app.store.configuration.configuration import BadConfiguration
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.configuration.snapshots import build_snapshot
 from app.store.postgres.database import connect, create_database_engine
+from app.store.teams import keys
 from tests.support.processes.postgres import Postgres
 from tests.support.processes.wait_until import wait_until
 

@@ -14,17 +14,18 @@ import pytest
 
 from app.domain import uuid7
 from app.domain.episode_names import named_episode_id
+from app.domain.errors import InvalidKeyField
 from app.domain.exchange import Attempt, ShadowRecord
-from app.recording.erasure import erasure_runner, erasures
-from app.recording.erasure.erasure_check import Checked, check_erasure
-from app.recording.erasure.erasure_hashes import Selector
+from app.recording.erasure import erasures
+from app.recording.erasure import runner as erasure_runner
+from app.recording.erasure.check import Checked, check_erasure
 from app.recording.erasure.erasures import Erasure, NewErasure
+from app.recording.erasure.hashes import Selector
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect, create_database_engine, transaction
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.locks import ERASED
 from app.store.redis.idempotent_responses import ClaimRequest, IdempotencyStore, StoredResponse, claim_key
 from app.store.redis.response_cache import CachedResponse, ResponseCache

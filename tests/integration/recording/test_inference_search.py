@@ -15,18 +15,18 @@ from sqlalchemy import text
 from app.domain import uuid7
 from app.domain.callers import Caller
 from app.domain.episode_names import named_episode_id
+from app.domain.errors import InvalidKeyField
 from app.recording.rows import rollup_sums
 from app.recording.spool.spool import Spool
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.keys.callers import find_callers
 from app.store.keys.validation import hash_key, parse_prefix
 from app.store.postgres.database import connect, create_database_engine
-from app.store.postgres.errors import InvalidKeyField
 from app.store.records import episode_lookup, inference_queries
 from app.store.records.inference_filter import InferenceFilter, matches
 from app.store.records.inference_queries import list_inferences, search_inferences
 from app.store.records.inference_tail import current_position, read_stored
+from app.store.teams import keys
 from tests.support.processes.postgres import Postgres
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until

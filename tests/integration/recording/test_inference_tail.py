@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.admin.records import inference_tails
-from app.api.admin.records.inference_tails import MAX_TAILS, MAX_TAILS_OF_ONE, InferenceTails
+from app.api.admin.records import tail_readers as inference_tails
+from app.api.admin.records.tail_readers import MAX_TAILS, MAX_TAILS_OF_ONE, InferenceTails
 from app.domain import uuid7
 from app.recording.spool.spool import Spool
 from app.settings import Settings

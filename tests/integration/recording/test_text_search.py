@@ -15,12 +15,12 @@ from app.recording.spool.spool import Spool
 from app.recording.writer import text_rows, writer
 from app.recording.writes.inference_texts import delete_texts, index_closed_days
 from app.settings import Settings
-from app.store.accounts.teams import find_team, set_team
 from app.store.postgres.database import connect, create_database_engine
 from app.store.records import text_search
 from app.store.records.inference_filter import InferenceFilter
 from app.store.records.inference_queries import page_inferences, walk_inferences
 from app.store.records.search_words import read_search
+from app.store.teams.teams import find_team, set_team
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
 from tests.support.processes.writer_process import drain, fetch, running_writer

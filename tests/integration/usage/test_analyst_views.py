@@ -22,11 +22,11 @@ from app.domain.experiments import Assignment
 from app.recording.spool.refusal_records import RefusalCount, Refusals, RefusalSample, encode_refusals
 from app.recording.spool.spool import Spool
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.keys.callers import find_callers
 from app.store.keys.validation import hash_key, parse_prefix
 from app.store.postgres.database import connect, dsn
 from app.store.schema.migrate import migrate
+from app.store.teams import keys
 from providers.canonical.chat import Usage
 from tests.support.processes.postgres import Postgres
 from tests.support.processes.wait_until import wait_until

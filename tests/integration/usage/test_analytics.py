@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.recording.spool.spool import Spool
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.keys.callers import find_callers
 from app.store.keys.validation import hash_key, parse_prefix
 from app.store.postgres.database import connect, create_database_engine
-from app.store.postgres.errors import InvalidKeyField
+from app.store.teams import keys
 from app.store.usage.analytics import Analytics, read_analytics
 from app.store.usage.analytics_query import make_query
 from app.store.usage.sketches import RELATIVE_ERROR

@@ -13,14 +13,14 @@ from sqlalchemy.dialects import postgresql
 
 from app.domain import uuid7
 from app.domain.callers import Caller
+from app.domain.errors import InvalidKeyField
 from app.recording.spool.spool import Spool
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.keys.callers import find_callers
 from app.store.keys.validation import hash_key, parse_prefix
 from app.store.postgres.database import connect, create_database_engine
-from app.store.postgres.errors import InvalidKeyField
 from app.store.records.drop_summary import DropRow, drop_summary_query, summarize_drops
+from app.store.teams import keys
 from tests.support.processes.postgres import Postgres
 from tests.support.processes.service import Service
 from tests.support.processes.writer_process import drain

@@ -25,10 +25,10 @@ from app.recording.spool.segment_format import EXCHANGE, PART_OF_RESPONSE, pack_
 from app.recording.spool.spool import Spool
 from app.recording.spool.spool_progress import wait_until_stored
 from app.settings import Settings
-from app.store.accounts import keys
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.postgres.database import connect, create_database_engine
 from app.store.schema.migrate import alembic_config, migrate
+from app.store.teams import keys
 from app.store.usage import usage
 from app.store.usage.usage import UsedAmounts
 from providers.canonical.chat import Usage

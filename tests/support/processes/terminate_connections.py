@@ -8,9 +8,9 @@ from collections import Counter
 import asyncpg
 import httpx
 
-from app.store.accounts import keys
 from app.store.keys.validation import key_prefix
 from app.store.postgres.database import connect
+from app.store.teams import keys
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
 

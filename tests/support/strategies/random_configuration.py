@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from app.domain.callers import TeamConfig
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import MetricConfig
 from app.domain.functions import FunctionConfig
 from app.domain.limits import Limit
@@ -18,7 +19,6 @@ from app.store.configuration.configuration import change_configuration, edited
 from app.store.configuration.rows import State, read_state
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import create_database_engine
-from app.store.postgres.errors import BadConfiguration
 
 _NAMES = [f"entry-{number}" for number in range(5)]
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.errors import BadConfiguration
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
-from app.store.configuration.validation.configuration import validate
-from app.store.postgres.errors import BadConfiguration
+from app.store.configuration.validation.validate import validate
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption, Provider

@@ -7,13 +7,13 @@ import pytest
 
 from app.billing.cost import cost_microusd, reserved_microusd
 from app.billing.price_list import bundled_prices
+from app.domain.errors import BadConfiguration
 from app.domain.prices import GpuPrice, Price, PriceStep
 from app.domain.routing import ProviderConfig
 from app.domain.snapshot import Snapshot
 from app.store.configuration.config_file import parse_config_file, write_file
 from app.store.configuration.snapshots import build_snapshot
 from app.store.configuration.validation.prices import validate
-from app.store.postgres.errors import BadConfiguration
 from providers.canonical.chat import Usage
 
 STEPPED = Price(

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 import providers.credentials
+from app.domain.errors import BadConfiguration
 from app.settings import BadSetting, Secrets, Settings
 from app.store.configuration.config_file import parse_config_file
 from app.store.configuration.snapshots import build_snapshot
-from app.store.configuration.validation.configuration import find_warnings, validate
 from app.store.configuration.validation.known_names import KnownNames
-from app.store.postgres.errors import BadConfiguration
+from app.store.configuration.validation.validate import find_warnings, validate
 from app.store.postgres.vault import NoEncryptionKey, Vault, WeakEncryptionKey, encryption_key_id
 from app.supervisor.machine import secret_key
 from providers.credentials import CredentialError, UnsignedRequest

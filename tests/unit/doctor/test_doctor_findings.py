@@ -22,8 +22,8 @@ from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.recording.spool.writer_status import WriterStatus
 from app.settings import Settings
-from app.store.accounts.postgres_status import PostgresStatus, WorkerRow
 from app.store.configuration.validation.known_names import KnownNames
+from app.store.schema.postgres_status import PostgresStatus, WorkerRow
 
 SETTINGS = Settings()
 HOME = Path("/somewhere/home")

@@ -9,7 +9,6 @@ import pytest
 from app.domain import uuid7
 from app.domain.callers import Caller
 from app.domain.experiments import MetricConfig
-from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.feedback.request import (
     MAX_COMMENT_CHARS,
     MAX_DEMONSTRATION_BYTES,
@@ -19,6 +18,7 @@ from app.gateway.feedback.request import (
     check_feedback,
     check_feedback_id,
 )
+from app.gateway.state.episode_id import EpisodeIds
 from app.recording.spool.feedback_records import Feedback, decode_feedback, encode_feedback, feedback_row
 from app.recording.writes.feedback_writes import FEEDBACK_COLUMNS
 

@@ -12,10 +12,10 @@ import pytest
 from app.domain.callers import Caller
 from app.domain.routing import ModelConfig
 from app.domain.snapshot import Snapshot
-from app.gateway.episodes.episode_id import Episode
 from app.gateway.pipeline import refusals
 from app.gateway.pipeline.refusals import MAX_COUNTS, MAX_SAMPLES, MAX_SAMPLES_OF_REASON, MAX_SAMPLES_OF_TEAM, RefusalRecorder
 from app.gateway.state.context import RequestContext
+from app.gateway.state.episode_id import Episode
 from app.gateway.state.stages import Admitted, Authenticated
 from app.recording.spool.disk_space import REFRESH_EVERY_S
 from app.recording.spool.refusal_records import Refusals, decode_refusals

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.errors import BadConfiguration
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
-from app.store.configuration.validation.configuration import validate
-from app.store.postgres.errors import BadConfiguration
+from app.store.configuration.validation.validate import validate
 from providers.adapters.provider import InvalidOption
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import OperationNotSupported, StreamTruncated, Unsupported, UpstreamFailed, UpstreamNotFound

@@ -10,10 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain.errors import BadConfiguration
 from app.imports.draft import Imported, check_applicable
 from app.imports.litellm.read_config import import_litellm
 from app.imports.report import NoteKind
-from app.store.postgres.errors import BadConfiguration
 
 CONFIG = Path(__file__).with_name("litellm_config.yaml")
 

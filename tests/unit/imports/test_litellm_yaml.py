@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.errors import BadConfiguration
 from app.imports.litellm.yaml_text import parse_yaml
-from app.store.postgres.errors import BadConfiguration
 
 # One line more would be nine times as much.
 BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 9)}]\n" for at in range(1, 12))

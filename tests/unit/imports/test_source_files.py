@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.errors import BadConfiguration
 from app.imports.source_files import MAX_FILE_BYTES, read_source
-from app.store.postgres.errors import BadConfiguration
 
 
 def test_text_is_read_with_or_without_a_byte_order_mark(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.domain.errors import BadConfiguration
 from app.imports.draft import Imported, check_applicable
 from app.imports.report import NoteKind
 from app.imports.tensorzero.read_config import import_tensorzero
-from app.store.postgres.errors import BadConfiguration
 
 FOLDER = Path(__file__).with_name("tensorzero")
 MODELS = """

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from app.domain.exchange import Attempt, Exchange
-from app.recording.rows.rows import inference_row
+from app.recording.rows.inference_rows import inference_row
 from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
 from providers.canonical.chat import Usage
 from tests.support.spooled_exchanges import make_exchange

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.callers import ALL_DETECTORS, Detector, MaskConfig
+from app.domain.errors import InvalidKeyField
 from app.recording.content import stream_masking
 from app.recording.content.masking import Found, MaskRules, compile_rules
 from app.recording.content.stream_masking import StreamMasker, mask
 from app.store.keys.mask_rules import check_mask
-from app.store.postgres.errors import InvalidKeyField
 
 RULES = compile_rules(MaskConfig(patterns={"employee_number": r"\bE[0-9]{6}\b"}))
 

@@ -4,7 +4,7 @@ import msgspec
 
 from app.domain.exchange import Exchange
 from app.domain.uuid7 import mint
-from app.recording.rows.rows import inference_row
+from app.recording.rows.inference_rows import inference_row
 from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from tests.support.spooled_exchanges import make_exchange

@@ -3,8 +3,8 @@
 import pytest
 
 from app.domain.callers import DroppableFields
+from app.domain.errors import InvalidKeyField
 from app.store.keys.droppable_fields import drop_column, from_drop_column, unite_drops
-from app.store.postgres.errors import InvalidKeyField
 
 
 @pytest.mark.parametrize(("drop", "stored"), [((), None), ("all", ["all"]), (("seed", "logit_bias"), ["seed", "logit_bias"])])

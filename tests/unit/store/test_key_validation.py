@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.errors import InvalidKeyField
 from app.store.keys.validation import (
     MAX_LIST_ENTRIES,
     ROUTES,
@@ -21,7 +22,6 @@ from app.store.keys.validation import (
     key_prefix,
     parse_prefix,
 )
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.names import check_team
 
 PREFIXES = st.text("0123456789abcdef", min_size=12, max_size=12)

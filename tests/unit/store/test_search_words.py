@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.postgres.errors import InvalidKeyField
+from app.domain.errors import InvalidKeyField
 from app.store.records.search_words import MAX_SEARCH_CHARACTERS, read_search, split_words
 
 

@@ -18,7 +18,7 @@ LEANING = {
     "a lock of the session": (r"pg_(?:try_)?advisory_(?:un)?lock(?:_shared)?\(", set[str]()),
     "a cursor that outlives its transaction": (r"WITH HOLD", set[str]()),
     "a statement with a name": (r"(?:connection|_connection)\.cursor\(|\bPREPARE [a-z]", set[str]()),
-    "notifications": (r"add_listener\(|\bLISTEN [a-z]", {"app/store/keys/change_watch.py", "app/store/accounts/postgres_status.py"}),
+    "notifications": (r"add_listener\(|\bLISTEN [a-z]", {"app/store/keys/change_watch.py", "app/store/schema/postgres_status.py"}),
     "a table that stays": (r"CREATE TEMP(?:ORARY)? TABLE", {"migrations/versions/0026_broad_rollups.py"}),  # which drops it
 }
 

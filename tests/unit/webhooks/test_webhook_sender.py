@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from app.settings import Networks, Settings
-from app.store.accounts.webhook_events import DueDelivery
-from app.store.accounts.webhooks import new_secret, vault_name
 from app.store.postgres.vault import Vault
+from app.store.webhooks.webhook_events import DueDelivery
+from app.store.webhooks.webhooks import new_secret, vault_name
 from app.webhooks.delivery import RETRIES_S, retry_after_s
 from app.webhooks.sender import WebhookSender
 from app.webhooks.signature import signature_headers

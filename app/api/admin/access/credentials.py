@@ -7,11 +7,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.replacement import check_read_only, replacement_type
-from app.store.accounts import credentials
-from app.store.accounts.credentials import CredentialPage, CredentialRow
 from app.store.configuration.history import read_configuration_version
 from app.store.postgres.paging import After, Limit
 from app.store.postgres.vault import NoEncryptionKey, Vault
+from app.store.teams import credentials
+from app.store.teams.credentials import CredentialPage, CredentialRow
 from providers.canonical.errors import InvalidRequest, UnknownRecord, Unsupported
 from providers.credentials import CredentialError
 

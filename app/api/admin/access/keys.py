@@ -14,8 +14,14 @@ from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain.callers import DroppableFields
 from app.domain.limits import Limit
-from app.store.accounts import keys
-from app.store.accounts.key_limits import (
+from app.store.configuration.rows import lock_configuration
+from app.store.keys.rows import lock_changes
+from app.store.keys.validation import parse_prefix
+from app.store.postgres.names import MAX_NAME_CHARACTERS
+from app.store.postgres.paging import After, Page
+from app.store.postgres.paging import Limit as PageLimit
+from app.store.teams import keys
+from app.store.teams.key_limits import (
     MAX_LIMITS_OF_TEAM,
     MAX_NEW_LIMITS,
     Budget,
@@ -24,14 +30,8 @@ from app.store.accounts.key_limits import (
     count_limits_of_keys,
     read_key_limits,
 )
-from app.store.accounts.keys import KeyChanges, KeyFilter, KeyReplaced, KeyRow, KeyState
-from app.store.accounts.teams import show_team
-from app.store.configuration.rows import lock_configuration
-from app.store.keys.rows import lock_changes
-from app.store.keys.validation import parse_prefix
-from app.store.postgres.names import MAX_NAME_CHARACTERS
-from app.store.postgres.paging import After, Page
-from app.store.postgres.paging import Limit as PageLimit
+from app.store.teams.keys import KeyChanges, KeyFilter, KeyReplaced, KeyRow, KeyState
+from app.store.teams.teams import show_team
 from providers.canonical.errors import Conflict, NotAllowed, UnknownRecord
 
 _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "priority")

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from app.api.admin_authentication import session_cookie_name
+from app.api.rest.admin_authentication import session_cookie_name
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import PublicUrl
 from app.store.access import tokens

@@ -16,11 +16,11 @@ from app.domain.callers import ContentPolicy, Detector, DroppableFields, Fallbac
 from app.store.access.grants import take_roles_in
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant
-from app.store.accounts import teams
-from app.store.accounts.teams import Team
 from app.store.keys.team_restrictions import FIELDS, MAX_LIMITS
 from app.store.postgres.names import MAX_NAME_CHARACTERS, MAX_PRIORITY
 from app.store.postgres.paging import After, Limit, Page
+from app.store.teams import teams
+from app.store.teams.teams import Team
 from providers.canonical.errors import Conflict, UnknownRecord
 
 TeamName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]

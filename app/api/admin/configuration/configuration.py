@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from app.api.rest.access_rules import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.domain.errors import UnknownVersion
 from app.process.switch_interval import paused_collector, short_switch_interval
 from app.settings import Settings
 from app.store.configuration import configuration
@@ -21,7 +22,6 @@ from app.store.configuration.configuration import Changed, apply_file, roll_back
 from app.store.configuration.difference import EntryChange, display_name
 from app.store.configuration.history import VersionRow, read_configuration_version
 from app.store.configuration.rows import lock_configuration
-from app.store.postgres.errors import UnknownVersion
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 

@@ -8,12 +8,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import Settings
-from app.store.accounts import webhook_events as events
-from app.store.accounts import webhooks as store
-from app.store.accounts.webhook_events import Delivery, Status
-from app.store.accounts.webhooks import DEFAULT_THRESHOLDS, Webhook, WebhookChanges, WebhookExists
 from app.store.postgres.paging import After, Limit, Page
 from app.store.postgres.vault import NoEncryptionKey, Vault
+from app.store.webhooks import webhook_events as events
+from app.store.webhooks import webhooks as store
+from app.store.webhooks.webhook_events import Delivery, Status
+from app.store.webhooks.webhooks import DEFAULT_THRESHOLDS, Webhook, WebhookChanges, WebhookExists
 from providers.canonical.errors import Conflict, UnknownRecord, Unsupported
 
 _Url = Annotated[str, Meta(description="https, with a public address, unless NARTHEX_WEBHOOK_NETWORKS allows others.")]

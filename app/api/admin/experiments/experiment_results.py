@@ -7,10 +7,10 @@ from msgspec.structs import asdict
 
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.process.thread_steps import run_in_steps
-from app.results.results.metric_facts import metric_names
-from app.results.results.power import PowerAnswer, PowerQuestion, answer_power
-from app.results.results.read import read_results
-from app.results.results.results import ExperimentResults
+from app.results.experiments.metric_facts import metric_names
+from app.results.experiments.power import PowerAnswer, PowerQuestion, answer_power
+from app.results.experiments.read import read_results
+from app.results.experiments.results import ExperimentResults
 from app.store.experiments.queries import find_experiment
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 

@@ -12,7 +12,7 @@ from app.domain import uuid7
 from app.domain.callers import Caller
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.replay.order import check_order, describe_nothing
-from app.results.replays.results import ReplayResults, read_results
+from app.results.replay_results import ReplayResults, read_results
 from app.store.access.roles import Permission
 from app.store.keys.callers import find_key_holder
 from app.store.keys.validation import parse_prefix

@@ -15,10 +15,10 @@ from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.limits import Limit, Period
 from app.gateway.limits.budgets import BudgetUsage, read_budget_usage, rules_of
 from app.gateway.pipeline.gateway import Gateway
-from app.store.accounts.limit_overrides import read_overrides
 from app.store.configuration.config_file import normalize_limit
 from app.store.configuration.entries import LIMITS, limits_of_teams, limits_with
 from app.store.configuration.limit_rows import read_limits
+from app.store.limits.limit_overrides import read_overrides
 from app.store.postgres.paging import After, Page
 from app.store.postgres.paging import Limit as PageLimit
 

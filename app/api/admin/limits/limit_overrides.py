@@ -7,9 +7,9 @@ from msgspec import Meta, Struct
 
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.store.accounts import limit_overrides as store
-from app.store.accounts.limit_overrides import MAX_REASON_CHARACTERS, Override, OverrideChanges, OverrideExists, State, UnknownLimit
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
+from app.store.limits import limit_overrides as store
+from app.store.limits.limit_overrides import MAX_REASON_CHARACTERS, Override, OverrideChanges, OverrideExists, State, UnknownLimit
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import Conflict, UnknownRecord
 

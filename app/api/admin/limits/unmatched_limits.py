@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
-from app.store.accounts.limit_matches import UnmatchedLimit, known_since, page_unmatched
+from app.store.limits.limit_matches import UnmatchedLimit, known_since, page_unmatched
 from app.store.postgres.paging import After, Limit
 
 _DEFAULT = timedelta(days=30)

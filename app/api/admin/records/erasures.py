@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
 from app.recording.erasure import erasures
+from app.recording.erasure.check import Checked, check_erasure
 from app.recording.erasure.copies import CopiesUnavailable
-from app.recording.erasure.erasure_check import Checked, check_erasure
-from app.recording.erasure.erasure_hashes import Selector
 from app.recording.erasure.erasures import Erasure, NewErasure, parse_selector
+from app.recording.erasure.hashes import Selector
 from app.settings import Settings
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import InvalidRequest, Unavailable, UnknownRecord

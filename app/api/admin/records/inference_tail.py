@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.admin.records.inference_tails import MAX_POLL_ROWS, MAX_WAITING_ROWS, Batch, InferenceTails, Tail, read_missed
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, InferenceFilters, is_visible, read_filters, shown_fields
+from app.api.admin.records.tail_readers import MAX_POLL_ROWS, MAX_WAITING_ROWS, Batch, InferenceTails, Tail, read_missed
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.store.records.inference_filter import named_filters
 from app.store.records.inference_tail import is_later, is_position

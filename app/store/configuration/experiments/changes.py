@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from app.domain.errors import BadConfiguration, StillUsed
 from app.domain.experiments import Experiment, ExperimentConfig, MetricConfig
 from app.domain.snapshot import Snapshot
 from app.process.thread_steps import in_steps
-from app.store.postgres.errors import BadConfiguration, StillUsed
 
 Section: TypeAlias = Literal["models", "functions"]
 

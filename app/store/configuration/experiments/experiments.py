@@ -9,11 +9,11 @@ from sqlalchemy import delete, func, insert, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import BadConfiguration
 from app.store.configuration.experiments.changes import DraftDropped, DraftSaved, Ended, ExperimentChange, Owned, Started, VersionAdded
 from app.store.configuration.experiments.versions import planned_enrolments
 from app.store.postgres import tables
 from app.store.postgres.audit_log import Author
-from app.store.postgres.errors import BadConfiguration
 
 # A version is written to take effect so long after; at the commit, a trigger makes sure that it is a second less at least (migration 0035).
 # What remains above EXPERIMENT_LEAD_MS is for the commit itself.

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import httpx
 
+from app.domain.errors import BadConfiguration
 from app.domain.snapshot import Snapshot
-from app.store.postgres.errors import BadConfiguration
 from providers.transport.address_guard import AddressGuard, AddressRefused
 
 

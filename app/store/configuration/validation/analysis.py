@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from math import isfinite
 
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import BOOLEAN_OUTCOMES, BUILT_IN_OUTCOMES, AdaptiveConfig, AnalysisConfig, ExperimentConfig, MetricConfig
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
-from app.store.postgres.errors import BadConfiguration
 
 _MAX_METRICS = 20
 _MAX_SLICES = 5

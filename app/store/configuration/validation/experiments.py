@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import ExperimentConfig
 from app.domain.routing import ModelConfig
 from app.domain.snapshot import Snapshot
 from app.store.configuration.validation.analysis import check_adaptive, check_analysis
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
-from app.store.postgres.errors import BadConfiguration
 
 LAYER_SLOTS = 10_000
 

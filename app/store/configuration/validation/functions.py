@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from app.domain.errors import BadConfiguration
 from app.domain.functions import FunctionConfig, VariantConfig
 from app.domain.snapshot import Snapshot
 from app.process.thread_steps import in_steps
 from app.store.configuration.validation.experiments import check_experiment, check_has_targets
-from app.store.postgres.errors import BadConfiguration
 from app.templating.errors import TemplateFault
 from app.templating.templates import ROLES, templates_of
 from app.templating.vetting import TemplateSet, vet

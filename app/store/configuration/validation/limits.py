@@ -7,6 +7,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from app.domain.errors import BadConfiguration
 from app.domain.limits import Limit
 from app.domain.prices import Price
 from app.domain.routing import ModelConfig
@@ -17,7 +18,6 @@ from app.store.configuration.validation.limit_demand import Demand
 from app.store.configuration.validation.paths import limit_path
 from app.store.configuration.validation.shadows import shadows_of
 from app.store.postgres.calendar_periods import CALENDAR_UNITS
-from app.store.postgres.errors import BadConfiguration
 from app.store.postgres.names import is_name
 from app.store.postgres.time_zones import UnknownTimeZone, find_time_zone
 

@@ -1,7 +1,7 @@
 """Validation of metrics."""
 
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import BUILT_IN_METRICS, MetricConfig
-from app.store.postgres.errors import BadConfiguration
 
 
 def check_metric(name: str, metric: MetricConfig) -> None:

@@ -4,12 +4,12 @@ import datetime
 
 from msgspec import Struct
 
+from app.domain.errors import BadConfiguration
 from app.domain.price_hours import minutes_of
 from app.domain.prices import GpuPrice, Price
 from app.domain.snapshot import Snapshot
 from app.process.plain_numbers import plain_number
 from app.store.configuration.validation.paths import price_key, price_path
-from app.store.postgres.errors import BadConfiguration
 from providers.canonical.tool_uses import KNOWN_TOOL_USES
 
 # US dollars for a million tokens: a higher price is probably in another unit.

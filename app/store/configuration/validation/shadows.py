@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterator
 
+from app.domain.errors import BadConfiguration
 from app.domain.limits import Limit
 from app.domain.routing import ShadowConfig
 from app.domain.snapshot import Snapshot
 from app.process.plain_numbers import plain_number
 from app.store.configuration.validation.experiments import check_has_targets
 from app.store.configuration.validation.paths import limit_path
-from app.store.postgres.errors import BadConfiguration
 
 _MAX_CONCURRENT = 1_000
 _MAX_PER_MINUTE = 1_000_000

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.callers import TeamRestrictions
+from app.domain.errors import BadConfiguration, InvalidKeyField
 from app.store.configuration.validation.limits import check_amount, check_period
 from app.store.keys.restrictions import find_wider_network, find_wider_pattern
 from app.store.keys.team_restrictions import MAX_LIMITS, limit_of_each_key, read_restrictions
 from app.store.keys.validation import check_models, check_networks, check_routes
-from app.store.postgres.errors import BadConfiguration, InvalidKeyField
 
 
 def check_restrictions(team: TeamRestrictions) -> None:

@@ -32,7 +32,7 @@ erasures = Table(
     Column("reference", Text),
     Column("requested_at", DateTime(timezone=True), nullable=False),
     Column("requested_by", Text, nullable=False),
-    Column("step", Text, nullable=False),  # see app/recording/erasure/erasure_steps.py
+    Column("step", Text, nullable=False),  # see app/recording/erasure/steps.py
     Column("position", JSONB(none_as_null=True)),  # within the step
     Column("counts", JSONB, nullable=False, server_default="{}"),  # what was erased, by store
     Column("next_at", DateTime(timezone=True), nullable=False, server_default=now),  # when it goes on

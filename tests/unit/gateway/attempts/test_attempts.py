@@ -20,7 +20,6 @@ from app.gateway.attempts.reasoning_state import ProviderTranslators
 from app.gateway.attempts.target_queues import TargetQueues
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
-from app.gateway.episodes.episode_id import Episode
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
@@ -29,6 +28,7 @@ from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.state.context import RequestContext
+from app.gateway.state.episode_id import Episode
 from app.gateway.state.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
 from app.gateway.structured_output import constraint_checks
 from app.gateway.structured_output.constraint_checks import ConstraintChecks

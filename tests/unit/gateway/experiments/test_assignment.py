@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from app.domain.callers import Caller
 from app.domain.experiments import EXPERIMENT_CLOCK_TOLERANCE_MS, EXPERIMENT_LEAD_MS
-from app.gateway.episodes.episode_id import Episode
 from app.gateway.experiments.assignment import choose_arm
+from app.gateway.state.episode_id import Episode
 from tests.support.assigned_units import CALLER, assigned, chi_square, episode_born, experiment, version
 from tests.support.strategies.chat_strategies import bounded
 

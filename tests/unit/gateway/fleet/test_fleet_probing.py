@@ -12,13 +12,13 @@ import httpx
 import pytest
 from msgspec import Raw
 
+from app.domain.errors import BadConfiguration
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.settings import Folders, Settings
-from app.store.configuration.validation.configuration import validate
-from app.store.postgres.errors import BadConfiguration
+from app.store.configuration.validation.validate import validate
 from providers.canonical.errors import Unreachable, Unsupported, UpstreamNotFound
 from providers.canonical.raw_json import Body
 

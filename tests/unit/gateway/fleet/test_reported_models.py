@@ -16,7 +16,7 @@ from app.gateway.state.charges import cost_of
 from app.gateway.state.stages import Attempted, Planned
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.progress import ResponseProgress
-from app.recording.rows.rows import inference_row
+from app.recording.rows.inference_rows import inference_row
 from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
 from app.store.configuration.snapshots import build_snapshot
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain.exchange import Exchange
 from app.gateway.upstream.progress import Charge, ResponseProgress, charge_response
-from app.recording.rows.rows import inference_row
+from app.recording.rows.inference_rows import inference_row
 from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from providers.adapters.provider import InvalidOption

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.gateway.replay.written import WrittenCall, WrittenChoice, as_text, read_written, say_the_same
+from app.gateway.response_translation.written import WrittenCall, WrittenChoice, as_text, read_written, say_the_same
 from providers.canonical.chat import ChatResponse, Choice, Part, Text, ToolCall, Usage
 from providers.canonical.events import response_events
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS

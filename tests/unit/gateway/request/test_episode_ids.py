@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import uuid7
-from app.gateway.episodes.episode_id import Episode, EpisodeIds
+from app.gateway.state.episode_id import Episode, EpisodeIds
 from providers.canonical.errors import InvalidRequest
 from tests.support.strategies.chat_strategies import bounded
 

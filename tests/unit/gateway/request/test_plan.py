@@ -12,8 +12,8 @@ from app.domain.experiments import ExperimentConfig
 from app.domain.functions import FunctionConfig, VariantConfig
 from app.domain.routing import ModelConfig, Target
 from app.domain.snapshot import Snapshot
-from app.gateway.episodes.episode_id import EpisodeIds
 from app.gateway.routing.plan import order_targets, plan, without_fallbacks
+from app.gateway.state.episode_id import EpisodeIds
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 from tests.support.strategies.chat_strategies import bounded
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from app.domain.callers import ContentPolicy, DroppableFields, TeamConfig
+from app.domain.errors import BadConfiguration
 from app.domain.limits import Limit, Period, Resource
 from app.domain.prices import Price
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.store.configuration import snapshots
 from app.store.configuration.config_file import parse_config_file, write_file
-from app.store.postgres.errors import BadConfiguration
 
 NAMES = some.text(some.characters(codec="utf-8"), min_size=1, max_size=12)
 AMOUNTS = some.integers(1, 2**53).map(float) | some.floats(1e-6, 1e9)

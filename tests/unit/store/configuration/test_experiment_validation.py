@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import ExperimentConfig
 from app.store.configuration.config_file import parse_config_file, write_file
 from app.store.configuration.snapshots import build_snapshot
-from app.store.configuration.validation.configuration import validate
-from app.store.postgres.errors import BadConfiguration
+from app.store.configuration.validation.validate import validate
 
 MODELS = """
 [providers.sandbox]

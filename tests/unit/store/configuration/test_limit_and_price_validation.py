@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from app.domain.callers import DroppableFields
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import ExperimentConfig
 from app.domain.functions import FunctionConfig, VariantConfig
 from app.domain.limits import Limit
@@ -14,9 +15,8 @@ from app.domain.prices import Price
 from app.domain.routing import ModelConfig, ProviderConfig, ShadowConfig, Target
 from app.domain.snapshot import Snapshot
 from app.store.configuration import snapshots
-from app.store.configuration.validation.configuration import find_new_warnings, find_warnings, validate
 from app.store.configuration.validation.known_names import KnownNames
-from app.store.postgres.errors import BadConfiguration
+from app.store.configuration.validation.validate import find_new_warnings, find_warnings, validate
 from tests.support.processes.cpu_time import cpu_time_growth
 
 VALID_LIMIT = Limit(name="r", scope={"key": "each"}, resource="requests", amount=600, per="minute")

@@ -2,14 +2,14 @@
 
 import pytest
 
+from app.domain.errors import BadConfiguration
 from app.domain.limits import Limit
 from app.store.configuration.config_file import parse_config_file, write_file
 from app.store.configuration.entries import find_references
 from app.store.configuration.rows import State
 from app.store.configuration.snapshots import build_snapshot
-from app.store.configuration.validation.configuration import validate
 from app.store.configuration.validation.shadows import check_shadow_teams, shadow_limits
-from app.store.postgres.errors import BadConfiguration
+from app.store.configuration.validation.validate import validate
 
 FILE = """
 [providers.sandbox]

@@ -10,7 +10,6 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.routing import ProviderConfig
-from app.store.accounts.webhooks import vault_name
 from app.store.configuration import snapshots
 from app.store.postgres import tables
 from app.store.postgres.audit_log import SYSTEM, AuditEvent, Author, record, record_all
@@ -18,6 +17,7 @@ from app.store.postgres.conditions import one_of
 from app.store.postgres.database import Database, transaction
 from app.store.postgres.paging import PageQuery, cursor_scope, read_cursor, write_cursor
 from app.store.postgres.vault import Vault, encryption_key_id
+from app.store.webhooks.webhooks import vault_name
 from providers.credentials.references import check_stored_name, check_usable
 
 _credentials = tables.credentials

@@ -6,8 +6,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.results.statistics.sums import Stratum, UnitSums
 from app.results.units.outcomes import scale_of
+from app.store.experiment_units.sums import SumKey, read_sums
 from app.store.experiments.queries import ExperimentRow, read_weights
-from app.store.experiments.sums import SumKey, read_sums
 
 
 async def read_strata(

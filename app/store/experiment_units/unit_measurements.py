@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.store.experiments.touched_units import COUNTS_FOR_UNIT
+from app.store.experiment_units.touched_units import COUNTS_FOR_UNIT
 from app.store.postgres.partitions import Connection
 from app.store.records.outcome_conditions import failed, refused, schema_failed
 from app.store.usage.rollups import REFUSED

@@ -29,7 +29,7 @@ from app.recording.erasure.units import erase_units
 from app.recording.rows.rollup_sums import sum_lost_subjects
 from app.recording.writes.inference_texts import delete_texts
 from app.settings import Settings
-from app.store.experiments.units import forget_units
+from app.store.experiment_units.units import forget_units
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from app.store.postgres.locks import WRITERS_LOCK
 from app.store.postgres.partitions import DAY_MS, Connection
@@ -216,7 +216,7 @@ async def erase_datasets(connection: Connection, _context: Context, order: Order
     return Piece(last, {"dataset_rows": erased})
 
 
-# In this order. A store that holds something of users gets a step here, and is counted by app/recording/erasure/erasure_check.py.
+# In this order. A store that holds something of users gets a step here, and is counted by app/recording/erasure/check.py.
 # But for units of experiments: their hashes cannot be found by that of the order.
 STEPS: tuple[Step, ...] = (
     Step(FIRST_STEP, wait_for_writers),

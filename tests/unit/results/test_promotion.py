@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from app.domain.errors import BadConfiguration
 from app.domain.experiments import AnalysisConfig
 from app.results.guard.promotion import Promotion, check_promotion
 from app.results.statistics.sample_ratio import SampleRatio
 from app.results.statistics.sums import Stratum, UnitSums
-from app.store.postgres.errors import BadConfiguration
 from tests.support.simulated.simulated_experiment import facts_of
 
 ANALYSIS = AnalysisConfig(metrics=("helpful", "error"), guardrails={"error": 0.01})

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Row, and_, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import BadConfiguration, InvalidKeyField
 from app.domain.limits import Limit, LimitOverride
 from app.store.configuration.rows import lock_configuration
 from app.store.configuration.snapshots import publish_version
@@ -18,7 +19,6 @@ from app.store.configuration.validation.limits import check_amount
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import BadConfiguration, InvalidKeyField
 from app.store.postgres.names import is_name
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 

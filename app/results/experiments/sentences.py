@@ -1,6 +1,6 @@
 """Sentences: what may be concluded from a comparison, and what may not."""
 
-from app.results.results.metric_facts import MetricFacts
+from app.results.experiments.metric_facts import MetricFacts
 from app.results.statistics.compare import Comparison
 
 

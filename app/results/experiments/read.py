@@ -8,10 +8,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.experiments import BUILT_IN_OUTCOMES, MetricConfig
 from app.process.thread_steps import in_steps, run_in_steps
-from app.results.results.metric_facts import MetricFacts, metric_facts, metric_names
-from app.results.results.results import ArmComparison, ArmUnits, ArmValue, ExperimentResults, MetricResult, Part, Range, SampleRatioCheck
-from app.results.results.sentences import conclusion_of, lost_values_warning, mismatch_warning
-from app.results.results.strata import build_strata, probabilities_of
+from app.results.experiments.metric_facts import MetricFacts, metric_facts, metric_names
+from app.results.experiments.results import (
+    ArmComparison,
+    ArmUnits,
+    ArmValue,
+    ExperimentResults,
+    MetricResult,
+    Part,
+    Range,
+    SampleRatioCheck,
+)
+from app.results.experiments.sentences import conclusion_of, lost_values_warning, mismatch_warning
+from app.results.experiments.strata import build_strata, probabilities_of
 from app.results.statistics.burn_in import burn_in_units
 from app.results.statistics.compare import Comparison, compare
 from app.results.statistics.confidence_sequence import Interval
@@ -21,8 +30,8 @@ from app.results.statistics.sample_ratio import SampleRatio, sample_ratio, sampl
 from app.results.statistics.sums import Stratum
 from app.results.units.outcomes import scale_of
 from app.store.configuration.metric_queries import read_metrics
+from app.store.experiment_units.sums import CountKey, SumKey, read_counts, read_sums
 from app.store.experiments.queries import ExperimentRow, read_weights
-from app.store.experiments.sums import CountKey, SumKey, read_counts, read_sums
 
 _MAX_VALUES_SHOWN = 20  # of a slice
 _DAYS_OF_RATE = 7

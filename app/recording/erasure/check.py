@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.recording.erasure.copies import CopyStore
 from app.recording.erasure.datasets import count_left_dataset_rows, list_dataset_days
-from app.recording.erasure.erasure_hashes import Selector, SqlHash, hash_of, read_key
 from app.recording.erasure.erasures import Order, read_order, resolve_selector
 from app.recording.erasure.feedback import count_left_feedback
+from app.recording.erasure.hashes import Selector, SqlHash, hash_of, read_key
 from app.recording.erasure.inferences import (
     find_erased,
     find_left_content,
@@ -86,7 +86,7 @@ async def _left_dataset_rows(connection: Connection, order: Order, sql_hash: Sql
 
 
 # What is searched day by day, by the names of stores. A store that holds something of users gets a search here, and a step in
-# app/recording/erasure/erasure_steps.py.
+# app/recording/erasure/steps.py.
 SEARCHES: Mapping[str, Callable[[Connection, Order, SqlHash, int], Awaitable[Left]]] = {
     "inferences": _left_inferences,
     "contents": _left_content,

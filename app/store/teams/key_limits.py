@@ -8,9 +8,9 @@ from msgspec import Meta, Struct
 from sqlalchemy import Text, func, literal, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.domain.errors import InvalidKeyField
 from app.domain.limits import AfterLoss, Limit, Period, Resource
 from app.domain.snapshot import Snapshot
-from app.store.accounts.keys import KeyRow
 from app.store.configuration.configuration import Changed, change_configuration, edited
 from app.store.configuration.rows import State
 from app.store.configuration.validation.known_names import KnownNames
@@ -22,7 +22,7 @@ from app.store.postgres import tables
 from app.store.postgres.audit_log import Author
 from app.store.postgres.calendar_periods import CalendarUnit
 from app.store.postgres.conditions import one_of
-from app.store.postgres.errors import InvalidKeyField
+from app.store.teams.keys import KeyRow
 
 MAX_NEW_LIMITS = 20
 

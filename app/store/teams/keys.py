@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.callers import ContentPolicy, DroppableFields
-from app.store.accounts.teams import upsert_team
 from app.store.configuration.validation.team_restrictions import check_within_team
 from app.store.keys.droppable_fields import drop_column, from_drop_column
 from app.store.keys.rows import lock_changes, notify_workers, valid_key_conditions
@@ -35,6 +34,7 @@ from app.store.postgres.conditions import one_of
 from app.store.postgres.database import Database, transaction
 from app.store.postgres.names import check_priority, check_team
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.teams.teams import upsert_team
 
 _keys, _teams = tables.keys, tables.teams
 

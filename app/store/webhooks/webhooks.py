@@ -16,10 +16,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.settings import Settings
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.names import is_name
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.postgres.vault import Vault

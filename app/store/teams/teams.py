@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.callers import ContentPolicy, DroppableFields, Fallbacks, MaskConfig, TeamConfig, TeamLimit
+from app.domain.errors import InvalidKeyField
 from app.store.configuration.difference import EntryChange, to_entry
 from app.store.configuration.history import publish_changes
 from app.store.configuration.rows import lock_configuration, to_team_config
@@ -24,7 +25,6 @@ from app.store.postgres import tables
 from app.store.postgres.audit_log import SYSTEM, Author
 from app.store.postgres.conditions import one_of
 from app.store.postgres.database import Database, transaction
-from app.store.postgres.errors import InvalidKeyField
 from app.store.postgres.name_forms import check_form, explain_homograph, find_homograph
 from app.store.postgres.names import check_priority, check_team
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn

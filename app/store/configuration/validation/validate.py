@@ -6,6 +6,7 @@ from typing import Any, cast
 import httpx
 
 from app.domain.callers import DroppableFields
+from app.domain.errors import BadConfiguration
 from app.domain.routing import HedgeConfig, ModelConfig, ProviderConfig, Target, TimeoutConfig
 from app.domain.snapshot import Snapshot
 from app.process.thread_steps import in_steps
@@ -19,7 +20,6 @@ from app.store.configuration.validation.metrics import check_metric
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
 from app.store.configuration.validation.shadows import check_shadows
 from app.store.keys.droppable_fields import find_drop_fault
-from app.store.postgres.errors import BadConfiguration
 from providers import catalogue
 from providers.adapters.provider import Provider
 from providers.catalogue import DIALECTS, ENGINE_PROBES

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from app.domain.experiments import BOOLEAN_OUTCOMES, BUILT_IN_OUTCOMES, MetricConfig
-from app.results.results.results import MetricUnit
+from app.results.experiments.results import MetricUnit
 from app.results.statistics.burn_in import MetricKind
 from app.results.statistics.multiplicity import split_alpha
 from app.results.statistics.plan import Plan

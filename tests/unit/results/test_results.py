@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from app.domain.experiments import AnalysisConfig, MetricConfig
-from app.results.results.metric_facts import metric_facts
-from app.results.results.power import PowerQuestion, answer_power
-from app.results.results.read import Reading
-from app.results.results.results import ExperimentResults
+from app.results.experiments.metric_facts import metric_facts
+from app.results.experiments.power import PowerQuestion, answer_power
+from app.results.experiments.read import Reading
+from app.results.experiments.results import ExperimentResults
+from app.store.experiment_units.sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey
 from app.store.experiments.queries import ExperimentRow
-from app.store.experiments.sums import COUNT_NAMES, SUM_NAMES, CountKey, SumKey
 
 NOW = datetime.datetime(2026, 11, 28, 12, tzinfo=datetime.UTC)
 HELPFUL = {"helpful": MetricConfig(kind="boolean", level="inference", optimize="max")}

@@ -1,1 +1,0 @@
-"""Comparison of the responses of a replay with those of its originals."""
