@@ -86,7 +86,7 @@ def cases() -> dict[str, Case]:
 
 
 def play(case: Case) -> Played:
-    """Serve the case as app/gateway/attempts/attempts.py and serve.py do, without I/O."""
+    """Serve the case as app/gateway/attempts/attempts.py and app/gateway/pipeline/serve.py do, without I/O."""
     played = Played()
     try:
         _play(case, played)

@@ -170,7 +170,7 @@ def test_dialect_page_lists_the_files_of_the_scheme() -> None:
 
 
 def test_admin_route_of_the_page_answers_as_declared(tree: Path) -> None:
-    targets = load(tree, "app/api/admin/targets.py")
+    targets = load(tree, "app/api/admin/configuration/targets.py")
     model = ModelConfig((Target("gpu", "Qwen/Qwen3-4B"),), ("sandbox",))
     snapshot = msgspec.structs.replace(EMPTY, models={"chat": model})
     database = create_database_engine("postgresql://nobody@127.0.0.1:9/none")

@@ -1,0 +1,1 @@
+"""The routes of callers. inference_route.py is the way in."""

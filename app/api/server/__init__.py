@@ -1,0 +1,1 @@
+"""HTTP itself: connections, heads, bodies, TLS and what all routes share."""

@@ -1,0 +1,1 @@
+"""`narthex chat`."""

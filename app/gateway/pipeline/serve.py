@@ -1,19 +1,24 @@
 """One inference request, top to bottom. READ THIS FIRST.
 
     authenticate   app/api/callers/inference_route.py, before it calls serve()                 -> Authenticated
-    replay         an Idempotency-Key that was answered before gets that response again        -> Replayed
-    parse          the body is a request of the caller's dialect; its episode and its tags     -> Admitted
+    replay         an Idempotency-Key that was answered before gets that response again, and
+                   the request ends (app/gateway/idempotency)                                  -> Replayed
+    parse          the body is a request of the caller's dialect; its episode and its tags
+                   (parse.py)                                                                  -> Admitted
     reserve        the model's name becomes targets in order, and what the request will use is
                    reserved against all limits that apply; a constraint on the response is
-                   checked, and the record is begun                                            -> Planned
+                   checked, and the record is begun (reserve.py)                               -> Planned
     attempt        targets are tried until one serves; the engine's response becomes the
                    caller's: same dialect, an edit of the bytes; another dialect, through the
-                   canonical model                                                             -> Attempted
+                   canonical model (translate.py, app/gateway/attempts/attempts.py)            -> Attempted
     relay          each block is sent on at once, except the last, which waits until the
-                   exchange is recorded in the spool, counted and settled
-    finish         app/api/callers/inference_route.py again: whatever ended otherwise is recorded and settled, and the engine released
+                   exchange is recorded in the spool, counted and settled (relay.py)
+    finish         app/api/callers/inference_route.py again: whatever ended otherwise is
+                   recorded and settled, and the engine released
 
-The names on the right are stages (stages.py): whatever ends the request finds there what it has to undo.
+The names on the right are stages (app/gateway/state/stages.py): whatever ends the request finds there what it has to undo. On the way a
+share of requests is answered again, unseen (gateway.shadows), and streams that are silent get keep-alives. `context.origin` is None for
+callers' requests: others are the gateway's own, such as replays of recorded ones.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,0 +1,1 @@
+"""Requests as they speak to the gateway itself, in headers and reserved fields."""

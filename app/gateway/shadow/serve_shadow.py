@@ -1,4 +1,4 @@
-"""One shadow, top to bottom: as serve.py answers a request, without a caller.
+"""One shadow, top to bottom: as app/gateway/pipeline/serve.py answers a request, without a caller.
 
 It has limits, a record and a charge of its own: those of the team that owns the shadow. Nothing is kept that a caller could continue, and
 no tools run at the host.

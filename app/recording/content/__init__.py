@@ -1,0 +1,1 @@
+"""The content that is recorded: redacted, or without what detectors find. masking.py is the way in."""

@@ -1,0 +1,1 @@
+"""Statements of the writer: rows are copied, sums raised, and expired partitions dropped."""

@@ -1,0 +1,1 @@
+"""Results of an experiment, with their sentences. results.py is the way in."""

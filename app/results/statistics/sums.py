@@ -49,6 +49,6 @@ class Stratum(Struct, frozen=True):
     """
 
     version: int
-    episode_kind: str | None  # see EpisodeKind in app/domain.py; None if the unit is no episode
+    episode_kind: str | None  # see EpisodeKind in app/domain/experiments.py; None if the unit is no episode
     probabilities: Mapping[str, float]  # by arm, with which a unit that takes part was assigned to it
     arms: Mapping[str, UnitSums]

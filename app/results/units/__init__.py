@@ -1,0 +1,1 @@
+"""Counting: what units did becomes sums. background.py is the way in."""

@@ -1,0 +1,1 @@
+"""Requests and errors of the sandbox, as it reads and writes them."""

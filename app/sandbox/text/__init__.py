@@ -1,0 +1,1 @@
+"""Text of the sandbox: random, or as a grammar or schema demands."""

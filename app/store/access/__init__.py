@@ -1,0 +1,1 @@
+"""Who may use the admin API: accounts, roles, their tokens and sessions."""

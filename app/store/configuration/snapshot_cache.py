@@ -28,7 +28,7 @@ from app.store.workers.reports import LiveWorker, ServedVersions
 
 log = logging.getLogger(__name__)
 
-# A worker that has not reported for a minute counts as gone (see worker_reports.py): it polls more often, whatever the setting.
+# A worker that has not reported for a minute counts as gone (see app/store/workers/reports.py): it polls more often, whatever the setting.
 _MAX_POLL_S = 20.0
 _CHECK_EVERY_S = 1.0
 _MAX_CLOCK_ROUND_TRIP_S = 0.2

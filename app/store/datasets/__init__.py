@@ -1,0 +1,1 @@
+"""Datasets: what they select, their builds and rows."""

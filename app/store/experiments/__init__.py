@@ -1,0 +1,1 @@
+"""Reads and edits of experiments by the admin API and commands."""

@@ -1,0 +1,1 @@
+"""Formats in which records are exported or packed."""

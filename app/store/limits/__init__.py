@@ -1,0 +1,1 @@
+"""Overrides of limits, and when limits last matched: what the database knows of them beside their configuration."""

@@ -1,0 +1,1 @@
+"""The responses that are kept in Redis for repetitions, and its client."""

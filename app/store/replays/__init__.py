@@ -1,0 +1,1 @@
+"""Replays of recorded requests, and pairs of shadows with their originals."""

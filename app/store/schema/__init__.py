@@ -1,0 +1,1 @@
+"""The database as a whole: its migrations, versions, roles of analysts and state."""

@@ -1,0 +1,1 @@
+"""Sums over inferences, and what is read from them: usage, spending, analytics."""

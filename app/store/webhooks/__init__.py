@@ -1,0 +1,1 @@
+"""Webhooks, and the events that they are notified of."""

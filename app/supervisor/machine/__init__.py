@@ -1,0 +1,1 @@
+"""Facts of this machine that commands need: folders, users, ports, secrets, certificates."""

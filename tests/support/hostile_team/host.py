@@ -62,6 +62,9 @@ class HostileHost:
                 if head.startswith("get "):
                     await self._respond(writer, 404, b"{}")
                     continue
+                if body == b"{}":  # the gateway asks whether there is an API at all, as every engine refuses it
+                    await self._respond(writer, 422, b'{"error": {"message": "Field required: messages"}}')
+                    continue
                 self.received += 1
                 if body:
                     self.bodies.append(body)

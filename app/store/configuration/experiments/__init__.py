@@ -1,0 +1,1 @@
+"""Changes of experiments: versions of their weights, acts, and what ends them."""

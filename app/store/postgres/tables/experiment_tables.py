@@ -55,7 +55,7 @@ experiment_versions = Table(
 
 
 # Units about which something was stored since they were last counted: of a batch's inferences, or of feedback. The writers append, and
-# whoever counts takes rows away (app/analytics/units). Erasures look for units, also while many rows wait.
+# whoever counts takes rows away (app/results/units). Erasures look for units, also while many rows wait.
 touched_units = Table(
     "touched_units",
     metadata,
