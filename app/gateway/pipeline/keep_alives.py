@@ -51,6 +51,6 @@ class KeepAlives:
     def _check(self, stream: WatchedStream, now_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
         try:
             stream.check_silence(now_s, self.longest_s, dialect, meta)
-        except Exception:  # the others must hear something, and this one's response goes on
+        except Exception:  # the other streams must get theirs, and this one's response goes on
             log.exception("a keep-alive could not be sent")
             self.streams[stream] = None
