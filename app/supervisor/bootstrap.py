@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from app.domain.routing import ProviderConfig
 from app.store.configuration import configuration
-from app.store.teams.keys import KeyRow, create_key, show_key
+from app.store.teams.keys import create_key
+from app.store.teams.shown_keys import KeyRow, show_key
 from app.supervisor.database_query import query_database
 from app.supervisor.machine.server_addresses import write_private_file
 

@@ -16,15 +16,8 @@ from app.recording.rows.usage_sums import sum_usage
 from app.recording.spool.quarantine import quarantine_record
 from app.recording.spool.refusal_records import Refusals, decode_refusals, sample_row
 from app.recording.spool.segment_format import FEEDBACK_SUFFIX, REFUSALS_SUFFIX, list_segments
-from app.recording.spool.segment_reader import (
-    DamagedBytes,
-    ExchangeRecord,
-    FeedbackRecord,
-    Record,
-    RefusalsRecord,
-    SegmentReader,
-    UnknownSegmentVersion,
-)
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.segment_records import DamagedBytes, ExchangeRecord, FeedbackRecord, Record, RefusalsRecord, UnknownSegmentVersion
 from app.recording.spool.spool_folder import remove_segment, spool_id
 from app.recording.writer.batch import (
     UNUSABLE_RECORD_ERRORS,

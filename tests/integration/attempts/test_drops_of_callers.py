@@ -17,7 +17,7 @@ from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.log import log_path, read_log
 from app.store.keys.validation import hash_key
 from app.store.postgres.database import connect, create_database_engine
-from app.store.teams import keys, teams
+from app.store.teams import keys, shown_keys, teams
 from app.store.teams.keys import KeyChanges
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
@@ -311,7 +311,7 @@ async def test_rows_of_the_version_before_and_changes_that_it_makes_keep_working
         "old": ("redacted", "all"),
         "older": ("none", ()),
     }
-    row = await keys.show_key(database, key)
+    row = await shown_keys.show_key(database, key)
     assert row is not None and (row.name, row.drop) == ("changed", ("seed",))
 
 

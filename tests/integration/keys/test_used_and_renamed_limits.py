@@ -13,7 +13,7 @@ from app.store.configuration import configuration
 from app.store.keys.validation import parse_prefix
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect, transaction
-from app.store.teams import keys
+from app.store.teams import keys, shown_keys
 from app.store.teams.key_limits import KeyLimit, add_key_limits
 from tests.support.processes.service import Service
 from tests.support.scripted_engine import ScriptedEngine
@@ -176,7 +176,7 @@ async def given_limits(database: str, *limits: KeyLimit) -> str:
     """The public part of a new key with these limits."""
     prefix = parse_prefix(await keys.create_key(database, "t"))
     async with transaction(database) as connection:
-        row = await keys.show_key(connection, str(prefix))
+        row = await shown_keys.show_key(connection, str(prefix))
         assert row is not None
         await add_key_limits(connection, SYSTEM, row, limits, lists_models=True)
     return row.prefix
