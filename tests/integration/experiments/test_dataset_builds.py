@@ -358,7 +358,7 @@ async def test_what_hardly_matches_is_searched_for_in_steps_to_its_end(
     """The selection is by an experiment, of which sums do not tell in which hours it was."""
     monkeypatch.setattr(inference_queries, "SEARCHED_ROWS", 20)
     monkeypatch.setattr(builder_module, "_PIECE_S", 0.0)
-    monkeypatch.setattr(store, "_FIRST_SEARCH_S", 0.0)
+    monkeypatch.setattr(versions, "_FIRST_SEARCH_S", 0.0)
     assignment = Assignment("rare", 1, "a", 0.5, None, "unit", "minted")
     oldest = [{"assignment": assignment if number < matching else None} for number in range(5)]
     await record(settings, *(NOTHING for _ in range(300)))
