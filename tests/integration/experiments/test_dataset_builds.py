@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.datasets import builder as builder_module
+from app.datasets import piece as piece_module
 from app.datasets.builder import DatasetBuilder
 from app.datasets.export import export_rows
 from app.domain import uuid7
@@ -357,7 +358,8 @@ async def test_what_hardly_matches_is_searched_for_in_steps_to_its_end(
 ):
     """The selection is by an experiment, of which sums do not tell in which hours it was."""
     monkeypatch.setattr(inference_queries, "SEARCHED_ROWS", 20)
-    monkeypatch.setattr(builder_module, "_PIECE_S", 0.0)
+    for module in (builder_module, piece_module):
+        monkeypatch.setattr(module, "PIECE_S", 0.0)
     monkeypatch.setattr(versions, "_FIRST_SEARCH_S", 0.0)
     assignment = Assignment("rare", 1, "a", 0.5, None, "unit", "minted")
     oldest = [{"assignment": assignment if number < matching else None} for number in range(5)]
