@@ -8,8 +8,9 @@ from msgspec import Struct
 from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.domain.routing import ProviderConfig
 from providers import catalogue, credentials
+from providers.adapters.options import InvalidOption
 from providers.adapters.probe import MODELS_PATH, ProbeResponse
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.provider import Provider
 from providers.adapters.urls import with_version_segment
 from providers.catalogue import ENGINE_PROBES
 from providers.probing import identify_engine, lacks_api, shows_no_api

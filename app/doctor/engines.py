@@ -16,7 +16,7 @@ from app.settings import BadSetting, Folders, Secrets, Settings
 from app.store.postgres.vault import Vault
 from app.supervisor.machine import secret_key
 from providers import catalogue, credentials
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.credentials.references import CredentialReader, SecretLookup
 from providers.transport.transport import Transport
 
