@@ -8,7 +8,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import msgspec
@@ -17,6 +17,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.callers.authentication import authenticate_admin
+from app.api.callers.caller_route import OBJECT, TEXT, Access, CallerRoute, Schema, object_with
 from app.api.callers.node_sender import MAX_URL_CHARS, NodeSender, basic_credential, check_address
 from app.api.server.client_ip import client_address
 from app.api.server.response_headers import error_headers, new_request_headers, to_litestar_headers
@@ -167,6 +168,36 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
         *(warm_up_connections, collect_garbage),
     ]
     return Router("/", route_handlers=handlers, exception_handlers={NarthexError: _write_error})
+
+
+def _describe(
+    method: Literal["GET", "POST"], path: str, id: str, summary: str, response: Schema, *, body: bool = False, access: Access = "admin"
+) -> CallerRoute:
+    return CallerRoute(
+        method=method,
+        path=path,
+        id=id,
+        tag="Nodes",
+        summary=summary,
+        access=access,
+        body=[NodeBody] if body else (),
+        example={"url": "http://10.0.0.5:23333", "status": {"models": ["qwen3-8b"]}} if body else None,
+        response=response,
+        errors=(422,) if body else (),
+        error_schema="NodeError",
+    )
+
+
+_SUCCESS = object_with(SUCCESS={"type": "boolean"})
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    _describe("POST", "/nodes/add", "add_node", "Register an engine", TEXT, body=True, access="node"),
+    _describe("POST", "/nodes/remove", "remove_node", "Remove a registered engine", TEXT, body=True, access="node"),
+    _describe("GET", "/nodes/status", "list_nodes", "List registered engines", OBJECT),
+    _describe("POST", "/nodes/terminate", "terminate_node", "Remove an engine and end its process", TEXT, body=True),
+    _describe("GET", "/nodes/terminate_all", "terminate_all_nodes", "Remove all registered engines and end their processes", TEXT),
+    _describe("POST", "/distserve/connection_warmup", "warm_up_nodes", "Probe every registered engine now", _SUCCESS),
+    _describe("POST", "/distserve/gc", "collect_node_garbage", "Do nothing: there is no cache to free", _SUCCESS),
+)
 
 
 def _write_error(request: Request[Any, Any, Any], error: NarthexError) -> Response[dict[str, Any]]:
