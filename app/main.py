@@ -22,7 +22,6 @@ from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
 from app.api.server.access_log import AccessLog
-from app.api.server.gateway_server import GatewayServer
 from app.api.server.http_call import CallHandler
 from app.api.server.http_protocol import RequestTimes, http_protocol_class
 from app.api.server.layers import with_layers
@@ -50,6 +49,7 @@ from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.shadow.queue import ShadowQueue
 from app.gateway.shadow.serve_shadow import serve_shadow
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway_server import GatewayServer
 from app.process import logs
 from app.process.background_tasks import BackgroundTask
 from app.process.open_files import raise_open_file_limit

@@ -21,7 +21,7 @@ TOP_PACKAGES = ("app", "providers", "migrations")
 
 # Each layer may import those below it, and itself.
 LAYERS = (
-    {"app.main", "app.cli", "app.supervisor", "app.doctor", "app.imports", "app.sandbox"},
+    {"app.main", "app.gateway_server", "app.cli", "app.supervisor", "app.doctor", "app.imports", "app.sandbox"},
     {"app.api"},
     {"app.webhooks", "app.datasets"},
     {"app.gateway"},

@@ -1,4 +1,4 @@
-"""What a segment holds, as its reader finds it: records, the parts of an exchange, and bytes that are neither."""
+"""The content of a segment as its reader finds it: records, the parts of an exchange, and bytes that are neither."""
 
 from typing import TypeAlias
 

@@ -1,4 +1,4 @@
-"""What a writer knows from one session to the next."""
+"""The state of a writer that outlives its sessions."""
 
 from msgspec import Struct, field
 

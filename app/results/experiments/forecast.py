@@ -17,7 +17,7 @@ _LONGEST_WAIT_DAYS = 3650
 
 
 class Forecast:
-    """What is to be expected of an experiment by its counts until `now`.
+    """Expects of an experiment what its counts until `now` say.
 
     `units_by_arm` has the counts of each arm by name; see count_by_arm().
     """

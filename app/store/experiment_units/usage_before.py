@@ -1,4 +1,4 @@
-"""What units had used before their experiment began, from rollups by day."""
+"""Usage of units before their experiment began, from rollups by day."""
 
 from collections.abc import Sequence
 from datetime import datetime

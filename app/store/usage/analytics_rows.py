@@ -1,4 +1,4 @@
-"""What is shown of analytics: sums of a group in an interval, with quantiles."""
+"""Rows of analytics as they are shown: sums of a group in an interval, with quantiles."""
 
 from collections.abc import Mapping, Sequence
 
