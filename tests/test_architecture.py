@@ -243,7 +243,7 @@ STILL_TO_BE_PARTED = {
     "app/api/rest/entry_resource.py": 340,
     "app/cli/configuration.py": 304,
     "app/cli/nouns/datasets.py": 472,
-    "app/cli/nouns/replay.py": 428,
+    "app/cli/nouns/replay.py": 431,
     "app/cli/nouns/webhooks.py": 305,
     "app/gateway/attempts/attempts.py": 730,
     "app/gateway/feedback/request.py": 327,

@@ -18,7 +18,7 @@ from app.store.postgres.conditions import one_of
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.records.inference_filter import InferenceFilter
 from app.store.replays.sample import choose_items
-from app.store.replays.team_room import MAX_RUNNING_OF_TEAM, TooManyReplays, check_room, read_kept
+from app.store.replays.team_room import check_room, check_running, read_kept
 
 MAX_ITEMS = 100_000
 MAX_CONCURRENCY = 64
@@ -137,11 +137,7 @@ class NothingToReplay(Exception):
 
 async def start_replay(connection: AsyncConnection, author: Author, new: NewReplay) -> str:
     """Chooses the items, and starts; returns its id. Raises NothingToReplay, TooManyReplays and InvalidKeyField."""
-    running = select(func.count()).where(_replays.team_id == new.team_id, _replays.status == "running")
-    if (await connection.scalar(running) or 0) >= MAX_RUNNING_OF_TEAM:
-        raise TooManyReplays(f"The team {new.team!r:.100} has {MAX_RUNNING_OF_TEAM} replays that have not ended. Wait, or cancel one.")
-    # Until the end of this transaction: what two that start at once add up to counts.
-    await connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('narthex replays ' || :team, 0))"), {"team": new.team_id})
+    await check_running(connection, new.team_id, new.team)
     kept = await read_kept(connection, new.team_id)
     check_room(new.team, kept, 1)
     id, definition = uuid7.mint(), replace(new.definition, filter=_without_persons(new.definition.filter))
@@ -178,7 +174,11 @@ async def cancel_replay(connection: AsyncConnection, author: Author, id: str) ->
 
 
 async def resume_replay(connection: AsyncConnection, author: Author, id: str) -> None:
-    """Goes on with what is left of a replay that was cancelled, or that failed."""
+    """Goes on with what is left of a replay that was cancelled, or that failed. Raises TooManyReplays."""
+    team_id = (await connection.execute(select(_replays.team_id).where(_replays.id == id))).scalar_one()
+    replay = await find_replay(connection, id)
+    assert replay is not None, "its caller holds its lock"
+    await check_running(connection, str(team_id), replay.team)
     await _change(connection, author, id, "resume", {"status": "running", "ended_at": None, "reason": None, "counts": None})
 
 

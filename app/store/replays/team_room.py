@@ -3,17 +3,29 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store.postgres import tables
 
 MAX_RUNNING_OF_TEAM = 20
 # Replays that are kept, and items of them, whether they have ended or not.
 MAX_KEPT_OF_TEAM, MAX_ITEMS_OF_TEAM = 10_000, 1_000_000
 _NAMED_REPLAYS = 3
 
+_replays = tables.replays.c
+
 
 class TooManyReplays(Exception):
     """The team has as many replays that have not ended, or as many items of replays, as it may have. The message says what to do."""
+
+
+async def check_running(connection: AsyncConnection, team_id: str, team: str | None) -> None:
+    """Raises TooManyReplays if none may begin to run. Until the end of the transaction no other of the team begins, either."""
+    await connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('narthex replays ' || :team, 0))"), {"team": team_id})
+    running = select(func.count()).where(_replays.team_id == team_id, _replays.status == "running")
+    if (await connection.scalar(running) or 0) >= MAX_RUNNING_OF_TEAM:
+        raise TooManyReplays(f"The team {team!r:.100} has {MAX_RUNNING_OF_TEAM} replays that have not ended. Wait, or cancel one.")
 
 
 # Items are numbered from 1.
