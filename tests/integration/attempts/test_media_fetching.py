@@ -18,7 +18,8 @@ from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.settings import Networks, Settings
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.chat import Inline
 from providers.canonical.errors import InvalidRequest
 from providers.catalogue import DIALECTS, build_provider

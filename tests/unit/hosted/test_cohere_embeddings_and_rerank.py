@@ -9,7 +9,7 @@ import pytest
 from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation.translate import translate_response
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported, Unsupported, UpstreamFailed
 from providers.canonical.raw_json import Body

@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.routing import Target
 from app.gateway.request_translation.translator import RequestTranslator
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import (
     CredentialRefused,
     InvalidUpstreamResponse,

@@ -13,7 +13,7 @@ from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import (
     CredentialRefused,
     InvalidUpstreamResponse,

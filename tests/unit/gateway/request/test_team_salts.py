@@ -9,7 +9,7 @@ from app.domain.routing import Target
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translator import RequestTranslator
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.catalogue import DIALECTS, build_provider
 from providers.engine_routes.route import Route
 
