@@ -226,6 +226,16 @@ def test_folders_hold_few_enough_files_to_be_read_at_a_glance() -> None:
     assert FOLDERS_OF_ONE_KIND.keys() - full.keys() == set(), "these are no longer that long: take them from the list"
 
 
+MAX_LINES = 300
+
+
+def test_files_of_the_gateway_hold_one_thought_each() -> None:
+    """Whoever scrolls to find something reads two thoughts in one file: move one of them to a file with a name of its own."""
+    lines = {path.as_posix(): len((ROOT / path).read_text().splitlines()) for path in python_files("app/gateway")}
+    long = {path: number for path, number in lines.items() if number > MAX_LINES}
+    assert long == {}, f"at most {MAX_LINES} lines each; split these by thought, not by length: {long}"
+
+
 def test_dialects_have_the_same_files() -> None:
     """Whoever knows one dialect finds the same things in the next: reading and writing are in the files of the scheme."""
     misnamed = [
