@@ -1,7 +1,7 @@
 """The dialects in which a target may be sent a request, best first."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 from app.gateway.request_translation.learned_adaptation import learned_dialect_rule
 from app.gateway.request_translation.recipient import Recipient
@@ -9,7 +9,6 @@ from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.response_translation.dialect_pair import AnyDialect
 from providers.adapters.provider import Provider
 from providers.canonical.errors import InvalidRequest, OperationNotSupported
-from providers.dialect import Dialect
 from providers.dialect_rule import DialectRule, ModelDialects
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
 
@@ -59,7 +58,8 @@ def candidate_dialects(
             or _is_best_enforced_in(caller_dialect_name, source, provider, dialect_names)
         )
     ):
-        return (cast("Dialect", source.terms.dialect),)
+        shared_dialect: Any = source.terms.dialect
+        return (shared_dialect,)
     elif caller_dialect_name not in CALLER_CHAT_DIALECTS:
         dialect_names = ()
     elif caller_dialect_name == "openai_completions":

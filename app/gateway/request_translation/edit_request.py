@@ -1,6 +1,6 @@
 """The way of a request whose target speaks the caller's dialect: its bytes are edited."""
 
-from typing import cast
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,6 @@ from providers.canonical import media
 from providers.canonical.errors import InvalidRequest, Unsupported
 from providers.canonical.field_names import rename_field_in_error
 from providers.canonical.raw_json import Body
-from providers.dialect import Dialect
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, RAW_PROMPT_DIALECTS
 
 
@@ -23,11 +22,12 @@ def edit_request(source: SourceRequest, recipient: Recipient) -> TranslatedReque
 
     Raises Unsupported for what the target cannot honour, InvalidRequest for what turns out to be wrong.
     """
-    request, dialect = source.request, source.terms.dialect
+    request = source.request
+    shared_dialect: Any = source.terms.dialect  # the target's, too
     if source.is_rewritten or source.has_engine_constraint_fields or _must_be_written(source, recipient):
         return None
     try:
-        edited = finish_request(source, recipient, cast("Dialect", dialect), Body(request.body), [], source.constraint)
+        edited = finish_request(source, recipient, shared_dialect, Body(request.body), [], source.constraint)
     except Unsupported as reason:
         if source.has_older_tools:
             return None  # translate_chat() writes them, and calls in the history, as tools

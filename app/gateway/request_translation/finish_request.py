@@ -60,7 +60,7 @@ def finish_request(
         body.write() if source.large_requests is None else body.write_in_steps(),
         dialect,
         stream,
-        limit_paths(reported),
+        limit_paths(reported) if reported else reported,
         betas,
         constraint_plan,
         request_id,
