@@ -17,7 +17,7 @@ from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.state.stages import Attempted
-from app.gateway.upstream.client import OutboundStream
+from app.gateway.upstream.outbound_stream import OutboundStream
 from providers.canonical.errors import NarthexError, UpstreamError
 from providers.dialect import OutboundResponse
 

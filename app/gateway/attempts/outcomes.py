@@ -13,7 +13,7 @@ from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.state.request_faults import RequestFaults
 from app.gateway.state.stages import Attempted
 from app.gateway.upstream.call import UpstreamCall
-from app.gateway.upstream.client import OutboundStream
+from app.gateway.upstream.outbound_stream import OutboundStream
 from app.gateway.upstream.progress import charge_response
 from providers.canonical.errors import ConstraintViolation, UpstreamError, UpstreamFailed, UpstreamRejected
 from providers.canonical.token_estimate import text_tokens

@@ -27,7 +27,7 @@ from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.state.stages import Attempted
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
-from app.gateway.upstream.client import OutboundStream
+from app.gateway.upstream.outbound_stream import OutboundStream
 from app.settings import Settings
 from providers.canonical.errors import (
     CallerCredentialRequired,
