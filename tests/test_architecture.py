@@ -245,13 +245,6 @@ STILL_TO_BE_PARTED = {
     "app/cli/nouns/datasets.py": 472,
     "app/cli/nouns/replay.py": 431,
     "app/cli/nouns/webhooks.py": 305,
-    "app/gateway/attempts/attempts.py": 730,
-    "app/gateway/feedback/request.py": 327,
-    "app/gateway/limits/limits.py": 459,
-    "app/gateway/replay/item_run.py": 374,
-    "app/gateway/request_translation/translator.py": 889,
-    "app/gateway/upstream/client.py": 471,
-    "app/process/telemetry.py": 528,
 }
 
 

@@ -13,7 +13,7 @@ from app.api.callers.authentication import authenticate_scope
 from app.api.callers.caller_route import TEXT, CallerRoute
 from app.domain.callers import Caller
 from app.gateway.pipeline.gateway import Gateway
-from app.process import telemetry
+from app.process.live_series import CONTENT_TYPE
 from app.process.switch_interval import short_switch_interval
 from app.process.telemetry import Telemetry
 from app.recording.spool.writer_status import read_status
@@ -34,7 +34,7 @@ def routes(gateway: Gateway) -> Router:
         _update_connection_metrics(gateway)
         gateway.limits.report()
         _update_models(gateway)
-        return Response(await metrics_page.render(), media_type=telemetry.CONTENT_TYPE)
+        return Response(await metrics_page.render(), media_type=CONTENT_TYPE)
 
     return Router("/", route_handlers=[] if access == "off" else [metrics])
 

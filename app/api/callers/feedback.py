@@ -16,14 +16,8 @@ from app.api.server.counted_body import counted_body
 from app.api.server.response_headers import new_request_headers
 from app.domain.callers import Caller
 from app.gateway.feedback.intake import MAX_AT_ONCE
-from app.gateway.feedback.request import (
-    MAX_DEMONSTRATION_BYTES,
-    FeedbackBody,
-    check_feedback_id,
-    check_idempotency_key,
-    parse_feedback,
-    too_many_slow_numbers,
-)
+from app.gateway.feedback.request import FeedbackBody, check_feedback_id, check_idempotency_key, parse_feedback, too_many_slow_numbers
+from app.gateway.feedback.value import MAX_DEMONSTRATION_BYTES
 from app.gateway.pipeline.gateway import Gateway
 from app.recording.spool.feedback_records import Feedback
 from providers.canonical.errors import InvalidRequest, NarthexError, RequestError
