@@ -9,7 +9,9 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import connection, context, forkserver, reduction
+from multiprocessing import forkserver, reduction
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ _ROOM_BYTES = 32_768
 _starting = threading.Lock()
 
 
-class ForkedProcess(context.ForkServerProcess):
+class ForkedProcess(ForkServerProcess):
     """A multiprocessing.Process that is forked from the server with the imports."""
 
     def start(self) -> None:
@@ -53,7 +55,7 @@ def run_forked(function: Callable[..., None], *arguments: object) -> None:
 class ForkedProgram:
     """A program in Python, such as `narthex`, as subprocess.Popen would start it, but without its imports.
 
-    `stdin`, `stdout` and `stderr` are descriptors. `command` begins with the path of a script in Python.
+    `stdin`, `stdout` and `stderr` are descriptors. `command` begins with the path of a script in Python. `folder` None: ours.
     """
 
     def __init__(
@@ -64,12 +66,13 @@ class ForkedProgram:
         stdin: int,
         stdout: int,
         stderr: int,
+        folder: str | None = None,
         start_new_session: bool = False,
     ) -> None:
         self.args = command
         self.returncode: int | None = None
         streams = [_Descriptor(number) for number in (stdin, stdout, stderr)]
-        program = Program(tuple(command), dict(environment), os.getcwd(), start_new_session)
+        program = Program(tuple(command), dict(environment), folder or os.getcwd(), start_new_session)
         # As a daemon: multiprocessing ends it with pytest if a test fails to.
         self._process = ForkedProcess(target=_run, args=(program, streams), daemon=True)
         self._lock = threading.Lock()
@@ -86,7 +89,7 @@ class ForkedProgram:
 
     def wait(self, timeout: float | None = None) -> int:
         """Returns the exit status once it has ended. Raises subprocess.TimeoutExpired."""
-        if self.poll() is None and not connection.wait([self._process.sentinel], timeout):
+        if self.poll() is None and not wait([self._process.sentinel], timeout):
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         status = self.poll()
         assert status is not None

@@ -20,12 +20,14 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from app.supervisor.processes import launch
 from tests.support import guards
 
 _SITECUSTOMIZE = str(Path(guards.__file__).with_name("guarded_processes") / "sitecustomize.py")
 # Of /proc/PID/stat, after the name of the program; source: proc(5), read 2026-11.
 _STAT_FIELDS_BEFORE_ARGUMENTS = 45
 _OPTIONS = frozenset(("-P", "-I", "-S"))
+_PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _real_execv = os.execv
 
 
@@ -101,11 +103,14 @@ def _run_python(command: Sequence[str]) -> None:
 
 
 class _ForkingPopen(subprocess.Popen[bytes]):
-    """Forks this process where it should start Python: the supervisor's processes have its imports, and are its children as ever."""
+    """Forks this process where a supervisor starts one of its own, which has its imports and is its child as ever.
+
+    Any other program is started for real: checkers of templates, for example, whose memory is limited.
+    """
 
     def _execute_child(self, *values: Any) -> None:
         given = inspect.signature(_real_execute_child).bind(self, *values).arguments
-        if given["args"][0] != sys.executable:
+        if launch.__file__ not in given["args"]:
             return _real_execute_child(self, *values)
         program = Program(given["args"], given["env"] or os.environ, given["cwd"] or os.getcwd(), given["start_new_session"])
         streams = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
@@ -114,6 +119,7 @@ class _ForkingPopen(subprocess.Popen[bytes]):
             if self.pid == 0:
                 _be_forked(program, streams, given["pass_fds"], former_mask)
         self._child_created = True
+        self._close_pipe_fds(*(given[name] for name in _PIPES))  # pyright: ignore
 
 
 _RealPopen = subprocess.Popen
@@ -146,8 +152,8 @@ def _be_forked(program: Program, streams: Sequence[int], kept: Iterable[int], si
         status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
         if status and not isinstance(ending.code, int):
             sys.stderr.write(f"{ending.code}\n")
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as fault:
+        sys.excepthook(type(fault), fault, fault.__traceback__)
     finally:
         threading._shutdown()  # pyright: ignore
         for stream in (sys.stdout, sys.stderr):
@@ -159,7 +165,7 @@ def _be_forked(program: Program, streams: Sequence[int], kept: Iterable[int], si
 def _run_python_or_exec(path: str, arguments: Sequence[str]) -> None:
     """Stands in for os.execv in launch.py, which becomes the program that the supervisor wants."""
     if path != sys.executable:
-        _real_execv(path, arguments)
+        _real_execv(path, list(arguments))
     os.execv = _real_execv
     _show_in_proc(arguments, os.environ)
     # From here on this process has threads, and must not fork without exec.
