@@ -28,6 +28,8 @@ NARTHEX = str(Path(sys.executable).with_name("narthex"))
 PROCESS_TIMEOUT_S = 300.0
 REQUEST_TIMEOUT_S = 120.0
 
+Process = ForkedProgram | subprocess.Popen[bytes]
+
 
 @dataclass
 class Service:
@@ -35,7 +37,7 @@ class Service:
 
     home: Path
     url: str
-    process: ForkedProgram | subprocess.Popen[bytes]
+    process: Process
     environment: Mapping[str, str]
 
     @property
