@@ -3,7 +3,6 @@
 import asyncio
 import datetime
 import json
-import multiprocessing
 import random
 import uuid
 from collections.abc import Iterator
@@ -34,12 +33,12 @@ from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect
 from app.store.usage.rollups import RollupSums
 from tests.support.experiment_scan import assert_sums_equal_a_scan
+from tests.support.processes.fork_server import ForkedProcess
 from tests.support.processes.wait_until import GENEROUS_S, wait_until
 from tests.support.processes.writer_process import drain, fetch
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.spooled_feedback import TEAM, make_feedback, make_withdrawal, spool_feedback
 
-processes = multiprocessing.get_context("forkserver")
 NOW_US = int(datetime.datetime.now(datetime.UTC).timestamp() * 1_000_000)
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -184,7 +183,7 @@ async def test_sums_equal_a_scan_after_kills_of_who_counts(settings: Settings) -
     for _ in range(5):
         spool_random(settings, sources, chance, 150)
         await drain(settings)
-        process = processes.Process(target=_count_for_ever, args=(settings,), daemon=True)
+        process = ForkedProcess(target=_count_for_ever, args=(settings,), daemon=True)
         process.start()
         await _has_begun(database)
         await asyncio.sleep(chance.random() * 0.1)
@@ -470,7 +469,7 @@ async def test_units_wait_until_feedback_from_before_is_known(settings: Settings
         assert [tuple(row) for row in await connection.fetch(states)] == [("e", "open", None), ("other", "complete", None)]
         assert await put_off_due_unit(connection) is None
         assert await scan_pre_period(connection, limit=2)
-        process = processes.Process(target=_count_for_ever, args=(settings,), daemon=True)
+        process = ForkedProcess(target=_count_for_ever, args=(settings,), daemon=True)
         process.start()  # another one goes on with the scan
 
         async def is_counted() -> bool:
