@@ -146,6 +146,7 @@ TABLE = {
     "list_experiments": Row(READ, is_list=True),
     "get_experiment_results": Row(READ, "", _NONE, is_missing=True),
     "get_experiment_power": Row(READ, query={"effect": "0.01", "rate": "0.1"}),
+    "get_experiment_series": Row(READ, "", _NONE, is_missing=True),
     "get_experiment": Row(READ, "", _NONE, is_missing=True),
     "get_shadow_results": Row(READ, "", _NONE, is_missing=True),
     "list_experiment_versions": Row(READ, "", _NONE, is_missing=True),
