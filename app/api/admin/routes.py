@@ -20,7 +20,7 @@ from app.api.admin.configuration import (
     webhooks,
 )
 from app.api.admin.experiments import datasets, experiment_acts, experiment_results, experiments, replays, shadows
-from app.api.admin.fleet import engines, fleet
+from app.api.admin.fleet import doctor, engines, fleet
 from app.api.admin.limits import budgets, limit_overrides, limits, unmatched_limits
 from app.api.admin.records import (
     audit,
@@ -89,6 +89,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *costs.operations(gateway),
         *engines.operations(gateway),
         *fleet.operations(gateway),
+        *doctor.operations(),
         *audit.operations(),
     ]
 
