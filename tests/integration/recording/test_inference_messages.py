@@ -116,3 +116,31 @@ async def test_policies_and_roles_hide_what_was_written(service: Service):
         assert (await client.get(f"{PATH}/{seen}/media/1", headers=tokens["viewer"])).status_code == 403
         for path in (f"{PATH}/{seen}", f"{PATH}/{seen}/media/1"):
             assert (await client.get(path, headers=tokens["other"])).status_code == 404
+
+
+async def test_a_timeline_has_what_is_new_in_each_turn(service: Service):
+    name = f"turns-{uuid.uuid4().hex[:8]}"
+    async with service.client(headers={"x-narthex-episode-id": name}) as caller, service.admin_client() as admin:
+        messages: list[dict[str, Any]] = []
+        for text in ("First.", "Second."):
+            messages.append({"role": "user", "content": text})
+            answer = await caller.post("/v1/chat/completions", json={"model": "sandbox", "messages": messages})
+            messages.append(answer.json()["choices"][0]["message"])
+            await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+        path = f"/admin/v1/episodes/{name}/timeline"
+        turns = (await admin.get(path, params={"content": "messages"})).json()["inferences"]
+        assert [[part["text"] for each in turn["messages"]["input"] for part in each["parts"]] for turn in turns] == [
+            ["First."],
+            ["Second."],
+        ]
+        assert [turn["messages"]["omitted"] for turn in turns] == [0, 2]
+        assert [turn["messages"]["output"][0]["parts"][-1]["text"] for turn in turns] == [each["content"] for each in messages[1::2]]
+        cut = (await admin.get(path, params={"content": "messages", "max_characters": 2})).json()["inferences"][0]
+        assert cut["messages"]["input"][0]["parts"][0] == {"kind": "text", "text": "Fi", "characters": 6, "is_json": False}
+        assert [turn["messages"] for turn in (await admin.get(path)).json()["inferences"]] == [None, None]
+        account = {"name": f"{name}-viewer", "roles": [{"role": "viewer"}]}
+        assert (await admin.post("/admin/v1/service-accounts", json=account)).status_code == 201
+        token = (await admin.post(f"/admin/v1/service-accounts/{name}-viewer/tokens")).json()["token"]
+        async with service.keyless_client() as client:
+            hidden = await client.get(path, params={"content": "messages"}, headers={"authorization": f"Bearer {token}"})
+            assert [turn["messages"] for turn in hidden.json()["inferences"]] == [None, None] and hidden.json()["content_hidden"]
