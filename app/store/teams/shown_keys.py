@@ -16,6 +16,7 @@ from app.store.postgres import tables
 from app.store.postgres.conditions import one_of
 from app.store.postgres.database import Database, transaction
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.usage.key_usage import is_unused_since
 
 _keys, _teams = tables.keys, tables.teams
 
@@ -61,8 +62,8 @@ class KeyFilter(Struct, frozen=True):
     """The keys that a list has. None in a field means any.
 
     `only_teams` leaves keys of teams with these names. `expires_before` finds keys whether they are valid or
-    not. `search` finds keys with this text in the name or public part, in any case; of a complete key only
-    the public part counts.
+    not, and `unused_since` those that were there then and made no request since. `search` finds keys with
+    this text in the name or public part, in any case; of a complete key only the public part counts.
     """
 
     team: str | None = None
@@ -71,6 +72,7 @@ class KeyFilter(Struct, frozen=True):
     state: KeyState | None = None
     search: str | None = None
     expires_before: datetime | None = None
+    unused_since: datetime | None = None
 
 
 async def list_keys(
@@ -129,6 +131,8 @@ def _conditions(filters: KeyFilter) -> list[Any]:
         conditions.append(or_(*matches))
     if filters.expires_before is not None:
         conditions.append(_keys.c.expires_at < filters.expires_before)
+    if filters.unused_since is not None:
+        conditions.append(is_unused_since(filters.unused_since))
     return conditions
 
 
