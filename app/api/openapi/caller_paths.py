@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from app.api.openapi.caller_routes import Access, CallerRoute
+from app.api.callers.caller_route import Access, CallerRoute
 from app.api.openapi.responses import ERRORS, error_response, error_responses, header, json_content
 from app.api.openapi.schemas import Schema, component_name, schemas_of
 

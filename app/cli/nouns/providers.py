@@ -18,7 +18,8 @@ from app.store.configuration import configuration
 from app.supervisor.database_query import query_database
 from app.supervisor.machine import secret_key, server_addresses
 from app.supervisor.machine.errors import OperatorError
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.catalogue import ADAPTERS, provider_url
 
 _MAX_MODELS_SHOWN = 12

@@ -41,8 +41,8 @@ from app.store.replays.replays import (
     Replay,
     ReplayDefinition,
     ReplayItem,
-    TooManyReplays,
 )
+from app.store.replays.team_room import TooManyReplays
 from app.supervisor.machine.errors import OperatorError
 from providers.canonical.errors import InvalidRequest
 

@@ -6,8 +6,9 @@ Own units: latency and time to first token in seconds, cost in US dollars, error
 from collections.abc import Mapping
 
 from app.domain.experiments import BUILT_IN_OUTCOMES
-from app.store.experiment_units.unit_measurements import UnitSummary, UsageBefore, rounded_mean
-from app.store.experiment_units.units import CountedExperiment
+from app.store.experiment_units.counted_experiments import CountedExperiment
+from app.store.experiment_units.unit_measurements import UnitSummary, rounded_mean
+from app.store.experiment_units.usage_before import UsageBefore
 
 _MICRO = 1_000_000
 _LARGEST = 2**63 - 1

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,6 +14,7 @@ from app.domain.errors import InvalidKeyField
 from app.store.postgres import spools
 from app.store.postgres.tables import rollup_tables, subject_rollup_tables
 from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
+from app.store.usage.analytics_rows import Analytics, AnalyticsRow, Quantiles
 from app.store.usage.named_filters import NamedFilters, check_named
 from app.store.usage.rollups import REFUSED, UNKNOWN
 from app.store.usage.sketches import COUNT_BITS, quantiles
@@ -58,61 +58,6 @@ _READ_COLUMNS = (
     *("time", "group_id", "requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens", "cost_microusd"),
     *("estimated_microusd", "unpriced", "duration_us", "max_duration_us"),
 )
-
-
-class Quantiles(Struct, frozen=True):
-    """Quantiles in microseconds, each within 2 %. Null means that nothing was measured."""
-
-    p50: int | None
-    p90: int | None
-    p95: int | None
-    p99: int | None
-
-
-class AnalyticsRow(Struct, frozen=True, kw_only=True):
-    """Sums of a group in an interval. `time`: when it begins; null: they are of the whole period. `group`: a value by dimension; null: it
-    has none.
-
-    `requests`: recorded ones. `refused`: those that the gateway refused itself; they are recorded only if they had a plan before.
-    `failed`: requests whose caller got an error. `cost_microusd`: of the requests whose cost is known; `unpriced`: how many others there
-    are; `estimated_microusd`: the part of the cost that was charged by an estimate. `duration`, `first_token`: null unless requested.
-    """
-
-    time: str | None
-    group: Mapping[str, str | None]
-    requests: int
-    refused: int
-    failed: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    reasoning_tokens: int
-    cost_microusd: int
-    estimated_microusd: int
-    unpriced: int
-    mean_duration_us: int
-    max_duration_us: int
-    duration: Quantiles | None = None
-    first_token: Quantiles | None = None
-
-
-class Analytics(Struct, frozen=True):
-    """`since`, `until`: the period, widened to what sums are kept by. `has_more`: there are more groups than `limit`.
-
-    `complete_until`: requests that had ended by then are counted; what ended later may still be on its way into the database. Null: no
-    writer has run yet. `uncounted`: requests of these days, of all groups, that an earlier version recorded and that are in no sum;
-    `narthex analytics backfill` counts them.
-    """
-
-    since: str
-    until: str
-    complete_until: str | None
-    uncounted: int
-    interval: str | None
-    time_zone: str
-    group_by: Sequence[str]
-    data: Sequence[AnalyticsRow]
-    has_more: bool
 
 
 Key = tuple[Any, ...]

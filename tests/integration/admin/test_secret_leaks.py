@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from app.cli import main
 from app.settings import Settings
-from app.store.configuration import configuration
+from app.store.configuration import apply_file
 from app.store.postgres import tables
 from app.store.postgres.database import connect
 from app.store.teams import credentials
@@ -173,7 +173,7 @@ async def exposed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Se
         for name, secret in stored.items():
             await credentials.set_credential(settings.database_url, vault, name, secret)
         content = "\n".join(all_providers(at, file, service.url))
-        await configuration.apply(settings.database_url, content, prune=False, confirm=lambda _: True)
+        await apply_file.apply(settings.database_url, content, prune=False, confirm=lambda _: True)
         under_test = SecretsUnderTest(service, echo_host, [], [])
         await send_secrets(under_test)
         yield under_test

@@ -18,7 +18,8 @@ from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.translate_request import translate_request
 from app.settings import Networks, Settings
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.chat import Inline
 from providers.canonical.errors import InvalidRequest
 from providers.catalogue import DIALECTS, build_provider

@@ -21,7 +21,8 @@ from app.gateway.request_translation.translate_request import translate_request
 from app.store.configuration.validation.validate import validate
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.adapters.urls import server_root, with_version_segment
 from providers.canonical.errors import InvalidRequest, Unreachable, Unsupported
 from providers.canonical.output_format import Choice, JsonObject, JsonSchema

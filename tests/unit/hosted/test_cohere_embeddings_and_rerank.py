@@ -10,7 +10,7 @@ from app.domain.routing import Target
 from app.gateway.request_translation.recipient import Recipient
 from app.gateway.request_translation.translate_route import translate_host_operation, translate_route
 from app.gateway.response_translation.translate import translate_response
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported, Unsupported, UpstreamFailed
 from providers.canonical.raw_json import Body

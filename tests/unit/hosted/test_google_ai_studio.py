@@ -9,7 +9,7 @@ import pytest
 from app.domain.routing import Target
 from app.gateway.request_translation.recipient import Recipient
 from app.gateway.request_translation.translate_route import translate_host_operation
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import (
     CredentialRefused,
     InvalidUpstreamResponse,

@@ -16,7 +16,7 @@ from app.gateway.request_translation.recipient import Recipient
 from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.store.configuration.validation.validate import validate
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import OperationNotSupported, StreamTruncated, Unsupported, UpstreamFailed, UpstreamNotFound
 from providers.canonical.events import Event, assemble_response

@@ -17,7 +17,7 @@ from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translate_route import translate_host_operation
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import (
     CredentialRefused,
     InvalidUpstreamResponse,

@@ -20,7 +20,7 @@ from app.store.keys.validation import parse_prefix
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import After, Page
 from app.store.postgres.paging import Limit as PageLimit
-from app.store.teams import keys
+from app.store.teams import keys, shown_keys
 from app.store.teams.key_limits import (
     MAX_LIMITS_OF_TEAM,
     MAX_NEW_LIMITS,
@@ -30,7 +30,8 @@ from app.store.teams.key_limits import (
     count_limits_of_keys,
     read_key_limits,
 )
-from app.store.teams.keys import KeyChanges, KeyFilter, KeyReplaced, KeyRow, KeyState
+from app.store.teams.keys import KeyChanges, KeyReplaced
+from app.store.teams.shown_keys import KeyFilter, KeyRow, KeyState
 from app.store.teams.teams import show_team
 from providers.canonical.errors import Conflict, NotAllowed, UnknownRecord
 
@@ -105,7 +106,7 @@ class KeyOperations:
         query = call.query
         expires_before = query.expires_before and parse_time(query.expires_before, "expires_before")
         filters = KeyFilter(query.team, call.visible_teams(), query.admin, query.state, query.search, expires_before or None)
-        page = await keys.page_keys(call.connection, query, filters)
+        page = await shown_keys.page_keys(call.connection, query, filters)
         limits = await read_key_limits(call.connection, [row.prefix for row in page.data])
         return Answer(Page([_to_key(row, limits.get(row.prefix, ())) for row in page.data], page.next))
 
@@ -179,7 +180,7 @@ class KeyOperations:
 
 async def _find(call: Call[Any, Any]) -> KeyRow:
     """A key that the caller cannot see does not exist for them."""
-    row = await keys.show_key(call.connection, call.path["prefix"])
+    row = await shown_keys.show_key(call.connection, call.path["prefix"])
     if row is None or not call.is_visible(row.team, "keys:read"):
         raise UnknownRecord(f"There is no key {_printable_prefix(call.path['prefix'])}. GET /admin/v1/keys lists the keys.")
     return row
@@ -194,7 +195,7 @@ async def _find_to_change(call: Call[Any, Any]) -> KeyRow:
 
 
 async def _reload(call: Call[Any, Any], key: str) -> KeyRow:
-    row = await keys.show_key(call.connection, key)
+    row = await shown_keys.show_key(call.connection, key)
     assert row is not None, "it was stored in this transaction"
     return row
 

@@ -29,8 +29,8 @@ from app.store.replays.replays import (
     ReplayDefinition,
     ReplayItem,
     ReplayStatus,
-    TooManyReplays,
 )
+from app.store.replays.team_room import TooManyReplays
 from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
 
 _TIMEOUT_S = 60.0  # of the statement that chooses the sample

@@ -8,8 +8,9 @@ from msgspec import Meta, Struct
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.settings import Settings
-from app.store.usage.analytics import Analytics, read_analytics
+from app.store.usage.analytics import read_analytics
 from app.store.usage.analytics_query import DIMENSIONS, MAX_GROUPS, Interval, Order, make_query
+from app.store.usage.analytics_rows import Analytics
 from providers.canonical.errors import InvalidRequest
 
 _TIMEOUT_S = 20.0

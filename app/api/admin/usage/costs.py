@@ -13,7 +13,8 @@ from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.billing.cost_lines import walk_cost_lines
 from app.billing.focus import write_focus
-from app.billing.invoices import InvoiceError, InvoiceFormat
+from app.billing.invoice_cells import InvoiceError
+from app.billing.invoices import InvoiceFormat
 from app.billing.recompute import Recomputed, recompute_chunk
 from app.billing.reconcile import Reconciliation, parse_invoice, parse_model_map, reconcile
 from app.domain import uuid7

@@ -11,7 +11,7 @@ from app.gateway.request_translation.edit_request import edit_request
 from app.gateway.request_translation.recipient import Recipient
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translate_route import translate_route
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.catalogue import DIALECTS, build_provider
 from providers.engine_routes.route import Route
 from tests.support.request_translation import make_source
