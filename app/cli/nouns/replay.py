@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.admin.experiments.replays import ReplayOrder
-from app.api.admin.records.inferences import InferenceFilters, to_filter
+from app.api.admin.records.inference_filters import InferenceFilters, to_filter
 from app.api.rest.request_parsing import convert_admin_body
 from app.cli.confirmation import confirm, yes_option
 from app.cli.errors import CommandError, OrderedGroup
@@ -41,8 +41,8 @@ from app.store.replays.replays import (
     Replay,
     ReplayDefinition,
     ReplayItem,
-    TooManyReplays,
 )
+from app.store.replays.team_room import TooManyReplays
 from app.supervisor.machine.errors import OperatorError
 from providers.canonical.errors import InvalidRequest
 
@@ -325,7 +325,10 @@ def resume(id: str, as_json: bool) -> None:
         found = await _find(connection, id, lock=True)
         if found.status not in ("cancelled", "failed"):
             raise OperatorError(f"The replay is {found.status}: only one that was cancelled, or that failed, can be resumed.")
-        await store.resume_replay(connection, command_author(), found.id)
+        try:
+            await store.resume_replay(connection, command_author(), found.id)
+        except TooManyReplays as fault:
+            raise OperatorError(str(fault)) from None
         return await _find(connection, found.id)
 
     _report(query_in_transaction(change), "goes on", as_json=as_json)

@@ -27,7 +27,7 @@ from app.results.units import background
 from app.results.units.counting import count_due_units, put_off_due_unit, take_in_touched
 from app.results.units.pre_period import scan_pre_period
 from app.settings import Settings
-from app.store.experiment_units import units as experiment_units
+from app.store.experiment_units import forgotten_units
 from app.store.postgres import bounded_transactions
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect
@@ -506,7 +506,7 @@ async def test_sums_follow_costs_that_are_computed_again(settings: Settings) -> 
 
 
 async def test_units_and_slices_go_some_time_after_the_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_units, "_DELETED_AT_ONCE", 4)
+    monkeypatch.setattr(forgotten_units, "_DELETED_AT_ONCE", 4)
     database = settings.database_url
     for name in ("old", "recent"):
         await start_experiment(database, name, "episode", metrics=["latency"], slices=["tenant"])
@@ -522,10 +522,10 @@ async def test_units_and_slices_go_some_time_after_the_end(settings: Settings, m
         await connection.execute(
             "UPDATE experiments SET ended_at = now() - make_interval(days => CASE name WHEN 'old' THEN 101 ELSE 99 END)"
         )
-        await experiment_units.delete_old_units(connection)
+        await forgotten_units.delete_old_units(connection)
         assert await fetch(database, sums) == before, "some units are left, whose values may change"
         for _ in range(30):
-            await experiment_units.delete_old_units(connection)
+            await forgotten_units.delete_old_units(connection)
     finally:
         await connection.close()
     assert await fetch(database, units) == units_before[1:]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from app.api.admin.records.inferences import InferenceFilters, read_filters
+from app.api.admin.records.inference_filters import InferenceFilters, read_filters
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
 from app.domain.callers import Caller
@@ -29,8 +29,8 @@ from app.store.replays.replays import (
     ReplayDefinition,
     ReplayItem,
     ReplayStatus,
-    TooManyReplays,
 )
+from app.store.replays.team_room import TooManyReplays
 from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
 
 _TIMEOUT_S = 60.0  # of the statement that chooses the sample
@@ -130,7 +130,10 @@ class _Replays:
         found = await _find(call, lock=True)
         if found.status not in ("cancelled", "failed"):
             raise Conflict(f"The replay is {found.status}: only one that was cancelled, or that failed, can be resumed.")
-        await replays.resume_replay(call.connection, call.author, found.id)
+        try:
+            await replays.resume_replay(call.connection, call.author, found.id)
+        except TooManyReplays as fault:
+            raise Conflict(str(fault)) from None
         return Answer(await replays.find_replay(call.connection, found.id))
 
     async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
