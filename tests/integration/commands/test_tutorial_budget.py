@@ -1,12 +1,14 @@
 """docs/tutorial-budget.md: its file and commands, as they are written, on a service of its own, because it prices the sandbox."""
 
-import os
 import re
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import service as services
-from tests.support.processes.service import NARTHEX
+from tests.support.processes.narthex_on_path import narthex_on_path
 
 PAGE = Path(__file__).parents[3] / "docs" / "tutorial-budget.md"
 
@@ -15,12 +17,18 @@ def code_blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_tutorial_leads_to_a_budget_that_is_used_up(tmp_path: Path) -> None:
+@pytest.fixture
+def path() -> Generator[str]:
+    with narthex_on_path() as path:
+        yield path
+
+
+def test_tutorial_leads_to_a_budget_that_is_used_up(path: str, tmp_path: Path) -> None:
     service = services.start(workers=1)
     try:
         (prices,) = code_blocks("toml")
         (tmp_path / "prices.toml").write_text(prices)
-        environment = {**service.environment, "PATH": f"{Path(NARTHEX).parent}:{os.environ['PATH']}"}
+        environment = {**service.environment, "PATH": path}
 
         def run(command: str) -> str:
             command = command.replace("http://127.0.0.1:8787", service.url)

@@ -1,14 +1,17 @@
 """docs/tutorial-experiments.md: its files and commands, as they are written."""
 
 import ast
-import os
 import re
 import subprocess
 import time
 import tomllib
+from collections.abc import Generator
 from pathlib import Path
 
-from tests.support.processes.service import NARTHEX, Service
+import pytest
+
+from tests.support.processes.narthex_on_path import narthex_on_path
+from tests.support.processes.service import Service
 
 PAGE = Path(__file__).parents[3] / "docs" / "tutorial-experiments.md"
 
@@ -17,7 +20,13 @@ def code_blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_tutorial_leads_to_a_running_experiment(service: Service, tmp_path: Path) -> None:
+@pytest.fixture
+def path() -> Generator[str]:
+    with narthex_on_path() as path:
+        yield path
+
+
+def test_tutorial_leads_to_a_running_experiment(service: Service, path: str, tmp_path: Path) -> None:
     support, experiment = code_blocks("toml")
     (script,) = code_blocks("python")
     assert (
@@ -27,7 +36,7 @@ def test_tutorial_leads_to_a_running_experiment(service: Service, tmp_path: Path
     (tmp_path / "support.toml").write_text(support)
     (tmp_path / "experiment.toml").write_text(experiment)
     (tmp_path / "feedback.py").write_text(script.replace("http://127.0.0.1:8787", service.url))
-    environment = {**service.environment, "PATH": f"{Path(NARTHEX).parent}:{os.environ['PATH']}"}
+    environment = {**service.environment, "PATH": path}
 
     def run(command: str) -> str:
         process = subprocess.run(

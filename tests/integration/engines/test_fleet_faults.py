@@ -44,7 +44,7 @@ async def fleet() -> AsyncGenerator[list[ScriptedEngine]]:
 async def service(fleet: list[ScriptedEngine]) -> AsyncGenerator[Service]:
     """A service of one process, whose numbers are then all there are. A breaker opens only where a test wants it to."""
     running = services.start(
-        workers=1, first_token_timeout_s=2, total_timeout_s=20, breaker_failures=1000, load_interval_s=0, probe_interval_s=0.3
+        workers=1, first_token_timeout_s=2, total_timeout_s=5, breaker_failures=1000, load_interval_s=0, probe_interval_s=0.3
     )
     one, two = (f"http://127.0.0.1:{engine.port}" for engine in fleet[:2])
     adapters = ("vllm", "sglang", "lmdeploy", "tgi", "llamacpp", "ollama")
