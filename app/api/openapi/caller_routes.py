@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from app.api.callers.nodes import NodeBody
 from app.api.openapi.schemas import Schema
+from app.api.sign_in.key_routes import KeySignIn, OnceSignIn
 from app.api.sign_in.routes import DeviceTokenBody
 from app.gateway.feedback.request import FeedbackBody
 from providers.catalogue import DIALECTS
@@ -534,6 +535,29 @@ _OPERATIONS = [
     ),
     CallerRoute(
         method="GET",
+        path="/dashboard",
+        id="get_dashboard",
+        tag="Operation",
+        summary="The dashboard, a page for browsers",
+        access="public",
+        cached=True,
+        response=_TEXT,
+        response_media_type="text/html",
+    ),
+    CallerRoute(
+        method="GET",
+        path="/dashboard/{name}",
+        id="get_dashboard_file",
+        tag="Operation",
+        summary="The same page for every address below, and its scripts and styles below static/",
+        access="public",
+        cached=True,
+        response=_TEXT,
+        response_media_type="text/html",
+        errors=(404,),
+    ),
+    CallerRoute(
+        method="GET",
         path="/openapi.json",
         id="get_openapi_document",
         tag="Operation",
@@ -545,6 +569,8 @@ _OPERATIONS = [
 ]
 
 # Beside the keyed routes' errors: what can go wrong with the issuer, and too many attempts.
+_SIGNED_IN = _object(name=_TEXT, expires_at={"type": "string", "format": "date-time"})
+_KEY_SIGN_IN_ERRORS = (400, 401, 403, 429, 500, 503)
 _SIGN_IN_ERRORS = (400, 403, 404, 429, 500, 502, 503)
 _SIGN_IN = [
     CallerRoute(
@@ -609,6 +635,42 @@ _SIGN_IN = [
         },
         also={202: "Not yet: `interval` seconds later it may be."},
         errors=(*_SIGN_IN_ERRORS, 413, 501),
+    ),
+    CallerRoute(
+        method="GET",
+        path="/admin/v1/sign-in/ways",
+        id="show_sign_in_ways",
+        tag="Session",
+        summary="Show how a browser signs in at this address",
+        access="public",
+        response=_object(issuer={"type": "boolean"}, key=_TEXT_OR_NULL),
+        errors=(500,),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/admin/v1/sign-in/key",
+        id="sign_in_with_key",
+        tag="Session",
+        summary="Sign in a browser with an admin key",
+        description="The response sets the cookie of a session, which ends with the key. Pages of this gateway alone may ask for it.",
+        access="public",
+        body=[KeySignIn],
+        example={"key": "nx-0123456789ab-…"},
+        response=_SIGNED_IN,
+        errors=(*_KEY_SIGN_IN_ERRORS, 413),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/admin/v1/sign-in/once",
+        id="sign_in_once",
+        tag="Session",
+        summary="Sign in a browser with a one-time link",
+        description="`narthex up` prints such a link. It works once, for some minutes.",
+        access="public",
+        body=[OnceSignIn],
+        example={"code": "as the link has it"},
+        response=_SIGNED_IN,
+        errors=(*_KEY_SIGN_IN_ERRORS, 413),
     ),
 ]
 

@@ -1,0 +1,44 @@
+/** What is asked for, with its failures, latency and cost. */
+import { ask } from '../../analytics';
+import { compact, count, duration, money, share, zone } from '../../format';
+import { Empty, Fault, Skeleton } from '../../parts/States';
+import { useResource } from '../../resource';
+import { to } from '../../router';
+import { scopeTeam, timeRange } from '../../scope';
+
+export function ModelsPanel() {
+  const range = timeRange(), team = scopeTeam();
+  const found = useResource(`models-of-overview|${team}|${range.name ?? range.since + range.until}|${zone()}`, (signal) => ask({ since: range.since, until: range.until, team, group_by: 'model', limit: 8, quantiles: true }, signal), 60);
+  if (found.error && !found.data) return <Fault error={found.error} retry={found.reload} />;
+  const rows = found.data?.data ?? [], most = Math.max(...rows.map((row) => row.requests), 1);
+  return (
+    <section class="panel">
+      <div class="panel-head"><h2>Models and functions</h2>{found.data?.has_more && <p class="note">the eight with most requests</p>}</div>
+      {!found.data ? (
+        <Skeleton />
+      ) : rows.length === 0 ? (
+        <Empty title="Nothing was asked for in this time" />
+      ) : (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Models and functions">
+          <table class="rows">
+            <thead><tr><th scope="col">Name</th><th scope="col" class="n">Requests</th><th scope="col" class="n">Failed</th><th scope="col" class="n">p95</th><th scope="col" class="n">Cost</th></tr></thead>
+            <tbody>
+              {rows.map((row) => (
+                <tr key={row.group['model'] ?? ''}>
+                  <th scope="row" class="wrap"><a href={to('/requests', { model: row.group['model'] })}>{row.group['model'] || 'no model'}</a></th>
+                  <td class="n" title={count(row.requests)}>
+                    <span class="bar"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width={(100 * row.requests) / most} height="4" /></svg></span>
+                    {compact(row.requests)}
+                  </td>
+                  <td class={`n${row.requests > 20 && row.failed / row.requests > 0.05 ? ' bad' : ''}`}>{share(row.failed, row.requests, 1)}</td>
+                  <td class="n">{duration(row.duration?.p95)}</td>
+                  <td class="n">{money(row.cost_microusd)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}

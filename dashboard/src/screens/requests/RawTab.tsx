@@ -1,0 +1,26 @@
+/** Request and response as they were recorded, and every field of the record. */
+import { count } from '../../format';
+import type { InferenceWithContent } from '../../generated/api';
+import { pretty, Text } from '../../parts/Text';
+import { copy } from '../../parts/Toast';
+import { NotKept } from './ConversationTab';
+
+export function RawTab({ row }: { row: InferenceWithContent }) {
+  const { content, ...fields } = row;
+  const parts: [string, string | null | undefined][] = [['Request', content?.request], ['Response', content?.response]];
+  return (
+    <div class="rows-of">
+      {!content?.request && !content?.response && <NotKept row={row} />}
+      {parts.map(([name, text]) => text && (
+        <div key={name}>
+          <h3>{name}, {count(text.length)} characters <button class="button small" onClick={() => void copy(text, `The ${name.toLowerCase()}`)}>Copy</button></h3>
+          <Text text={pretty(text)} code />
+        </div>
+      ))}
+      <details>
+        <summary class="link">Every field of the record</summary>
+        <Text text={pretty(fields)} code />
+      </details>
+    </div>
+  );
+}

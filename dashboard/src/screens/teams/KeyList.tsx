@@ -1,0 +1,104 @@
+/** All keys with what they spent in the time above, and the teams. */
+import { useState } from 'preact/hooks';
+import { ask } from '../../analytics';
+import { get } from '../../api';
+import { ago, compact, count, money, plural } from '../../format';
+import type { AnalyticsRow, Key, Team } from '../../generated/api';
+import { Head, When } from '../../parts/Head';
+import { Empty, Loaded } from '../../parts/States';
+import { useResource } from '../../resource';
+import { go, here, place, to } from '../../router';
+import { scopeTeam, timeRange } from '../../scope';
+import { mayAnywhere, may, session } from '../../session';
+import { KeyForm } from './KeyForm';
+import { TeamForm } from './TeamForm';
+
+const STATES: [string | null, string][] = [['valid', 'Valid'], ['expired', 'Expired'], ['revoked', 'Revoked'], [null, 'All']];
+
+export function KeyList() {
+  const query = place.value.query, range = timeRange(), team = scopeTeam();
+  const state = query.has('state') ? query.get('state') || null : 'valid', search = query.get('search') ?? '';
+  const [round, setRound] = useState(0);
+  const keys = useResource(`keys|${session.value?.id}|${team}|${state}|${search}|${round}`, (signal) => get('GET /keys', { query: { limit: 200, sort: '-created_at', team, state: (state === 'all' ? null : state) as Key['state'] | null, search: search || null }, signal }));
+  const teams = useResource(`teams|${session.value?.id}|${round}`, (signal) => get('GET /teams', { query: { limit: 200, sort: 'name' }, signal }));
+  const use = useResource(`use-of-keys|${team}|${range.name ?? range.since + range.until}`, (signal) => ask({ since: range.since, until: range.until, team, group_by: 'key', limit: 500 }, signal));
+  const byKey = new Map((use.data?.data ?? []).map((row) => [row.group['key'] ?? '', row]));
+  const close = () => { go(here({ new: null }), { replace: true }); setRound(round + 1); };
+  return (
+    <>
+      <Head title="Teams and keys" about={teams.data ? plural(teams.data.data.length, 'team') : ''}>
+        {may('teams:write') && <a class="button" href={here({ new: 'team' })}>New team</a>}
+        {mayAnywhere('keys:write') && <a class="button primary" href={here({ new: 'key' })}>New key</a>}
+      </Head>
+      <div class="filters">
+        <nav class="segments" aria-label="Which keys">
+          {STATES.map(([value, text]) => <a key={text} href={here({ state: value ?? 'all' })} aria-current={(state === 'all' ? null : state) === value ? 'true' : undefined}>{text}</a>)}
+        </nav>
+        <input class="input narrow" type="search" aria-label="Search in names" placeholder="Search in names" value={search} onInput={(event) => go(here({ search: event.currentTarget.value }), { replace: true })} />
+      </div>
+      <Loaded from={keys} lines={10}>
+        {(page) =>
+          page.data.length === 0 ? (
+            <section class="panel"><Empty title={search || team ? 'No key matches' : 'There is no key'}>{mayAnywhere('keys:write') && <a class="button" href={here({ new: 'key' })}>New key</a>}</Empty></section>
+          ) : (
+            <section class="panel flush">
+              <div class="scroll" tabIndex={0} role="region" aria-label="Keys">
+                <table class="rows list cards">
+                  <thead><tr><th scope="col">Key</th><th scope="col">Name</th><th scope="col">Team</th><th scope="col">State</th><th scope="col" class="n">Requests</th><th scope="col" class="n">Failed</th><th scope="col" class="n">Cost</th><th scope="col" class="wide">May</th><th scope="col">Expires</th></tr></thead>
+                  <tbody>{page.data.map((each) => <KeyRow key={each.prefix} row={each} use={byKey.get(each.prefix)} known={use.data !== undefined} />)}</tbody>
+                </table>
+              </div>
+              <p class="more"><span class="dim">Requests and cost are of the {range.label.toLowerCase()}.{page.next && ' The newest 200 keys; search for others.'}</span></p>
+            </section>
+          )
+        }
+      </Loaded>
+      <Loaded from={teams} lines={4}>{(page) => <TeamTable teams={page.data} />}</Loaded>
+      {query.get('new') === 'key' && <KeyForm teams={(teams.data?.data ?? []).map((each) => each.name)} close={close} />}
+      {query.get('new') === 'team' && <TeamForm close={close} />}
+    </>
+  );
+}
+
+function KeyRow({ row, use, known }: { row: Key; use: AnalyticsRow | undefined; known: boolean }) {
+  const restricted = [row.models && plural(row.models.length, 'model'), row.routes && plural(row.routes.length, 'route'), row.networks && plural(row.networks.length, 'network')].filter(Boolean);
+  return (
+    <tr>
+      <th scope="row" class="mono"><a href={to(`/keys/${row.prefix}`)}>{row.prefix}</a></th>
+      <td class="full preview">{row.name || <span class="dim">no name</span>}{row.admin && <span class="tag warn">admin</span>}</td>
+      <td><a href={to(`/teams/${encodeURIComponent(row.team)}`)}>{row.team}</a></td>
+      <td><span class={`tag${row.state === 'valid' ? ' ok' : row.state === 'revoked' ? ' bad' : ' warn'}`}>{row.state}</span></td>
+      <td class="n" data-name="requests">{known ? compact(use?.requests ?? 0) : '…'}</td>
+      <td class="n wide-only">{known ? count(use?.failed ?? 0) : '…'}</td>
+      <td class="n">{known ? money(use?.cost_microusd ?? 0) : '…'}</td>
+      <td class="wide">{restricted.length ? restricted.join(', ') : <span class="dim">everything of its team</span>}</td>
+      <td>{row.expires_at ? <When at={row.expires_at} words={ago(row.expires_at)} /> : <span class="dim">never</span>}</td>
+    </tr>
+  );
+}
+
+function TeamTable({ teams }: { teams: Team[] }) {
+  if (!teams.length) return null;
+  return (
+    <section class="panel flush">
+      <div class="panel-head"><h2>Teams</h2></div>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Teams">
+        <table class="rows list cards">
+          <thead><tr><th scope="col">Team</th><th scope="col" class="n">Keys</th><th scope="col">Content kept</th><th scope="col">May use</th><th scope="col">Limits of its own</th><th scope="col" class="n">Priority</th></tr></thead>
+          <tbody>
+            {teams.map((each) => (
+              <tr key={each.id}>
+                <th scope="row" class="full"><a href={to(`/teams/${encodeURIComponent(each.name)}`)}>{each.name}</a></th>
+                <td class="n" data-name="keys">{count(each.keys)}</td>
+                <td>{each.content}</td>
+                <td>{each.models ? plural(each.models.length, 'model') : 'every model'}</td>
+                <td>{each.limits.length ? plural(each.limits.length, 'limit') : <span class="dim">none</span>}</td>
+                <td class="n" data-name="priority">{each.priority}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
