@@ -11,9 +11,9 @@ import httpx
 from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
-from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.domain.routing import ProviderConfig, Target
 from app.domain.snapshot import Snapshot
+from app.gateway.provider_check.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.settings import BadSetting, Folders, Secrets, Settings
 from app.store.postgres.vault import Vault
 from app.supervisor.machine import secret_key

@@ -19,7 +19,7 @@ AttemptReason = Literal["first", "retry", "fallback", "hedge", "resumption"]
 
 
 class TimelineAttempt(Struct, frozen=True, kw_only=True):
-    """Times since the inference was received. `started_us` null: it served at once, which records no start.
+    """Times since the inference was received. `started_us` of a single attempt is that by which it ended as the response did.
 
     `duration_us`: of the one that served until the end of its response. `error` null: it served.
     """
@@ -222,5 +222,11 @@ def _only_attempt(row: Mapping[str, Any], hidden: Collection[str]) -> TimelineAt
         "output_tokens": row["charged_output"],
         "cost_microusd": row["cost_microusd"],
     }
-    fields |= dict.fromkeys(("started_us", "status", "error", "code", *hidden))
+    answered = row["outcome"] == "answered"
+    served_us: int | None = row["served_us"]
+    fields |= {
+        "started_us": None if served_us is None else max(0, row["duration_us"] - served_us),
+        "status": row["status"] if answered else None,
+        **dict.fromkeys(("error", "code", *hidden)),
+    }
     return TimelineAttempt(reason="first", **fields)

@@ -35,6 +35,7 @@ from app.store.postgres.database import Database, transaction
 from app.store.postgres.names import check_priority, check_team
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.teams.teams import upsert_team
+from app.store.usage.key_usage import is_unused_since
 
 _keys, _teams = tables.keys, tables.teams
 
@@ -81,8 +82,8 @@ class KeyFilter(Struct, frozen=True):
     """The keys that a list has. None in a field means any.
 
     `only_teams` leaves keys of teams with these names. `expires_before` finds keys whether they are valid or
-    not. `search` finds keys with this text in the name or public part, in any case; of a complete key only
-    the public part counts.
+    not, and `unused_since` those that were there then and made no request since. `search` finds keys with
+    this text in the name or public part, in any case; of a complete key only the public part counts.
     """
 
     team: str | None = None
@@ -91,6 +92,7 @@ class KeyFilter(Struct, frozen=True):
     state: KeyState | None = None
     search: str | None = None
     expires_before: datetime | None = None
+    unused_since: datetime | None = None
 
 
 class KeyReplaced(Exception):
@@ -205,6 +207,8 @@ def _conditions(filters: KeyFilter) -> list[Any]:
         conditions.append(or_(*matches))
     if filters.expires_before is not None:
         conditions.append(_keys.c.expires_at < filters.expires_before)
+    if filters.unused_since is not None:
+        conditions.append(is_unused_since(filters.unused_since))
     return conditions
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.admin.configuration import provider_test
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
@@ -55,6 +56,10 @@ class ProviderQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    return [*_entries(gateway), *provider_test.operations(gateway)]
+
+
+def _entries(gateway: Gateway) -> list[Operation[Any, Any]]:
     return EntryResource(
         section=PROVIDERS,
         noun="provider",

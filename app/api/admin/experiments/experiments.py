@@ -15,6 +15,8 @@ from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.experiments import ExperimentStatus
 from app.gateway.pipeline.gateway import Gateway
+from app.results.experiments.standing import ExperimentStanding
+from app.results.experiments.standings import Standings
 from app.store.configuration.configuration import change_configuration
 from app.store.configuration.rows import lock_configuration
 from app.store.experiments import edits as experiment_edits
@@ -39,6 +41,16 @@ class ExperimentQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: After | None = None
     sort: Literal["created_at", "-created_at"] = "-created_at"
     status: ExperimentStatus | None = None
+    verdicts: Annotated[bool, Meta(description="Also what the results of each come to, as they were a minute ago or later.")] = False
+
+
+class ListedExperiment(ExperimentRow, frozen=True, kw_only=True):
+    """An experiment, with what its results come to if that was requested."""
+
+    result: Annotated[
+        ExperimentStanding | None,
+        Meta(description="Null: not requested by `verdicts`, of a draft, or your roles do not include `records:read`."),
+    ]
 
 
 class VersionsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,9 +97,16 @@ class Enrolment(Struct, frozen=True, forbid_unknown_fields=True):
 class _Experiments:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._standings = Standings()
 
     async def page(self, call: Call[ExperimentQuery, NoBody]) -> Answer:
-        return Answer(await page_experiments(call.connection, call.query, call.query.status))
+        page = await page_experiments(call.connection, call.query, call.query.status)
+        with_results = call.query.verdicts and call.principal.may("records:read")
+        shown = [
+            ListedExperiment(**asdict(row), result=await self._standings.read(call.connection, row) if with_results else None)
+            for row in page.data
+        ]
+        return Answer(Page(shown, page.next))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
         return await answer_experiment(call)
@@ -137,7 +156,7 @@ class _Experiments:
                 summary="List experiments",
                 permission="config:read",
                 query=ExperimentQuery,
-                response=Page[ExperimentRow],
+                response=Page[ListedExperiment],
                 handler=self.page,
             ),
             Operation(

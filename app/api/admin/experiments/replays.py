@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from app.api.admin.records.inferences import InferenceFilters, read_filters
+from app.api.admin.records.inference_filters import InferenceFilters, read_filters
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
 from app.domain.callers import Caller

@@ -7,9 +7,6 @@ from collections.abc import Mapping
 import httpx
 import msgspec
 
-from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
-from app.doctor.provider_check.explain import explain_connection_error, explain_upstream_error
-from app.doctor.provider_check.result import CheckResult, Explanation, RemainingRateLimit
 from app.domain import uuid7
 from app.domain.routing import ModelConfig, Target
 from app.domain.snapshot import Snapshot
@@ -18,6 +15,9 @@ from app.gateway.credentials.request_template import RequestTemplateKey
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.provider_check.explain import explain_connection_error, explain_upstream_error
+from app.gateway.provider_check.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
+from app.gateway.provider_check.result import CheckResult, Explanation, RemainingRateLimit
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
