@@ -1,13 +1,26 @@
 /** Questions of sums, and their answers as series: what is missing in between is zero, as nothing came. */
-import { get } from './api';
+import { ApiError, call, get } from './api';
 import { zone } from './format';
-import type { Analytics, AnalyticsRow, Operations } from './generated/api';
+import type { Analytics, AnalyticsFilters, AnalyticsRow, Operations } from './generated/api';
 import type { TimeRange } from './scope';
 
 export type Question = Operations['GET /analytics']['query'];
 
 export function ask(question: { [K in keyof Question]?: Question[K] | null }, signal: AbortSignal): Promise<Analytics> {
   return get('GET /analytics', { query: { time_zone: zone(), ...question }, signal });
+}
+
+/** Several questions, answered of one moment: so what they say agrees. */
+export async function askAll<K extends string>(questions: Record<K, AnalyticsFilters>, signal: AbortSignal): Promise<Record<K, Analytics>> {
+  const named = Object.fromEntries(Object.entries<AnalyticsFilters>(questions).map(([name, question]) => [name, { time_zone: zone(), ...question }]));
+  const { answers } = (await call('POST /analytics/batch', { body: { questions: named }, signal })).data;
+  const found = {} as Record<K, Analytics>;
+  for (const name of Object.keys(questions) as K[]) {
+    const answer = answers[name];
+    if (!answer?.analytics) throw new ApiError(400, answer?.error?.message ?? 'The question has no answer.', null, answer?.error?.param ?? null, null, null);
+    found[name] = answer.analytics;
+  }
+  return found;
 }
 
 export interface Series {

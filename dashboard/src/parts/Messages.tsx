@@ -1,32 +1,9 @@
 /** A conversation as messages of parts, in no API's format. All of it is text nodes: nothing that a model writes becomes markup. */
 import { count } from '../format';
+import type { ShownMessage } from '../generated/api';
 import { pretty, Text } from './Text';
 
-export interface ShownPart {
-  kind: 'text' | 'reasoning' | 'refusal' | 'tool_call' | 'tool_result' | 'media' | 'other';
-  text?: string;
-  characters?: number;
-  hidden?: boolean;
-  id?: string;
-  name?: string | null;
-  arguments?: string;
-  valid?: boolean;
-  parts?: ShownPart[];
-  error?: boolean;
-  media?: string;
-  media_type?: string | null;
-  size_bytes?: number | null;
-  url?: string | null;
-  json?: string;
-  is_json?: boolean;
-}
-
-export interface ShownMessage {
-  role: string;
-  name: string | null;
-  parts: ShownPart[];
-  finish_reason?: string | null;
-}
+type ShownPart = ShownMessage['parts'][number];
 
 const FOLDED = 6;
 
@@ -64,38 +41,22 @@ function MessageCard({ message }: { message: ShownMessage }) {
 function Part({ part }: { part: ShownPart }) {
   switch (part.kind) {
     case 'text':
+      return <>{part.is_json ? <Text text={pretty(part.text)} code /> : <Text text={part.text} />}<Cut all={part.characters} shown={part.text} /></>;
     case 'refusal':
-      return (
-        <>
-          {part.kind === 'refusal' && <span class="tag warn">refuses</span>}
-          {part.is_json ? <Text text={pretty(part.text ?? '')} code /> : <Text text={part.text ?? ''} />}
-          <Cut part={part} shown={part.text ?? ''} />
-        </>
-      );
+      return <><span class="tag warn">refuses</span><Text text={part.text} /><Cut all={part.characters} shown={part.text} /></>;
     case 'reasoning':
-      return part.hidden ? <p class="dim">Reasoning, which its host returned encrypted</p> : <details><summary class="dim">Reasoning, {count(part.characters ?? part.text?.length ?? 0)} characters</summary><Text text={part.text ?? ''} /><Cut part={part} shown={part.text ?? ''} /></details>;
+      return part.hidden ? <p class="dim">Reasoning, which its host returned encrypted</p> : <details><summary class="dim">Reasoning, {count(part.characters)} characters</summary><Text text={part.text} /><Cut all={part.characters} shown={part.text} /></details>;
     case 'tool_call':
-      return (
-        <>
-          <p>calls <code><bdi>{part.name}</bdi></code>{part.valid === false && <span class="tag bad">arguments are no JSON</span>}</p>
-          <Text text={pretty(part.arguments ?? '')} code />
-          <Cut part={part} shown={part.arguments ?? ''} />
-        </>
-      );
+      return <><p>calls <code><bdi>{part.name}</bdi></code>{!part.valid && <span class="tag bad">arguments are no JSON</span>}</p><Text text={pretty(part.arguments)} code /><Cut all={part.characters} shown={part.arguments} /></>;
     case 'tool_result':
-      return (
-        <>
-          {part.error && <span class="tag bad">error</span>}
-          {(part.parts ?? []).map((each, index) => <Part key={index} part={each} />)}
-        </>
-      );
+      return <>{part.error && <span class="tag bad">error</span>}{part.parts.map((each, index) => <Part key={index} part={each} />)}</>;
     case 'media':
-      return <p class="dim">{part.media ?? 'media'}{part.media_type ? `, ${part.media_type}` : ''}{part.size_bytes != null ? `, ${count(part.size_bytes)} bytes` : ''}{part.name ? `, ${part.name}` : ''}{part.url ? <>, at <code class="wrap">{part.url.slice(0, 200)}</code></> : ''}</p>;
+      return <p class="dim">{part.media}{part.media_type ? `, ${part.media_type}` : ''}{part.size_bytes != null ? `, ${count(part.size_bytes)} bytes` : ''}{part.name ? `, ${part.name}` : ''}{part.url ? <>, at <code class="wrap">{part.url.slice(0, 200)}</code></> : ''}</p>;
     case 'other':
-      return <Text text={pretty(part.json ?? '')} code />;
+      return <Text text={pretty(part.json)} code />;
   }
 }
 
-function Cut({ part, shown }: { part: ShownPart; shown: string }) {
-  return part.characters != null && part.characters > shown.length ? <p class="note">The first {count(shown.length)} of {count(part.characters)} characters. "Raw" has all of it.</p> : null;
+function Cut({ all, shown }: { all: number; shown: string }) {
+  return all > shown.length ? <p class="note">The first {count(shown.length)} of {count(all)} characters. "Raw" has all of it.</p> : null;
 }

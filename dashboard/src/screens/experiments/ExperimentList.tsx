@@ -1,20 +1,20 @@
 /** Experiments with their verdicts, the running ones first. */
 import { get } from '../../api';
 import { ago, count, moment } from '../../format';
-import type { ExperimentRow } from '../../generated/api';
+import type { ListedExperiment } from '../../generated/api';
 import { Head, When } from '../../parts/Head';
 import { Empty, Loaded } from '../../parts/States';
 import { Snippet } from '../../parts/Snippet';
 import { useResource } from '../../resource';
 import { here, place, to } from '../../router';
 import { session } from '../../session';
-import { primaryOf, verdictOf } from './verdict';
+import { VERDICTS } from './verdict';
 
 const RANK = { running: 0, draft: 1, ended: 2 };
 
 export function ExperimentList() {
   const status = place.value.query.get('status');
-  const found = useResource(`experiments|${session.value?.id}`, (signal) => get('GET /experiments', { query: { limit: 100, sort: '-created_at' }, signal }));
+  const found = useResource(`experiments|${session.value?.id}`, (signal) => get('GET /experiments', { query: { limit: 100, sort: '-created_at', verdicts: true }, signal }));
   return (
     <>
       <Head title="Experiments" about="What may be concluded holds however often you look">
@@ -43,19 +43,17 @@ export function ExperimentList() {
   );
 }
 
-function Row({ row }: { row: ExperimentRow }) {
-  const found = useResource(row.status === 'draft' ? null : `results|${row.name}`, (signal) => get('GET /experiments/{name}/results', { path: { name: row.name }, signal }));
-  const verdict = found.data && verdictOf(found.data), primary = found.data && primaryOf(found.data);
-  const units = found.data?.arms.reduce((sum, each) => sum + each.units, 0);
+function Row({ row }: { row: ListedExperiment }) {
+  const result = row.result, verdict = result && VERDICTS[result.verdict];
   return (
     <tr>
       <th scope="row" class="full"><a href={to(`/experiments/${encodeURIComponent(row.name)}`)}>{row.name}</a></th>
       <td><span class={`tag${row.status === 'running' ? ' ok' : ''}`}>{row.status}</span></td>
-      <td>{verdict ? <span class={`tag ${verdict.tone === 'good' ? 'ok' : verdict.tone === 'harm' ? 'bad' : 'info'}`}>{verdict.word}</span> : <span class="dim">{row.status === 'draft' ? '–' : found.error ? 'not available' : '…'}</span>}</td>
-      <td class="full conclusion">{found.data ? <>{found.data.conclusion}{units != null && <span class="dim"> {count(units)} units{primary ? `, by ${primary.metric}` : ''}</span>}</> : <span class="dim">{found.error?.message ?? ''}</span>}</td>
+      <td>{verdict ? <span class={`tag ${verdict.tone}`}>{verdict.word}</span> : <span class="dim">–</span>}</td>
+      <td class="full conclusion">{result ? <>{result.conclusion} <span class="dim">{count(result.units)} of {count(result.planned_units)} units</span></> : <span class="dim">It has not begun.</span>}</td>
       <td>{row.arms.join(', ')}</td>
       <td>{row.unit}</td>
-      <td>{row.started_at ? <When at={row.started_at} words={ago(row.started_at)} /> : <span class="dim">{row.created_at && `made ${moment(row.created_at)}`}</span>}</td>
+      <td>{row.started_at ? <When at={row.started_at} words={ago(row.started_at)} /> : <span class="dim">made {moment(row.created_at)}</span>}</td>
     </tr>
   );
 }

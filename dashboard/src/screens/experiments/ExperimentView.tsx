@@ -13,7 +13,8 @@ import { ArmsPanel } from './ArmsPanel';
 import { LogPanel } from './LogPanel';
 import { MetricsForest } from './MetricsForest';
 import { PartsPanel } from './PartsPanel';
-import { inUnit, primaryOf, differenceText, verdictOf } from './verdict';
+import { SeriesPanel } from './SeriesPanel';
+import { inUnit, primaryOf, differenceText, panelTone } from './verdict';
 
 export function ExperimentView({ name }: { name: string }) {
   const [round, setRound] = useState(0);
@@ -50,6 +51,7 @@ function Results({ experiment, results }: { experiment: ShownExperiment; results
       <div class="columns even">
         <MetricsForest results={results} metrics={results.metrics} title="Metrics" note={`Each arm minus ${results.control}, with its interval; filled where that excludes no difference.${guarded ? ' A red mark is the harm at which an arm is stopped.' : ''}`} limits={experiment.analysis.guardrails ?? {}} />
         <div class="rows-of">
+          <SeriesPanel name={experiment.name} />
           <ArmsPanel experiment={experiment} results={results} />
           <LogPanel name={experiment.name} round={0} />
         </div>
@@ -60,11 +62,11 @@ function Results({ experiment, results }: { experiment: ShownExperiment; results
 }
 
 function VerdictPanel({ results }: { results: ExperimentResults }) {
-  const verdict = verdictOf(results), primary = primaryOf(results), best = primary?.comparisons.find((each) => each.verdict === 'better') ?? primary?.comparisons[0];
+  const tone = panelTone(results), primary = primaryOf(results), best = primary?.comparisons.find((each) => each.verdict === 'better') ?? primary?.comparisons[0];
   const units = results.arms.reduce((sum, each) => sum + each.units, 0), open = results.arms.reduce((sum, each) => sum + each.open, 0);
   const control = primary?.arms.find((each) => each.arm === results.control), arm = primary?.arms.find((each) => each.arm === best?.arm);
   return (
-    <section class={`panel verdict ${verdict.tone}`}>
+    <section class={`panel verdict ${tone}`}>
       <div>
         <p class="note">What may be concluded</p>
         <h2>{results.conclusion}</h2>

@@ -1,31 +1,29 @@
 /** What may be concluded of an experiment, for the eye: a word, a tone and the sentence that the API gives. */
 import { percent, signed } from '../../format';
-import type { ArmComparison, ExperimentResults, Operations } from '../../generated/api';
+import type { ArmComparison, ExperimentResults, ExperimentStanding } from '../../generated/api';
 
-export type Results = Operations['GET /experiments/{name}/results']['answer'];
 export type MetricResult = ExperimentResults['metrics'][number];
 export type Tone = 'good' | 'harm' | 'open';
 
-export interface Verdict {
-  word: string;
-  tone: Tone;
-}
+/** The verdicts as the API gives them: of the deciding metric, and of every other for harm. */
+export const VERDICTS: Record<ExperimentStanding['verdict'], { word: string; tone: 'ok' | 'bad' | 'info' | ''; panel: Tone }> = {
+  winning: { word: 'winning', tone: 'ok', panel: 'good' },
+  harmful: { word: 'harmful', tone: 'bad', panel: 'harm' },
+  broken: { word: 'broken', tone: 'bad', panel: 'harm' },
+  equivalent: { word: 'equal', tone: 'info', panel: 'open' },
+  keep_running: { word: 'keep running', tone: 'info', panel: 'open' },
+  cannot_tell: { word: 'cannot tell', tone: '', panel: 'open' },
+};
 
 export function primaryOf(results: ExperimentResults): MetricResult | null {
   return results.metrics.find((each) => each.primary) ?? results.metrics[0] ?? null;
 }
 
-/** Read of the deciding metric, and of every other for harm. */
-export function verdictOf(results: ExperimentResults): Verdict {
-  if (results.sample_ratio.mismatch) return { word: 'broken', tone: 'harm' };
-  const harmed = results.metrics.flatMap((metric) => metric.comparisons.filter((each) => each.verdict === 'worse').map((each) => ({ metric, arm: each.arm })));
-  const primary = primaryOf(results), verdicts = primary?.comparisons.map((each) => each.verdict) ?? [];
-  if (harmed.some(({ metric }) => metric === primary)) return { word: 'harmful', tone: 'harm' };
-  if (verdicts.includes('better')) return harmed.length ? { word: 'better, and worse elsewhere', tone: 'harm' } : { word: 'better', tone: 'good' };
-  if (harmed.length) return { word: 'harmful', tone: 'harm' };
-  if (verdicts.length && verdicts.every((each) => each === 'equal')) return { word: 'equal', tone: 'open' };
-  if (verdicts.includes('needs a cap')) return { word: 'needs a cap', tone: 'open' };
-  return { word: verdicts.includes('too early') ? 'too early' : 'keep running', tone: 'open' };
+/** Of one experiment, from its results: the colour of the panel that says what may be concluded. */
+export function panelTone(results: ExperimentResults): Tone {
+  const verdicts = results.metrics.flatMap((metric) => metric.comparisons.map((each) => each.verdict));
+  if (results.sample_ratio.mismatch || verdicts.includes('worse')) return 'harm';
+  return primaryOf(results)?.comparisons.some((each) => each.verdict === 'better') ? 'good' : 'open';
 }
 
 export function toneOf(comparison: ArmComparison): Tone {
@@ -33,7 +31,7 @@ export function toneOf(comparison: ArmComparison): Tone {
 }
 
 /** A value of a metric, in its unit. */
-export function inUnit(metric: MetricResult, value: number | null): string {
+export function inUnit(metric: Pick<MetricResult, 'unit'>, value: number | null): string {
   if (value === null) return '–';
   switch (metric.unit) {
     case 'share of units':
@@ -50,7 +48,7 @@ export function inUnit(metric: MetricResult, value: number | null): string {
 }
 
 /** A difference of a metric: in points for shares, relative for amounts, where it is known so. */
-export function differenceText(metric: MetricResult, value: number | null): string {
+export function differenceText(metric: Pick<MetricResult, 'unit'>, value: number | null): string {
   if (value === null) return '–';
   if (metric.unit === 'share of units') return `${signed(value * 100, 1)} pt`;
   const sign = value > 0 ? '+' : value < 0 ? '−' : '';

@@ -1,12 +1,14 @@
 /** What a name leads to: models with their targets, providers, and prices. */
-import { place } from '../../router';
-import { get } from '../../api';
+import { useState } from 'preact/hooks';
+import { call, get } from '../../api';
 import { count, dollars, moment, plural } from '../../format';
 import type { ModelEntry, PriceEntry, ProviderEntry } from '../../generated/api';
 import { Head } from '../../parts/Head';
-import { Empty, Loaded } from '../../parts/States';
+import { Dialog } from '../../parts/Dialog';
+import { Empty, Fault, Loaded, Skeleton } from '../../parts/States';
 import { useResource } from '../../resource';
-import { here, to } from '../../router';
+import { here, place, to } from '../../router';
+import { may } from '../../session';
 import { ModelView } from './ModelView';
 
 type Tab = 'models' | 'providers' | 'prices';
@@ -58,20 +60,36 @@ function ModelList() {
 }
 
 function ProviderList() {
+  const [testing, setTesting] = useState<string | null>(null);
   const found = useResource('providers', (signal) => get('GET /providers', { query: { limit: 200, sort: 'name' }, signal }));
   return (
+    <>
+    {testing && <ProviderTestDialog name={testing} close={() => setTesting(null)} />}
     <Loaded from={found}>
       {(page) => (page.data.length === 0 ? <section class="panel"><Empty title="No provider"><p>A provider is a host or an engine: where models are served.</p></Empty></section> : (
         <section class="panel flush">
           <div class="scroll" tabIndex={0} role="region" aria-label="Providers">
             <table class="rows list cards still">
-              <thead><tr><th scope="col">Provider</th><th scope="col">Adapter</th><th scope="col">Address</th><th scope="col">Credential</th><th scope="col">Nodes</th><th scope="col">Changed</th></tr></thead>
-              <tbody>{page.data.map((each: ProviderEntry) => <tr key={each.name}><th scope="row" class="full"><a href={to('/requests', { provider: each.name })}>{each.name}</a></th><td>{each.adapter}</td><td class="mono preview">{each.base_url ?? <span class="dim">its usual one</span>}</td><td class="preview">{Array.isArray(each.credential) ? plural(each.credential.length, 'credential') : (each.credential ?? <span class="dim">none</span>)}</td><td>{each.accepts_nodes ? 'register themselves' : <span class="dim">no</span>}</td><td>{moment(each.updated_at)}</td></tr>)}</tbody>
+              <thead><tr><th scope="col">Provider</th><th scope="col">Adapter</th><th scope="col">Address</th><th scope="col">Credential</th><th scope="col">Nodes</th><th scope="col">Changed</th><th scope="col"><span class="sr">Acts</span></th></tr></thead>
+              <tbody>{page.data.map((each: ProviderEntry) => <tr key={each.name}><th scope="row" class="full"><a href={to('/requests', { provider: each.name })}>{each.name}</a></th><td>{each.adapter}</td><td class="mono preview">{each.base_url ?? <span class="dim">its usual one</span>}</td><td class="preview">{Array.isArray(each.credential) ? plural(each.credential.length, 'credential') : (each.credential ?? <span class="dim">none</span>)}</td><td>{each.accepts_nodes ? 'register themselves' : <span class="dim">no</span>}</td><td>{moment(each.updated_at)}</td><td class="n">{may('config:write') && <button class="button small" onClick={() => setTesting(each.name)}>Test …</button>}</td></tr>)}</tbody>
             </table>
           </div>
         </section>
       ))}
     </Loaded>
+    </>
+  );
+}
+
+/** Asks the provider itself, as `narthex providers test` does. */
+function ProviderTestDialog({ name, close }: { name: string; close: () => void }) {
+  const found = useResource(`test-of|${name}|${Date.now() >> 14}`, (signal) => call('POST /providers/{name}/test', { path: { name }, body: {}, signal }));
+  return (
+    <Dialog title={`Test of ${name}`} close={close}>
+      {found.error ? <Fault error={found.error} retry={found.reload} /> : !found.data ? <Skeleton lines={5} /> : <ul class="findings">{found.data.data.results.map((each, index) => <li key={index}><span class={`severity ${each.outcome === 'works' ? 'ok' : 'bad'}`}>{each.outcome.replaceAll('_', ' ')}</span><span class="wrap"><b class="mono">{each.address}</b> {each.message}{each.latency_ms != null && ` ${each.latency_ms} ms.`}{each.advice && <small>{each.advice}</small>}</span></li>)}</ul>}
+      {found.data && <p class="strong">{found.data.data.works ? 'It works.' : 'It does not work.'}</p>}
+      <div class="dialog-foot"><button class="button" onClick={close}>Close</button></div>
+    </Dialog>
   );
 }
 

@@ -1,22 +1,15 @@
 /** What is asked for, with its failures, latency and cost. */
-import { ask } from '../../analytics';
-import { compact, count, duration, money, share, zone } from '../../format';
-import { Empty, Fault, Skeleton } from '../../parts/States';
-import { useResource } from '../../resource';
+import { compact, count, duration, money, share } from '../../format';
+import type { Analytics } from '../../generated/api';
+import { Empty } from '../../parts/States';
 import { to } from '../../router';
-import { scopeTeam, timeRange } from '../../scope';
 
-export function ModelsPanel() {
-  const range = timeRange(), team = scopeTeam();
-  const found = useResource(`models-of-overview|${team}|${range.name ?? range.since + range.until}|${zone()}`, (signal) => ask({ since: range.since, until: range.until, team, group_by: 'model', limit: 8, quantiles: true }, signal), 60);
-  if (found.error && !found.data) return <Fault error={found.error} retry={found.reload} />;
-  const rows = found.data?.data ?? [], most = Math.max(...rows.map((row) => row.requests), 1);
+export function ModelsPanel({ found }: { found: Analytics }) {
+  const rows = found.data, most = Math.max(...rows.map((row) => row.requests), 1);
   return (
     <section class="panel">
-      <div class="panel-head"><h2>Models and functions</h2>{found.data?.has_more && <p class="note">the eight with most requests</p>}</div>
-      {!found.data ? (
-        <Skeleton />
-      ) : rows.length === 0 ? (
+      <div class="panel-head"><h2>Models and functions</h2>{found.has_more && <p class="note">the eight with most requests</p>}</div>
+      {rows.length === 0 ? (
         <Empty title="Nothing was asked for in this time" />
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label="Models and functions">

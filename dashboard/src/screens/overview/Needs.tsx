@@ -1,5 +1,4 @@
 /** What needs somebody: endpoints that are away, budgets near their end, models that fail more than before, results that decide. */
-import { ask } from '../../analytics';
 import { get } from '../../api';
 import { count, dollars, percent, plural, share, span } from '../../format';
 import type { EndpointState } from '../../generated/api';
@@ -18,21 +17,21 @@ interface Need {
   act: string;
 }
 
-const MOST = 6;
+const MOST = 6, RANK = { bad: 0, warn: 1, info: 2 };
 
 export function Needs({ sums }: { sums: Sums }) {
   const team = scopeTeam();
   const found = useResource(
-    `needs|${team}|${sums.range.name ?? sums.range.since}`,
+    `needs|${team}`,
     async (signal) => {
-      const parts = await Promise.allSettled([endpointNeeds(signal), budgetNeeds(team, signal), failureNeeds(sums, team, signal)]);
+      const parts = await Promise.allSettled([endpointNeeds(signal), budgetNeeds(team, signal), decisionNeeds(signal)]);
       const needs = parts.flatMap((part) => (part.status === 'fulfilled' ? part.value : []));
       return { needs, missing: parts.filter((part) => part.status === 'rejected').length };
     },
     60,
   );
   if (!found.data) return null;
-  const { needs, missing } = found.data;
+  const { missing } = found.data, needs = [...failureNeeds(sums), ...found.data.needs].sort((a, b) => RANK[a.tone] - RANK[b.tone]);
   const note = missing > 0 && <p class="note">{plural(missing, 'check')} could not be made now.</p>;
   if (!needs.length)
     return (
@@ -70,7 +69,7 @@ async function endpointNeeds(signal: AbortSignal): Promise<Need[]> {
 /** What is wrong with an endpoint, in words; null: nothing. */
 export function endpointProblem(each: EndpointState): { kind: string; tone: 'bad' | 'warn' | 'info'; title: string; detail: string } | null {
   const serves = each.serves.length ? `It serves ${each.serves.slice(0, 4).join(', ')}.` : 'No model leads to it.';
-  if (each.breaker === 'open') return { kind: 'Away', tone: 'bad', title: 'gets no requests', detail: `${plural(each.failures, 'failure')} in a row: its breaker is open. ${serves}` };
+  if (each.breaker === 'open') return { kind: 'Away', tone: 'bad', title: 'gets no requests', detail: `${each.failures > 0 ? `${plural(each.failures, 'failure')} in a row: its` : 'Its'} breaker is open. ${serves}` };
   if (each.health === 'unreachable') return { kind: 'Away', tone: 'bad', title: 'does not answer', detail: serves };
   if (each.health === 'refused') return { kind: 'Credential', tone: 'bad', title: 'refuses us', detail: `Its credential may be wrong. ${serves}` };
   if (each.health === 'not_ready') return { kind: 'Not ready', tone: 'warn', title: 'is not ready', detail: serves };
@@ -96,16 +95,29 @@ async function budgetNeeds(team: string | null, signal: AbortSignal): Promise<Ne
   });
 }
 
-async function failureNeeds(sums: Sums, team: string | null, signal: AbortSignal): Promise<Need[]> {
-  const [now, then] = await Promise.all([
-    ask({ since: sums.range.since, until: sums.range.until, team, group_by: 'model', order_by: 'failed', limit: 5 }, signal),
-    ask({ since: sums.earlier.since, until: sums.earlier.until, team, group_by: 'model', order_by: 'failed', limit: 20 }, signal),
-  ]);
-  return now.data.flatMap((row): Need[] => {
-    const model = row.group['model'] ?? '', earlier = then.data.find((each) => each.group['model'] === model);
+function failureNeeds(sums: Sums): Need[] {
+  return sums.failing.data.flatMap((row): Need[] => {
+    const model = row.group['model'] ?? '', earlier = sums.failedBefore.data.find((each) => each.group['model'] === model);
     const rate = row.requests ? row.failed / row.requests : 0, before = earlier?.requests ? earlier.failed / earlier.requests : 0;
     if (row.failed < 5 || rate < 0.05 || rate < before * 1.5) return [];
     const detail = earlier ? `That is ${share(row.failed, row.requests, 1)} of its requests, against ${percent(before)} in the time before.` : `That is ${share(row.failed, row.requests, 1)} of its requests.`;
     return [{ kind: 'Failing', tone: 'bad', title: `${model}: ${plural(row.failed, 'request')} failed`, detail, address: to('/requests', { model, outcome: 'failed' }), act: 'See them' }];
   });
 }
+
+async function decisionNeeds(signal: AbortSignal): Promise<Need[]> {
+  const page = await get('GET /experiments', { query: { status: 'running', verdicts: true, limit: 50 }, signal });
+  return page.data.flatMap((each): Need[] => {
+    const result = each.result, address = to(`/experiments/${encodeURIComponent(each.name)}`);
+    if (!result || !DECIDES[result.verdict]) return [];
+    const [kind, tone, title] = DECIDES[result.verdict]!;
+    return [{ kind, tone, title: `${each.name}: ${title(result.arm ?? 'an arm', result.metric ?? 'its metric')}`, detail: result.conclusion, address, act: 'See result' }];
+  });
+}
+
+const DECIDES: Record<string, [string, 'bad' | 'info', (arm: string, metric: string) => string]> = {
+  winning: ['Decide', 'info', (arm, metric) => `${arm} is better on ${metric}`],
+  harmful: ['Harm', 'bad', (arm, metric) => `${arm} is worse on ${metric}`],
+  broken: ['Broken', 'bad', () => 'its units are not split as they should be'],
+  equivalent: ['Decide', 'info', () => 'its arms are equal'],
+};

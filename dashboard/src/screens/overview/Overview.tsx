@@ -1,5 +1,5 @@
 /** What is wrong now and what to do about it; then traffic, failures, cost and latency against the time before. */
-import { ask } from '../../analytics';
+import { askAll } from '../../analytics';
 import { clock, zone } from '../../format';
 import { Head } from '../../parts/Head';
 import { Fault, Skeleton, Stale } from '../../parts/States';
@@ -20,13 +20,20 @@ export function Overview() {
     key,
     async (signal) => {
       const now = { since: range.since, until: range.until, team };
-      const [all, earlier, overTime, outcomes] = await Promise.all([
-        ask({ ...now, quantiles: true }, signal),
-        ask({ ...before(range), team, quantiles: true }, signal),
-        ask({ ...now, interval: range.interval, quantiles: true }, signal),
-        ask({ ...now, interval: range.interval, group_by: 'outcome', limit: 8 }, signal),
-      ]);
-      return { range, all, earlier, overTime, outcomes };
+      const earlier = { ...before(range), team };
+      const answers = await askAll(
+        {
+          all: { ...now, quantiles: true },
+          earlier: { ...earlier, quantiles: true },
+          overTime: { ...now, interval: range.interval, quantiles: true },
+          outcomes: { ...now, interval: range.interval, group_by: 'outcome', limit: 8 },
+          models: { ...now, group_by: 'model', limit: 8, quantiles: true },
+          failing: { ...now, group_by: 'model', order_by: 'failed', limit: 5 },
+          failedBefore: { ...earlier, group_by: 'model', order_by: 'failed', limit: 20 },
+        },
+        signal,
+      );
+      return { range, ...answers };
     },
     60,
   );
@@ -47,7 +54,7 @@ export function Overview() {
               <Tiles sums={data} />
               <OutcomeChart sums={data} />
               <div class="columns even">
-                <ModelsPanel />
+                <ModelsPanel found={data.models} />
                 {may('config:read') ? <BudgetsPanel /> : <LatencyChart sums={data} />}
               </div>
               {may('config:read') && <LatencyChart sums={data} />}

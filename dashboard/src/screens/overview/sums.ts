@@ -8,4 +8,7 @@ export interface Sums {
   earlier: Analytics;
   overTime: Analytics;
   outcomes: Analytics;
+  models: Analytics;
+  failing: Analytics;
+  failedBefore: Analytics;
 }

@@ -3,20 +3,26 @@ import { count } from '../../format';
 import type { InferenceWithContent } from '../../generated/api';
 import { Messages } from '../../parts/Messages';
 import { Empty } from '../../parts/States';
-import { pretty, Text } from '../../parts/Text';
+import { Inline } from '../../parts/Text';
 import { mayAnywhere } from '../../session';
-import { readContent } from './read_content';
 
 export function ConversationTab({ row }: { row: InferenceWithContent }) {
-  const said = readContent(row);
-  if (row.content_hidden || (!row.content?.request && !row.content?.response)) return <NotKept row={row} />;
+  const said = row.messages;
+  if (!said || (said.input.length === 0 && said.output.length === 0)) return <NotKept row={row} />;
+  const settings = Object.entries(said.settings);
   return (
     <div class="rows-of">
-      {said.problem && <p class="note">{said.problem}</p>}
-      {said.input ? <Messages messages={said.input} /> : row.content?.request && <div><h3>Request</h3><Text text={pretty(row.content.request)} code /></div>}
-      {said.output ? <Messages messages={said.output} /> : row.content?.response && <div><h3>Response</h3><Text text={pretty(row.content.response)} code /></div>}
-      {said.tools > 0 && <p class="note">{count(said.tools)} tools were offered; "Raw" has their schemas.</p>}
-      <p class="note">Shown as text. Content policy: {row.content?.policy}.</p>
+      {said.problems.map((each) => <p class="banner" key={each}>{each}</p>)}
+      {said.previous_response_id && <p class="note">It goes on from the response <code>{said.previous_response_id}</code>, whose messages are not here.</p>}
+      {said.omitted > 0 && <p class="note">{count(said.omitted)} older messages are left out.</p>}
+      <Messages messages={[...said.input, ...said.output]} newFrom={said.new_from} />
+      {said.tools.length > 0 && (
+        <details>
+          <summary class="link">{count(said.tools.length)} {said.tools.length === 1 ? 'tool was' : 'tools were'} offered</summary>
+          <dl class="facts">{said.tools.map((each) => <><dt><code><Inline text={each.name} /></code></dt><dd><Inline text={each.description ?? 'no description'} /></dd></>)}</dl>
+        </details>
+      )}
+      <p class="note">{settings.length > 0 && <span class="mono">{settings.map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(', ')} · </span>}{said.output_format && `asked for ${said.output_format.kind.replaceAll('_', ' ')} · `}shown as text · content policy: {row.content?.policy ?? 'unknown'}</p>
     </div>
   );
 }

@@ -26,7 +26,7 @@ type Tab = 'said' | 'attempts' | 'cost' | 'feedback' | 'raw';
 
 export function Drawer(props: { id: string; newer: (() => void) | null; older: (() => void) | null; close: () => void }) {
   const ref = useRef<HTMLElement>(null);
-  const found = useResource<Answer<InferenceWithContent>>(`inference|${session.value?.id}|${props.id}`, (signal) => call('GET /inferences/{id}', { path: { id: props.id }, signal }) as Promise<Answer<InferenceWithContent>>);
+  const found = useResource<Answer<InferenceWithContent>>(`inference|${session.value?.id}|${props.id}`, (signal) => call('GET /inferences/{id}', { path: { id: props.id }, query: { content: 'messages' }, signal }));
   const row = found.data?.data.id === props.id ? found.data.data : undefined;
   const tab = (place.value.query.get('tab') as Tab | null) ?? 'said';
   useEffect(() => ref.current?.focus({ preventScroll: true }), [props.id]);

@@ -1,6 +1,6 @@
 /** The chips above the list: what is in force, what is often wanted, and a way to add any other. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ask } from '../../analytics';
+import { get } from '../../api';
 import { compact } from '../../format';
 import { go, here, place } from '../../router';
 import { useResource } from '../../resource';
@@ -68,14 +68,14 @@ function AddFilter({ refused, close }: { refused: boolean; close: () => void }) 
 /** The values that requests of this time have, with their counts. */
 function Values({ filter, choose }: { filter: Filter; choose: (value: string) => void }) {
   const range = timeRange(), team = scopeTeam();
-  const found = useResource(`values|${filter.name}|${team}|${range.name ?? range.since + range.until}`, (signal) => ask({ since: range.since, until: range.until, team, group_by: filter.name, limit: 50 }, signal));
-  const rows = (found.data?.data ?? []).filter((row) => row.requests > 0 && row.group[filter.name]);
+  const found = useResource(`values|${filter.name}|${team}|${range.name ?? range.since + range.until}`, (signal) => get('GET /inferences/facets', { query: { since: range.since, until: range.until, team, of: filter.name, limit: 100 }, signal }));
+  const rows = (found.data?.data[filter.name] ?? []).filter((each) => each.value);
   return (
     <label>
       <span class="sr">{filter.words}</span>
       <select value="" onChange={(event) => choose(event.currentTarget.value)}>
         <option value="">{found.error ? 'could not be loaded' : !found.data ? 'loading …' : rows.length ? 'choose …' : 'none in this time'}</option>
-        {rows.map((row) => <option key={row.group[filter.name]} value={row.group[filter.name]!}>{row.group[filter.name]} · {compact(row.requests)}</option>)}
+        {rows.map((each) => <option key={each.value} value={each.value!}>{each.value} · {compact(each.requests)}</option>)}
       </select>
     </label>
   );

@@ -1,6 +1,5 @@
 /** The list of requests, or of those that were refused, with filters, live tail, and the drawer that says why. */
 import { useEffect, useState } from 'preact/hooks';
-import { ask } from '../../analytics';
 import { apiAddress, get } from '../../api';
 import { count, plural } from '../../format';
 import type { Inference } from '../../generated/api';
@@ -31,7 +30,7 @@ function Served() {
   const key = `requests|${session.value?.id}|${JSON.stringify(stable)}`;
   const [older, setOlder] = useState<{ key: string; rows: Inference[]; next: string | null } | null>(null);
   const [loadingMore, setLoadingMore] = useState(false);
-  const page = useResource(key, (signal) => get('GET /inferences', { query: { ...filters, limit: PAGE }, signal }));
+  const page = useResource(key, (signal) => get('GET /inferences', { query: { ...filters, limit: PAGE, preview: true }, signal }));
   const tail = useTail(query.get('live') === '1', filters);
   const more = older?.key === key ? older : null;
   const rows = [...tail.rows.filter((row) => !page.data?.data.some((each) => each.id === row.id)), ...((page.data?.data ?? []) as Inference[]), ...(more?.rows ?? [])];
@@ -42,7 +41,7 @@ function Served() {
     if (!next || loadingMore) return;
     setLoadingMore(true);
     try {
-      const found = await get('GET /inferences', { query: { ...filters, limit: PAGE, before: next } });
+      const found = await get('GET /inferences', { query: { ...filters, limit: PAGE, before: next, preview: true } });
       setOlder({ key, rows: [...(more?.rows ?? []), ...(found.data as Inference[])], next: found.next });
     } finally {
       setLoadingMore(false);
@@ -126,19 +125,14 @@ function Segments({ refused }: { refused: boolean }) {
   );
 }
 
-/** Names that sums know: with these filters alone, the list's length is known without counting rows. */
-const COUNTED = new Set(['model', 'team', 'key', 'provider', 'function', 'variant', 'route', 'status', 'outcome', 'error', 'end_user', 'tag']);
-
 function Total({ filtered, shown, more }: { filtered: boolean; shown: number; more: boolean }) {
-  const range = timeRange(), team = scopeTeam(), filters = apiFilters();
-  const names = filtersInForce().map(({ filter }) => filter.name), known = names.every((name) => COUNTED.has(name));
-  const question = { ...filters, since: range.since, until: range.until, team };
-  const found = useResource(known ? `total|${session.value?.id}|${JSON.stringify({ ...question, since: range.name ?? range.since, until: '' })}` : null, (signal) => ask(question, signal));
-  const lasting = range.label.toLowerCase();
-  if (!known) return <>{shown === 0 ? '' : `${count(shown)}${more ? ' and more' : ''} match · newest first`}</>;
+  const range = timeRange(), { text, ...filters } = apiFilters(), lasting = range.label.toLowerCase();
+  const key = `total|${session.value?.id}|${JSON.stringify({ ...filters, since: range.name ?? range.since })}`;
+  const found = useResource(text === undefined ? key : null, (signal) => get('GET /inferences/count', { query: filters, signal }));
+  if (text !== undefined) return <>{shown === 0 ? '' : `${count(shown)}${more ? ' and more' : ''} match · newest first`}</>;
   if (!found.data) return <>newest first</>;
-  const requests = found.data.data[0]?.requests ?? 0;
-  return <>{plural(requests, 'request')} {filtered ? 'match, ' : ''}{range.name ? `in the ${lasting}` : lasting} · newest first</>;
+  const number = found.data.capped ? `${count(found.data.count)} requests and more` : plural(found.data.count, 'request');
+  return <>{number} {filtered ? `${found.data.count === 1 ? 'matches' : 'match'}, ` : ''}{range.name ? `in the ${lasting}` : lasting} · newest first</>;
 }
 
 function Nothing() {

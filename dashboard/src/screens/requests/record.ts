@@ -25,9 +25,9 @@ type Fields = Record<string, unknown>;
 const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 const number = (value: unknown): number | null => (typeof value === 'number' ? value : null);
 
-/** The attempts in order. One that served at once is not listed by the record, and is made of what is known of it. */
+/** The attempts in order, with what the host said of each, where the record has it. */
 export function attemptsOf(row: InferenceWithContent): AttemptRecord[] {
-  const listed = ((row.attempts ?? []) as Fields[]).map((each) => ({
+  const listed = ((row.attempts ?? []) as unknown as Fields[]).map((each) => ({
     provider: text(each['provider']) ?? '?',
     model: text(each['model']) ?? text(each['served_model']) ?? '?',
     endpoint: text(each['endpoint']) ?? '',
@@ -47,27 +47,8 @@ export function attemptsOf(row: InferenceWithContent): AttemptRecord[] {
       : [],
     resumedAt: number(each['resumed_at']),
   }));
-  if (listed.length || !row.served_provider) return listed;
-  return [
-    {
-      provider: row.served_provider,
-      model: row.served_model ?? '?',
-      endpoint: row.endpoint ?? '',
-      startedUs: null,
-      durationUs: null,
-      firstTokenUs: row.first_token_us,
-      status: row.status,
-      error: null,
-      message: null,
-      code: null,
-      inputTokens: row.input_tokens,
-      outputTokens: row.output_tokens,
-      cost: row.cost_microusd,
-      requestId: null,
-      candidates: [],
-      resumedAt: null,
-    },
-  ];
+  if (listed.length) return listed.map((each, index) => ({ ...each, startedUs: row.made_attempts[index]?.started_us ?? each.startedUs, durationUs: row.made_attempts[index]?.duration_us ?? each.durationUs, status: row.made_attempts[index]?.status ?? each.status }));
+  return row.made_attempts.map((each) => ({ provider: each.provider, model: each.served_model, endpoint: each.endpoint ?? '', startedUs: each.started_us, durationUs: each.duration_us, firstTokenUs: each.first_token_us, status: each.status, error: each.error, message: null, code: each.code, inputTokens: each.input_tokens, outputTokens: each.output_tokens, cost: each.cost_microusd, requestId: null, candidates: [], resumedAt: null }));
 }
 
 export interface ChargeRecord {
@@ -80,7 +61,7 @@ export interface ChargeRecord {
 }
 
 export function chargesOf(row: InferenceWithContent): ChargeRecord[] {
-  return ((row.charges ?? []) as Fields[]).map((each) => ({
+  return ((row.charges ?? []) as unknown as Fields[]).map((each) => ({
     provider: text(each['provider']) ?? '?',
     model: text(each['reported_model']) ?? text(each['model']) ?? '?',
     basis: text(each['basis']) ?? 'unknown',

@@ -1,9 +1,8 @@
 /** All keys with what they spent in the time above, and the teams. */
 import { useState } from 'preact/hooks';
-import { ask } from '../../analytics';
 import { get } from '../../api';
 import { ago, compact, count, money, plural } from '../../format';
-import type { AnalyticsRow, Key, Team } from '../../generated/api';
+import type { Key, ListedKey, Team } from '../../generated/api';
 import { Head, When } from '../../parts/Head';
 import { Empty, Loaded } from '../../parts/States';
 import { useResource } from '../../resource';
@@ -19,10 +18,9 @@ export function KeyList() {
   const query = place.value.query, range = timeRange(), team = scopeTeam();
   const state = query.has('state') ? query.get('state') || null : 'valid', search = query.get('search') ?? '';
   const [round, setRound] = useState(0);
-  const keys = useResource(`keys|${session.value?.id}|${team}|${state}|${search}|${round}`, (signal) => get('GET /keys', { query: { limit: 200, sort: '-created_at', team, state: (state === 'all' ? null : state) as Key['state'] | null, search: search || null }, signal }));
+  const days = Math.max(1, Math.min(400, Math.round(range.seconds / 86_400))), unused = query.get('unused') === '1';
+  const keys = useResource(`keys|${session.value?.id}|${team}|${state}|${search}|${days}|${unused}|${round}`, (signal) => get('GET /keys', { query: { limit: 200, sort: '-created_at', team, state: (state === 'all' ? null : state) as Key['state'] | null, search: search || null, usage_days: days, unused_since: unused ? new Date(Date.now() - 30 * 86_400_000).toISOString() : null }, signal }));
   const teams = useResource(`teams|${session.value?.id}|${round}`, (signal) => get('GET /teams', { query: { limit: 200, sort: 'name' }, signal }));
-  const use = useResource(`use-of-keys|${team}|${range.name ?? range.since + range.until}`, (signal) => ask({ since: range.since, until: range.until, team, group_by: 'key', limit: 500 }, signal));
-  const byKey = new Map((use.data?.data ?? []).map((row) => [row.group['key'] ?? '', row]));
   const close = () => { go(here({ new: null }), { replace: true }); setRound(round + 1); };
   return (
     <>
@@ -34,6 +32,7 @@ export function KeyList() {
         <nav class="segments" aria-label="Which keys">
           {STATES.map(([value, text]) => <a key={text} href={here({ state: value ?? 'all' })} aria-current={(state === 'all' ? null : state) === value ? 'true' : undefined}>{text}</a>)}
         </nav>
+        <a class={`chip${unused ? ' on' : ''}`} href={here({ unused: unused ? null : '1' })}>unused for 30 days{unused && ' ✕'}</a>
         <input class="input narrow" type="search" aria-label="Search in names" placeholder="Search in names" value={search} onInput={(event) => go(here({ search: event.currentTarget.value }), { replace: true })} />
       </div>
       <Loaded from={keys} lines={10}>
@@ -44,11 +43,11 @@ export function KeyList() {
             <section class="panel flush">
               <div class="scroll" tabIndex={0} role="region" aria-label="Keys">
                 <table class="rows list cards">
-                  <thead><tr><th scope="col">Key</th><th scope="col">Name</th><th scope="col">Team</th><th scope="col">State</th><th scope="col" class="n">Requests</th><th scope="col" class="n">Failed</th><th scope="col" class="n">Cost</th><th scope="col" class="wide">May</th><th scope="col">Expires</th></tr></thead>
-                  <tbody>{page.data.map((each) => <KeyRow key={each.prefix} row={each} use={byKey.get(each.prefix)} known={use.data !== undefined} />)}</tbody>
+                  <thead><tr><th scope="col">Key</th><th scope="col">Name</th><th scope="col">Team</th><th scope="col">State</th><th scope="col" class="n">Requests</th><th scope="col" class="n">Failed</th><th scope="col" class="n">Cost</th><th scope="col">Last used</th><th scope="col" class="widest">May</th><th scope="col">Expires</th></tr></thead>
+                  <tbody>{page.data.map((each) => <KeyRow key={each.prefix} row={each} />)}</tbody>
                 </table>
               </div>
-              <p class="more"><span class="dim">Requests and cost are of the {range.label.toLowerCase()}.{page.next && ' The newest 200 keys; search for others.'}</span></p>
+              <p class="more"><span class="dim">Requests and cost are of the last {days === 1 ? '24 hours' : `${days} days`}.{page.next && ' The newest 200 keys; search for others.'}</span></p>
             </section>
           )
         }
@@ -60,7 +59,8 @@ export function KeyList() {
   );
 }
 
-function KeyRow({ row, use, known }: { row: Key; use: AnalyticsRow | undefined; known: boolean }) {
+function KeyRow({ row }: { row: ListedKey }) {
+  const use = row.usage;
   const restricted = [row.models && plural(row.models.length, 'model'), row.routes && plural(row.routes.length, 'route'), row.networks && plural(row.networks.length, 'network')].filter(Boolean);
   return (
     <tr>
@@ -68,10 +68,11 @@ function KeyRow({ row, use, known }: { row: Key; use: AnalyticsRow | undefined; 
       <td class="full preview">{row.name || <span class="dim">no name</span>}{row.admin && <span class="tag warn">admin</span>}</td>
       <td><a href={to(`/teams/${encodeURIComponent(row.team)}`)}>{row.team}</a></td>
       <td><span class={`tag${row.state === 'valid' ? ' ok' : row.state === 'revoked' ? ' bad' : ' warn'}`}>{row.state}</span></td>
-      <td class="n" data-name="requests">{known ? compact(use?.requests ?? 0) : '…'}</td>
-      <td class="n wide-only">{known ? count(use?.failed ?? 0) : '…'}</td>
-      <td class="n">{known ? money(use?.cost_microusd ?? 0) : '…'}</td>
-      <td class="wide">{restricted.length ? restricted.join(', ') : <span class="dim">everything of its team</span>}</td>
+      <td class="n" data-name="requests">{compact(use?.requests)}</td>
+      <td class="n wide-only">{count(use?.failed)}</td>
+      <td class="n">{money(use?.cost_microusd)}</td>
+      <td data-name="last used">{use ? use.last_used_at ? <When at={use.last_used_at} words={ago(use.last_used_at)} /> : <span class="warn">never</span> : '–'}</td>
+      <td class="widest">{restricted.length ? restricted.join(', ') : <span class="dim">everything of its team</span>}</td>
       <td>{row.expires_at ? <When at={row.expires_at} words={ago(row.expires_at)} /> : <span class="dim">never</span>}</td>
     </tr>
   );
