@@ -2,6 +2,7 @@
 import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Overview } from './screens/overview/Overview';
+import { Head } from './parts/Head';
 import { Empty, Skeleton } from './parts/States';
 import { place, to } from './router';
 
@@ -55,11 +56,14 @@ function Lazy({ name }: { name: keyof All }) {
 
 function Unknown() {
   return (
-    <section class="panel">
-      <Empty title="There is no such page">
-        <p>The address <code>{place.value.path}</code> leads nowhere here. Ctrl K finds views, ids and names.</p>
-        <a class="button" href={to('/')}>Overview</a>
-      </Empty>
-    </section>
+    <>
+      <Head title="There is no such page" />
+      <section class="panel">
+        <div class="state">
+          <p>The address <code>{place.value.path}</code> leads nowhere here. Ctrl K finds views, ids and names.</p>
+          <a class="button" href={to('/')}>Overview</a>
+        </div>
+      </section>
+    </>
   );
 }

@@ -27,7 +27,7 @@ class BuiltFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """What the build wrote. `sources` is the hash of what it was made of: see source_hash()."""
+    """The description of a build. `sources` is the hash of what it was made of, as dashboard/check_build.py makes it."""
 
     sources: str
     files: dict[str, BuiltFile]

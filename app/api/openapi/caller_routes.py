@@ -584,7 +584,7 @@ _SIGN_IN = [
         parameters={
             "return_to": {
                 **_TEXT,
-                "default": "/docs",
+                "default": "/dashboard",
                 "description": "Where the browser goes then: a path here, or an address at one of the origins that CORS permits.",
             }
         },

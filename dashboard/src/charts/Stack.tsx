@@ -11,13 +11,19 @@ export interface Layer {
   values: number[];
 }
 
+/** Something that happened, such as a change of the configuration. */
+export interface Mark {
+  at: number;
+  text: string;
+}
+
 interface Bar {
   at: number;
   until: number;
   values: number[];
 }
 
-const HEIGHT = 214, BOTTOM = 26, MIN_BAR = 5;
+const HEIGHT = 214, BOTTOM = 26, MIN_BAR = 5, MARK_ROOM = 92;
 
 export function Stack(props: {
   width: number;
@@ -26,6 +32,7 @@ export function Stack(props: {
   layers: Layer[];
   label: string;
   completeUntil?: number | null;
+  marks?: Mark[];
   text?: (value: number) => string;
 }) {
   const { width, times, layers } = props, text = props.text ?? compact;
@@ -37,7 +44,8 @@ export function Stack(props: {
   if (!bars.length) return null;
   const highest = Math.max(...bars.map((bar) => bar.values.reduce((a, b) => a + b, 0)), 1);
   const since = bars[0]!.at, until = bars.at(-1)!.until;
-  const x = scale(since, until, left, width), y = scale(0, highest * 1.08, HEIGHT - BOTTOM, 8);
+  const marks = (props.marks ?? []).filter((mark) => mark.at > since && mark.at < until).sort((a, b) => a.at - b.at);
+  const x = scale(since, until, left, width), y = scale(0, highest * 1.08, HEIGHT - BOTTOM, marks.length ? 24 : 8);
   const shown = over === null ? null : bars[over];
 
   const at = (event: PointerEvent) => {
@@ -83,6 +91,7 @@ export function Stack(props: {
             return value > 0 && <rect key={`${bar.at}-${index}`} class={`${layers[index]!.colour}${open ? ' open' : ''}`} x={x(bar.at)} width={wide} y={top} height={Math.max(0.8, bottom - top)} />;
           });
         })}
+        {marks.map((mark, index) => <MarkLine key={`${mark.at}-${mark.text}`} mark={mark} at={x(mark.at)} room={(index + 1 < marks.length ? x(marks[index + 1]!.at) : width) - x(mark.at)} />)}
         <TimeAxis ticks={timeTicks(since, until, width - left)} x={x} y={HEIGHT - 8} left={left} width={width} />
       </svg>
       <p class="readout" aria-hidden="true">
@@ -96,6 +105,17 @@ export function Stack(props: {
         )}
       </p>
     </div>
+  );
+}
+
+/** Its words are shown where there is room for them; else its line says that there was something. */
+function MarkLine({ mark, at, room }: { mark: Mark; at: number; room: number }) {
+  return (
+    <g class="mark">
+      <title>{`${dayAndClock(mark.at)}: ${mark.text}`}</title>
+      <line x1={at} x2={at} y1={4} y2={HEIGHT - BOTTOM} />
+      {room > MARK_ROOM && <text x={at + 5} y={13}>{mark.text.length > 16 ? `${mark.text.slice(0, 15)}…` : mark.text}</text>}
+    </g>
   );
 }
 

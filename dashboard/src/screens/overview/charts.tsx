@@ -3,6 +3,10 @@ import { column, series } from '../../analytics';
 import { Figure } from '../../charts/Figure';
 import { Lines } from '../../charts/Lines';
 import { Stack } from '../../charts/Stack';
+import type { Mark } from '../../charts/Stack';
+import { get } from '../../api';
+import { useResource } from '../../resource';
+import { may } from '../../session';
 import { count, dayAndClock, duration, durationTick, plural, share } from '../../format';
 import type { Sums } from './sums';
 
@@ -14,6 +18,7 @@ const OUTCOMES = [
 ] as const;
 
 export function OutcomeChart({ sums }: { sums: Sums }) {
+  const marks = useMarks();
   const { times, step, rows } = series(sums.outcomes, sums.range, 'outcome', [...OUTCOMES.map((each) => each.name), 'aborted']);
   // Aborted by the gateway's own end, which is rare: to the reader it is a failure.
   const values = OUTCOMES.map((each, index) => {
@@ -33,9 +38,15 @@ export function OutcomeChart({ sums }: { sums: Sums }) {
       legend={shown.map(({ name, colour }) => ({ name, colour }))}
       numbers={{ head: ['Time', ...shown.map((each) => each.name)], rows: times.map((at, index) => [dayAndClock(at), ...shown.map((each) => count(each.values[index]!))]).slice(-400) }}
     >
-      {(width) => <Stack width={width} times={times} step={step} layers={shown} completeUntil={complete} label={`Requests over time by outcome: ${shown.map((each, index) => `${count(totals[index]!)} ${each.name}`).join(', ')}`} />}
+      {(width) => <Stack width={width} times={times} step={step} layers={shown} completeUntil={complete} marks={marks} label={`Requests over time by outcome: ${shown.map((each, index) => `${count(totals[index]!)} ${each.name}`).join(', ')}`} />}
     </Figure>
   );
+}
+
+/** Changes of the configuration, so that what followed one can be seen. */
+function useMarks(): Mark[] {
+  const found = useResource(may('config:read') ? 'marks' : null, (signal) => get('GET /configuration/versions', { query: { limit: 50, sort: '-version' }, signal }));
+  return (found.data?.data ?? []).map((each) => ({ at: Date.parse(each.at), text: `v${each.version} ${Object.keys(each.changed).join(', ')}` }));
 }
 
 /** Where most failures came at once, if they did. */

@@ -74,7 +74,7 @@ function Values({ filter, choose }: { filter: Filter; choose: (value: string) =>
     <label>
       <span class="sr">{filter.words}</span>
       <select value="" onChange={(event) => choose(event.currentTarget.value)}>
-        <option value="">{found.error ? 'could not be loaded' : !found.data ? 'loading …' : rows.length ? 'choose …' : 'none in this time'}</option>
+        <option value="">{found.error ? 'could not be loaded' : found.loading ? 'loading …' : rows.length ? 'choose …' : 'none in this time'}</option>
         {rows.map((each) => <option key={each.value} value={each.value!}>{each.value} · {compact(each.requests)}</option>)}
       </select>
     </label>
