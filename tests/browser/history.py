@@ -90,7 +90,7 @@ async def fill(service: Service, *, rows: int, days: int, conversations: int) ->
             (
                 await admin.post("/admin/v1/budgets", json={"name": name, "scope": {"team": team}, "amount": amount, "per": "month"})
             ).raise_for_status()
-        await asyncio.sleep(3)  # the lead after which weights are in force
+        await asyncio.sleep(11)  # the lead after which weights are in force
         await _send_conversations(service, keys, conversations)
         await _send_others(service, keys)
 

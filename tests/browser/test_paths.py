@@ -1,4 +1,4 @@
-"""What people do with the dashboard: sign in, find out why, change something; and what happens when something is wrong."""
+"""People sign in, find out why, and change something; and the page says so when something is wrong."""
 
 import json
 from collections.abc import Callable

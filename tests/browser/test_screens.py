@@ -63,7 +63,7 @@ def test_drawer_fits_and_can_be_read(open_page: Callable[..., tuple[Any, Faults]
 
 
 def look_at(page: Any, axe: str) -> list[str]:
-    """What is wrong with the page that is shown."""
+    """Returns what is wrong with the page that is shown."""
     found: list[str] = []
     beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     if beyond > 0:

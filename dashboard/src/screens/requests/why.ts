@@ -50,12 +50,25 @@ function price(row: InferenceWithContent): Reason {
   return { title, sentence: `${money(row.cost_microusd)}: ${count(row.input_tokens)} input tokens${cached}, and ${count(row.output_tokens)} output tokens${reasoning}, ${BASIS[row.charge_basis ?? ''] ?? `by basis "${row.charge_basis ?? 'unknown'}"`}.${extra}`, salient: failed > 0 };
 }
 
+const NOT_ENROLLED: Record<string, string> = {
+  pinned: 'its caller chose the variant',
+  ineligible: 'the experiment is not for such requests',
+  no_unit: 'it names no unit to assign',
+  holdout: 'its unit is held out',
+  layer: 'its unit is in another experiment of the layer',
+  share: 'its unit does not take part',
+  before: 'its conversation began before the experiment',
+  late: 'the process did not know the newest weights yet',
+  future: 'its conversation claims to begin later',
+};
+
 function route(row: InferenceWithContent): Reason {
   const title = 'Why there?', attempts = attemptsOf(row), parts: string[] = [];
   if (row.variant) {
-    const share = row.arm_probability !== null ? ` with a share of ${percent(row.arm_probability, 0)}` : '';
-    parts.push(row.experiment ? `The experiment ${row.experiment} gave it ${row.variant}${share}.` : `The variant is ${row.variant}.`);
-    if (row.not_enrolled) parts.push(`It does not count in the experiment: ${row.not_enrolled.replaceAll('_', ' ')}.`);
+    const outside = row.not_enrolled !== null, share = row.arm_probability ? ` with a share of ${percent(row.arm_probability, 0)}` : '';
+    if (!row.experiment) parts.push(`The variant is ${row.variant}.`);
+    else if (outside) parts.push(`It got ${row.variant} outside of the experiment ${row.experiment}: ${NOT_ENROLLED[row.not_enrolled!] ?? row.not_enrolled}.`);
+    else parts.push(`The experiment ${row.experiment} gave it ${row.variant}${share}.`);
     if (row.served_variant && row.served_variant !== row.variant) parts.push(`${row.served_variant} served it instead.`);
   }
   const failed = attempts.filter((each) => each.error !== null);
