@@ -325,7 +325,10 @@ def resume(id: str, as_json: bool) -> None:
         found = await _find(connection, id, lock=True)
         if found.status not in ("cancelled", "failed"):
             raise OperatorError(f"The replay is {found.status}: only one that was cancelled, or that failed, can be resumed.")
-        await store.resume_replay(connection, command_author(), found.id)
+        try:
+            await store.resume_replay(connection, command_author(), found.id)
+        except TooManyReplays as fault:
+            raise OperatorError(str(fault)) from None
         return await _find(connection, found.id)
 
     _report(query_in_transaction(change), "goes on", as_json=as_json)

@@ -13,7 +13,7 @@ from app.results.experiments.metric_facts import metric_facts, metric_names
 from app.results.experiments.read import Counts, Reading
 from app.results.experiments.results import MetricUnit, Range
 from app.results.statistics.compare import Verdict
-from app.results.units.outcomes import scale_of
+from app.results.units.outcomes import cap_of, scale_of
 from app.store.configuration.metric_queries import read_metrics
 from app.store.experiment_units.sums import SumKey, read_counts, read_sums
 from app.store.experiment_units.sums_by_day import DaySums, read_sums_by_day
@@ -53,7 +53,7 @@ async def read_series(connection: AsyncConnection, experiment: ExperimentRow, me
     weights = await read_weights(connection, experiment.id)
     counts = await read_counts(connection, experiment.id)
     sums = await read_sums(connection, experiment.id, metrics=[metric])
-    analysis, cap = experiment.analysis, experiment.analysis.caps.get(metric)
+    analysis = experiment.analysis
     is_built_in = metric in BUILT_IN_OUTCOMES
     by_day = await read_sums_by_day(
         connection,
@@ -61,7 +61,7 @@ async def read_series(connection: AsyncConnection, experiment: ExperimentRow, me
         metric,
         position=metric_names(experiment).index(metric) + 1,
         one=scale_of(metric),
-        cap=None if cap is None else round(cap * scale_of(metric)),
+        cap=cap_of(analysis, metric),
         lasts_s=analysis.window_minutes * 60 if is_built_in else analysis.feedback_hours * 3600,
     )
     of_results = sum(values["n"] for _, values in sums)

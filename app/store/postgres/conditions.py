@@ -29,9 +29,9 @@ def one_of(column: ColumnElement[str], values: Iterable[str]) -> ColumnElement[b
     return column == func.any(cast(list(values), ARRAY(Text)))
 
 
-def one_of_ids(values: Iterable[str]) -> ColumnElement[list[str]]:
-    """Returns UUIDs as one parameter."""
-    return cast(list(values), ARRAY(UUID(as_uuid=False)))
+def unnested_ids(values: Iterable[str]) -> ColumnElement[str]:
+    """Returns UUIDs as rows, with a single parameter."""
+    return func.unnest(cast(list(values), ARRAY(UUID(as_uuid=False))), type_=UUID(as_uuid=False))
 
 
 OpenTransaction = Callable[[], AbstractAsyncContextManager[AsyncConnection]]

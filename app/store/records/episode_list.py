@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import and_, exists, func, select, text
+from sqlalchemy import and_, exists, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.store.postgres import tables
-from app.store.postgres.conditions import one_of_ids
+from app.store.postgres.conditions import unnested_ids
 from app.store.records.inference_filter import InferenceFilter, conditions, earliest_id, named_filters
 from app.store.records.inference_queries import id_conditions, own_conditions, searched_ranges, with_episode_ids
 from app.store.usage.named_filters import check_named
@@ -161,7 +161,7 @@ class _Search:
         if self._before is None:
             return set()
         teams, ids = zip(*episodes, strict=True)
-        columns = (func.unnest(one_of_ids(teams)).label("team_id"), func.unnest(one_of_ids(ids)).label("episode_id"))
+        columns = (unnested_ids(teams).label("team_id"), unnested_ids(ids).label("episode_id"))
         wanted = select(*columns).subquery("wanted")
         is_later = and_(
             _columns.team_id == wanted.c.team_id, _columns.episode_id == wanted.c.episode_id, _columns.id >= self._before, *self._conditions

@@ -1,6 +1,9 @@
 """How many inferences match a filter: counted exactly up to a bound of work, and beyond it from sums, where these know the filter."""
 
+import datetime
 import time
+from collections.abc import Iterator
+from typing import Literal
 
 from msgspec import Struct, structs
 from sqlalchemy import func, select, text
@@ -17,6 +20,7 @@ from app.store.usage.named_filters import check_named
 
 COUNTED_ROWS = 10_000
 _COUNT_S = 0.5
+_DAY = datetime.timedelta(days=1)
 _FIRST_STEP, _LARGEST_STEP = 5_000, 100_000
 # What groups of sums tell apart; by anything else sums know no count.
 _SUMMED = frozenset(
@@ -85,27 +89,55 @@ async def _count_by_sums(connection: AsyncConnection, filters: InferenceFilter, 
     if matching_hours.to_ms(known_since) > since_ms:
         return None
     first = matching_hours.next_hour(matching_hours.moment_of(since_ms))
-    rollups, groups = tables.rollup_tables["hour"], tables.rollup_groups
+    last = None if filters.until_ms is None else matching_hours.hour_of(filters.until_ms)
+    if last is not None and last < first:
+        return None
     await connection.execute(text("SET LOCAL jit = off"))
-    query = (
-        select(func.coalesce(func.sum(rollups.c.requests), 0))
-        .select_from(rollups.join(groups, groups.c.id == rollups.c.group_id))
-        .where(rollups.c.time >= first, *matching_hours.rollup_conditions(filters, rollups))
-    )
+    number = sum([await _sum(connection, filters, *piece) for piece in _pieces(first, last)])
     edges = [(since_ms, matching_hours.to_ms(first))]
-    if filters.until_ms is not None:
-        last = matching_hours.hour_of(filters.until_ms)
-        if last < first:
-            return None
-        query = query.where(rollups.c.time < last)
+    if last is not None and filters.until_ms is not None:
         edges.append((matching_hours.to_ms(last), filters.until_ms))
-    number = int(await connection.scalar(query) or 0)
     for begin_ms, end_ms in edges:
         if begin_ms < end_ms:
             within = structs.replace(filters, since_ms=begin_ms, until_ms=end_ms)
             rows = select(func.count()).select_from(tables.inferences).where(*conditions(within), *id_conditions(within))
             number += int(await connection.scalar(rows) or 0)
     return InferenceCount(number, False)
+
+
+_Piece = tuple[Literal["hour", "day"], datetime.datetime, datetime.datetime | None]
+
+
+def _pieces(first: datetime.datetime, last: datetime.datetime | None) -> Iterator[_Piece]:
+    """Splits whole hours into whole days, and the hours before and after them. `last` None: until whenever there are sums."""
+    midnight = first.replace(hour=0)
+    first_day = midnight if midnight == first else midnight + _DAY
+    last_day = None if last is None else last.replace(hour=0)
+    if last is not None and last_day is not None and last_day <= first_day:
+        yield "hour", first, last
+        return
+    yield "hour", first, first_day
+    yield "day", first_day, last_day
+    if last_day is not None:
+        yield "hour", last_day, last
+
+
+async def _sum(
+    connection: AsyncConnection,
+    filters: InferenceFilter,
+    level: Literal["hour", "day"],
+    begin: datetime.datetime,
+    end: datetime.datetime | None,
+) -> int:
+    rollups, groups = tables.rollup_tables[level], tables.rollup_groups
+    query = (
+        select(func.sum(rollups.c.requests))
+        .select_from(rollups.join(groups, groups.c.id == rollups.c.group_id))
+        .where(rollups.c.time >= begin, *matching_hours.rollup_conditions(filters, rollups))
+    )
+    if end is not None:
+        query = query.where(rollups.c.time < end)
+    return int(await connection.scalar(query) or 0)
 
 
 async def _oldest_partition_ms(connection: AsyncConnection) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.postgres import tables
-from app.store.postgres.conditions import one_of_ids
+from app.store.postgres.conditions import unnested_ids
 
 _usage = tables.usage.c
 
@@ -26,7 +26,7 @@ class UsedKey(Struct, frozen=True):
 
 async def read_key_usage(connection: AsyncConnection, key_ids: Collection[str], since: datetime.datetime) -> dict[str, UsedKey]:
     """The usage of keys by their ids: sums since the beginning of an hour, and the last use."""
-    wanted = select(func.unnest(one_of_ids(key_ids)).label("id")).subquery("wanted")
+    wanted = select(unnested_ids(key_ids).label("id")).subquery("wanted")
     newest = (
         select(_usage.hour).where(_usage.key_id == wanted.c.id).order_by(_usage.hour.desc()).limit(1).scalar_subquery().correlate(wanted)
     )

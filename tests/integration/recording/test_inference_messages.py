@@ -10,6 +10,7 @@ import pytest
 from tests.support.processes.service import Service
 
 PATH = "/admin/v1/inferences"
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
 
 
@@ -17,8 +18,8 @@ def chat(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"model": "sandbox", "messages": [{"role": "user", "content": [{"type": "text", "text": "A secret word."}, *parts]}]}
 
 
-def image(media_type: str = "image/png") -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{base64.b64encode(PNG).decode()}"}}
+def image(media_type: str = "image/png", content: bytes = PNG) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{base64.b64encode(content).decode()}"}}
 
 
 async def detail(admin: httpx.AsyncClient, id: str, **query: Any) -> dict[str, Any]:
@@ -70,7 +71,7 @@ async def test_content_is_chosen_and_parts_are_cut(service: Service):
 
 async def test_media_are_read_by_number_and_nothing_in_them_can_run(service: Service):
     async with service.client() as caller, service.admin_client() as admin:
-        sent = await caller.post("/v1/chat/completions", json=chat(image(), image("image/svg+xml")))
+        sent = await caller.post("/v1/chat/completions", json=chat(image(), image("image/svg+xml", SVG)))
         id = sent.headers["x-narthex-inference-id"]
         await service.wait_for_record(id)
         parts = (await detail(admin, id, content="messages"))["messages"]["input"][0]["parts"]
@@ -79,7 +80,11 @@ async def test_media_are_read_by_number_and_nothing_in_them_can_run(service: Ser
         assert (shown.content, shown.headers["content-type"], shown.headers["content-disposition"]) == (PNG, "image/png", "inline")
         assert "sandbox" in shown.headers["content-security-policy"] and shown.headers["x-content-type-options"] == "nosniff"
         svg = await admin.get(f"{PATH}/{id}/media/2")
-        assert svg.headers["content-type"] == "application/octet-stream" and svg.headers["content-disposition"].startswith("attachment")
+        assert (
+            svg.content == SVG
+            and svg.headers["content-type"] == "application/octet-stream"
+            and svg.headers["content-disposition"].startswith("attachment")
+        )
         for number in ("0", "3", "x", "9" * 30):
             assert (await admin.get(f"{PATH}/{id}/media/{number}")).status_code == 404
 
@@ -111,3 +116,31 @@ async def test_policies_and_roles_hide_what_was_written(service: Service):
         assert (await client.get(f"{PATH}/{seen}/media/1", headers=tokens["viewer"])).status_code == 403
         for path in (f"{PATH}/{seen}", f"{PATH}/{seen}/media/1"):
             assert (await client.get(path, headers=tokens["other"])).status_code == 404
+
+
+async def test_a_timeline_has_what_is_new_in_each_turn(service: Service):
+    name = f"turns-{uuid.uuid4().hex[:8]}"
+    async with service.client(headers={"x-narthex-episode-id": name}) as caller, service.admin_client() as admin:
+        messages: list[dict[str, Any]] = []
+        for text in ("First.", "Second."):
+            messages.append({"role": "user", "content": text})
+            answer = await caller.post("/v1/chat/completions", json={"model": "sandbox", "messages": messages})
+            messages.append(answer.json()["choices"][0]["message"])
+            await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+        path = f"/admin/v1/episodes/{name}/timeline"
+        turns = (await admin.get(path, params={"content": "messages"})).json()["inferences"]
+        assert [[part["text"] for each in turn["messages"]["input"] for part in each["parts"]] for turn in turns] == [
+            ["First."],
+            ["Second."],
+        ]
+        assert [turn["messages"]["omitted"] for turn in turns] == [0, 2]
+        assert [turn["messages"]["output"][0]["parts"][-1]["text"] for turn in turns] == [each["content"] for each in messages[1::2]]
+        cut = (await admin.get(path, params={"content": "messages", "max_characters": 2})).json()["inferences"][0]
+        assert cut["messages"]["input"][0]["parts"][0] == {"kind": "text", "text": "Fi", "characters": 6, "is_json": False}
+        assert [turn["messages"] for turn in (await admin.get(path)).json()["inferences"]] == [None, None]
+        account = {"name": f"{name}-viewer", "roles": [{"role": "viewer"}]}
+        assert (await admin.post("/admin/v1/service-accounts", json=account)).status_code == 201
+        token = (await admin.post(f"/admin/v1/service-accounts/{name}-viewer/tokens")).json()["token"]
+        async with service.keyless_client() as client:
+            hidden = await client.get(path, params={"content": "messages"}, headers={"authorization": f"Bearer {token}"})
+            assert [turn["messages"] for turn in hidden.json()["inferences"]] == [None, None] and hidden.json()["content_hidden"]

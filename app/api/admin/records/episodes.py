@@ -1,7 +1,7 @@
 """Episodes: /admin/v1/episodes, /admin/v1/episodes/{id} and its timeline."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
@@ -114,6 +114,10 @@ class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=_MAX_TIMELINE_ROWS, description="Most inferences of the page.")] = 100
+    content: Annotated[
+        Literal["none", "messages"], Meta(description="`messages`: each turn has what is new in it, if your roles show what was written.")
+    ] = "none"
+    max_characters: Annotated[int, Meta(ge=1, le=20_000, description="Most characters of each part of a message.")] = 4_000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
     team_id: TeamId | None = None
 
@@ -137,6 +141,7 @@ async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
         limit=call.query.limit,
         with_tools=call.is_visible(team, "records:content"),
         hidden=hidden,
+        message_characters=call.query.max_characters if call.query.content == "messages" else None,
     )
     if timeline is None:  # it has expired since
         raise _no_episode(id)
