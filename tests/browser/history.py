@@ -54,6 +54,7 @@ arms = { plain = 0.5, friendly = 0.5 }
 [functions.support.experiment.analysis]
 metrics = ["solved", "error", "cost"]
 guardrails = { error = 0.02 }
+window_minutes = 1
 
 [[prices]]
 provider = "sandbox"
@@ -76,7 +77,7 @@ amount = 3
 per = "minute"
 """
 
-BUDGETS = (("support in a month", "support", 2), ("search in a month", "search", 40), ("research today", "research", 0.02))
+BUDGETS = (("support in a month", "support", 2), ("search in a month", "search", 40), ("mobile in a month", "mobile", 0.002))
 TEAMS = ("support", "search", "research", "mobile")
 
 
@@ -107,7 +108,7 @@ async def _create_key(admin: httpx.AsyncClient, team: str) -> str:
     return created.json()["key"]
 
 
-async def _send_conversations(service: Service, keys: dict[str, str], number: int) -> None:
+async def _send_conversations(service: Service, keys: dict[str, str], number: int, model: str = "support") -> None:
     chance = random.Random(7)
     async with service.client(headers={"authorization": f"Bearer {keys['support']}"}) as client:
 
@@ -116,8 +117,8 @@ async def _send_conversations(service: Service, keys: dict[str, str], number: in
             inference: httpx.Response | None = None
             for turn in range(chance.randrange(1, 5)):
                 messages.append({"role": "user", "content": QUESTIONS[(at + turn) % len(QUESTIONS)]})
-                headers = {"x-narthex-episode-id": f"chat-{4100 + at}"}
-                body = {"model": "support", "messages": messages, "user": f"ann-{3000 + at % 40}", "max_tokens": 40}
+                headers = {"x-narthex-episode-id": f"{model}-{4100 + at}"}
+                body = {"model": model, "messages": messages, "user": f"ann-{3000 + at % 40}", "max_tokens": 40}
                 inference = await client.post("/v1/chat/completions", json=body, headers=headers)
                 if inference.status_code != 200:
                     return

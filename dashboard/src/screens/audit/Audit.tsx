@@ -87,12 +87,12 @@ function Versions() {
           <section class="panel flush">
             <div class="scroll" tabIndex={0} role="region" aria-label="Versions">
               <table class="rows list cards still">
-                <thead><tr><th scope="col" class="n">Version</th><th scope="col">Time</th><th scope="col">Who</th><th scope="col">Changed</th><th scope="col">By</th><th scope="col"><span class="sr">Acts</span></th></tr></thead>
+                <thead><tr><th scope="col">Version</th><th scope="col">Time</th><th scope="col">Who</th><th scope="col">Changed</th><th scope="col">By</th><th scope="col"><span class="sr">Acts</span></th></tr></thead>
                 <tbody>
                   {page.data.map((each, index) => (
                     <>
                       <tr key={each.version} class={open === String(each.version) ? 'on' : ''}>
-                        <th scope="row" class="n">{each.version}{index === 0 && <span class="tag ok">newest</span>}</th>
+                        <th scope="row">{each.version}{index === 0 && <span class="tag ok">newest</span>}</th>
                         <td class="mono"><When at={each.at} words={moment(each.at)} /></td>
                         <td>{each.author}</td>
                         <td class="full preview">{each.restores !== null && <span class="tag">restores {each.restores}</span>} {Object.entries(each.changed).map(([section, changes]) => `${section} ${count(changes)}`).join(', ')}</td>

@@ -26,7 +26,7 @@ export function ConversationList() {
   return (
     <>
       <Head title="Conversations" about="Requests that belong together, the newest first">
-        <form class="actions" onSubmit={(event) => { event.preventDefault(); if (wanted.trim()) go(to(`/conversations/${encodeURIComponent(wanted.trim())}`)); }}>
+        <form class="one-line" onSubmit={(event) => { event.preventDefault(); if (wanted.trim()) go(to(`/conversations/${encodeURIComponent(wanted.trim())}`)); }}>
           <input class="input narrow" aria-label="Open a conversation by its id or name" placeholder="Its id, or your name for it" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />
           <button class="button" disabled={!wanted.trim()}>Open</button>
         </form>

@@ -114,7 +114,7 @@ function Invoice() {
   return (
     <section class="panel">
       <div class="panel-head"><h2>Does an invoice agree?</h2><p class="note">A host's usage export against what was recorded here. It is compared, and not kept.</p></div>
-      <form class="actions" onSubmit={(event) => { event.preventDefault(); if (file) void form.submit(); }}>
+      <form class="actions bottom" onSubmit={(event) => { event.preventDefault(); if (file) void form.submit(); }}>
         <Choice name="format" label="Host" value={format} set={setFormat} options={[['openai', 'OpenAI'], ['anthropic', 'Anthropic'], ['bedrock', 'Bedrock'], ['openrouter', 'OpenRouter']]} />
         <div class="field"><label for="invoice">Export</label><input id="invoice" class="input" type="file" onChange={(event) => setFile(event.currentTarget.files?.[0] ?? null)} /></div>
         <button class="button" disabled={!file || form.busy}>{form.busy ? 'Comparing …' : 'Compare'}</button>

@@ -93,7 +93,7 @@ function EndpointRow({ row, drain }: { row: EndpointState; drain: () => void }) 
         <td>{row.engine ? `${row.engine}${row.version ? ` ${row.version}` : ''}` : <span class="dim">{row.served_as}</span>}</td>
         <td class="preview" title={row.serves.join(', ')}>{row.serves.join(', ') || <span class="dim">no model</span>}</td>
         <td class="n" data-name="in flight">{count(row.in_flight)}</td>
-        <td class="connections"><Meter used={row.connections.busy} of={row.connections.max} label={`${row.connections.busy} of ${row.connections.max} connections are busy`} /><small>{count(row.connections.busy)} of {count(row.connections.max)}{row.connections.waiting > 0 && `, ${count(row.connections.waiting)} waiting`}</small></td>
+        <td class="connections"><small>{count(row.connections.busy)} of {count(row.connections.max)}{row.connections.waiting > 0 && `, ${count(row.connections.waiting)} waiting`}</small><Meter used={row.connections.busy} of={row.connections.max} label={`${row.connections.busy} of ${row.connections.max} connections are busy`} /></td>
         <td class="n wide-only">{compact(row.load.queued_tokens)}</td>
         <td>{row.last_response_at ? <When at={row.last_response_at} words={ago(row.last_response_at)} /> : <span class="dim">none yet</span>}</td>
         <td class="n">{may('engines:operate') && <button class="button small" onClick={drain}>{row.drained ? 'Use again …' : 'Drain …'}</button>}</td>
@@ -101,7 +101,7 @@ function EndpointRow({ row, drain }: { row: EndpointState; drain: () => void }) 
       {(problem || row.credentials.some((each) => each.cooldown_s > 0 || each.refused)) && (
         <tr class="aside">
           <td colSpan={9} class="full">
-            {problem && <span class="wrap">{problem.title} {problem.detail}</span>}
+            {problem && <span class="wrap">It {problem.title}. {problem.detail}</span>}
             {row.credentials.filter((each) => each.cooldown_s > 0 || each.refused).map((each, index) => <span key={index} class="tag warn">{each.reference ?? 'credential'}: {each.refused ? 'refused' : `waits ${span(each.cooldown_s)}`}</span>)}
           </td>
         </tr>

@@ -91,7 +91,7 @@ function BudgetRow({ budget, act }: { budget: BudgetInUse; act: (kind: 'change' 
           <p class="note">
             {percent(usage.percent / 100, 0)} used · ends {ago(usage.period_end)}
             {usage.forecast_usd != null && <> · {usage.forecast_usd > usage.amount_usd ? <span class="bad">{dollars(usage.forecast_usd)} by then at this rate</span> : `${dollars(usage.forecast_usd)} by then at this rate`}</>}
-            {Object.keys(usage.subject).length > 0 && ` · ${scopeWords(usage.subject)} is nearest its end`}
+            {Object.values(budget.scope).includes('each') && !('all' in budget.scope) && ` · ${scopeWords(usage.subject)} is nearest its end`}
           </p>
         </div>
       ) : <p class="note">Nothing is counted yet.</p>}

@@ -1,5 +1,5 @@
 /** Requests by outcome, and latency, over time. */
-import { column, series } from '../../analytics';
+import { column, series, total } from '../../analytics';
 import { Figure } from '../../charts/Figure';
 import { Lines } from '../../charts/Lines';
 import { Stack } from '../../charts/Stack';
@@ -26,10 +26,11 @@ export function OutcomeChart({ sums }: { sums: Sums }) {
     return each.name === 'failed' ? own.map((value, at) => value + (rows[4]![at]?.requests ?? 0)) : own;
   });
   const shown = OUTCOMES.map((each, index) => ({ ...each, values: values[index]! })).filter((each) => each.name === 'answered' || each.values.some((value) => value > 0));
-  const totals = shown.map((each) => each.values.reduce((a, b) => a + b, 0)), all = totals.reduce((a, b) => a + b, 0);
-  const failed = totals[shown.findIndex((each) => each.name === 'failed')] ?? 0;
+  const totals = shown.map((each) => each.values.reduce((a, b) => a + b, 0));
+  const sum = total(sums.all), served = sum?.requests ?? 0, failed = sum?.failed ?? 0, refused = sum?.refused ?? 0;
   const worst = worstTime(times, shown.find((each) => each.name === 'failed')?.values ?? []);
-  const note = all === 0 ? 'Nothing came in this time.' : failed === 0 ? `${plural(all, 'request')}, none of which failed.` : `${plural(failed, 'request')} of ${count(all)} failed (${share(failed, all)})${worst}.`;
+  const more = refused > 0 ? ` ${count(refused)} more were refused.` : '';
+  const note = served + refused === 0 ? 'Nothing came in this time.' : failed === 0 ? `${plural(served, 'request')}, none of which failed.${more}` : `${count(failed)} of ${plural(served, 'request')} failed (${share(failed, served)})${worst}.${more}`;
   const complete = sums.all.complete_until ? Date.parse(sums.all.complete_until) : null;
   return (
     <Figure

@@ -66,7 +66,7 @@ export function Refusals({ count }: { count: (n: number) => void }) {
             </tbody>
           </table>
         </div>
-        <p class="more">{next ? <button class="button" onClick={() => void loadOlder()}>Older</button> : <span class="dim">These are all.</span>}</p>
+        <p class="more">{next ? <button class="button" onClick={() => void loadOlder()}>Older</button> : <span class="dim">The numbers above count every refusal; of many alike at once, some are kept as rows.</span>}</p>
       </section>
     </>
   );

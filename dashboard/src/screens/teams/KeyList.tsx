@@ -12,6 +12,7 @@ import { mayAnywhere, may, session } from '../../session';
 import { KeyForm } from './KeyForm';
 import { TeamForm } from './TeamForm';
 
+const PAGE = 50;
 const STATES: [string | null, string][] = [['valid', 'Valid'], ['expired', 'Expired'], ['revoked', 'Revoked'], [null, 'All']];
 
 export function KeyList() {
@@ -19,23 +20,35 @@ export function KeyList() {
   const state = query.has('state') ? query.get('state') || null : 'valid', search = query.get('search') ?? '';
   const [round, setRound] = useState(0);
   const days = Math.max(1, Math.min(400, Math.round(range.seconds / 86_400))), unused = query.get('unused') === '1';
-  const keys = useResource(`keys|${session.value?.id}|${team}|${state}|${search}|${days}|${unused}|${round}`, (signal) => get('GET /keys', { query: { limit: 200, sort: '-created_at', team, state: (state === 'all' ? null : state) as Key['state'] | null, search: search || null, usage_days: days, unused_since: unused ? new Date(Date.now() - 30 * 86_400_000).toISOString() : null }, signal }));
+  const tab = query.get('tab') === 'teams' ? 'teams' : 'keys';
+  const asked = { limit: PAGE, sort: '-created_at' as const, team, state: (state === 'all' ? null : state) as Key['state'] | null, search: search || null, usage_days: days, unused_since: unused ? new Date(Date.now() - 30 * 86_400_000).toISOString() : null };
+  const key = `keys|${session.value?.id}|${team}|${state}|${search}|${days}|${unused}|${round}`;
+  const keys = useResource(key, (signal) => get('GET /keys', { query: asked, signal }));
+  const [older, setOlder] = useState<{ key: string; rows: ListedKey[]; next: string | null } | null>(null), more = older?.key === key ? older : null;
+  const loadOlder = async (after: string | null) => {
+    const found = await get('GET /keys', { query: { ...asked, after } });
+    setOlder({ key, rows: [...(more?.rows ?? []), ...found.data], next: found.next });
+  };
   const teams = useResource(`teams|${session.value?.id}|${round}`, (signal) => get('GET /teams', { query: { limit: 200, sort: 'name' }, signal }));
   const close = () => { go(here({ new: null }), { replace: true }); setRound(round + 1); };
   return (
     <>
-      <Head title="Teams and keys" about={teams.data ? plural(teams.data.data.length, 'team') : ''}>
+      <Head title="Teams and keys">
+        <nav class="segments" aria-label="What to see">
+          <a href={here({ tab: null })} aria-current={tab === 'keys' ? 'true' : undefined}>Keys</a>
+          <a href={here({ tab: 'teams' })} aria-current={tab === 'teams' ? 'true' : undefined}>Teams</a>
+        </nav>
         {may('teams:write') && <a class="button" href={here({ new: 'team' })}>New team</a>}
         {mayAnywhere('keys:write') && <a class="button primary" href={here({ new: 'key' })}>New key</a>}
       </Head>
-      <div class="filters">
+      {tab === 'keys' && <div class="filters">
         <nav class="segments" aria-label="Which keys">
           {STATES.map(([value, text]) => <a key={text} href={here({ state: value ?? 'all' })} aria-current={(state === 'all' ? null : state) === value ? 'true' : undefined}>{text}</a>)}
         </nav>
         <a class={`chip${unused ? ' on' : ''}`} href={here({ unused: unused ? null : '1' })}>unused for 30 days{unused && ' ✕'}</a>
         <input class="input narrow" type="search" aria-label="Search in names" placeholder="Search in names" value={search} onInput={(event) => go(here({ search: event.currentTarget.value }), { replace: true })} />
-      </div>
-      <Loaded from={keys} lines={10}>
+      </div>}
+      {tab === 'keys' && <Loaded from={keys} lines={10}>
         {(page) =>
           page.data.length === 0 ? (
             <section class="panel"><Empty title={search || team ? 'No key matches' : 'There is no key'}>{mayAnywhere('keys:write') && <a class="button" href={here({ new: 'key' })}>New key</a>}</Empty></section>
@@ -44,15 +57,15 @@ export function KeyList() {
               <div class="scroll" tabIndex={0} role="region" aria-label="Keys">
                 <table class="rows list cards">
                   <thead><tr><th scope="col">Key</th><th scope="col">Name</th><th scope="col">Team</th><th scope="col">State</th><th scope="col" class="n">Requests</th><th scope="col" class="n">Failed</th><th scope="col" class="n">Cost</th><th scope="col">Last used</th><th scope="col" class="widest">May</th><th scope="col">Expires</th></tr></thead>
-                  <tbody>{page.data.map((each) => <KeyRow key={each.prefix} row={each} />)}</tbody>
+                  <tbody>{[...page.data, ...(more?.rows ?? [])].map((each) => <KeyRow key={each.prefix} row={each} />)}</tbody>
                 </table>
               </div>
-              <p class="more"><span class="dim">Requests and cost are of the last {days === 1 ? '24 hours' : `${days} days`}.{page.next && ' The newest 200 keys; search for others.'}</span></p>
+              <p class="more">{(more ? more.next : page.next) && <button class="button" onClick={() => void loadOlder(more ? more.next : page.next)}>Older</button>}<span class="dim">Requests and cost are of the last {days === 1 ? '24 hours' : `${days} days`}.</span></p>
             </section>
           )
         }
-      </Loaded>
-      <Loaded from={teams} lines={4}>{(page) => <TeamTable teams={page.data} />}</Loaded>
+      </Loaded>}
+      {tab === 'teams' && <Loaded from={teams} lines={4}>{(page) => <TeamTable teams={page.data} />}</Loaded>}
       {query.get('new') === 'key' && <KeyForm teams={(teams.data?.data ?? []).map((each) => each.name)} close={close} />}
       {query.get('new') === 'team' && <TeamForm close={close} />}
     </>
@@ -82,8 +95,7 @@ function TeamTable({ teams }: { teams: Team[] }) {
   if (!teams.length) return null;
   return (
     <section class="panel flush">
-      <div class="panel-head"><h2>Teams</h2></div>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Teams">
+            <div class="scroll" tabIndex={0} role="region" aria-label="Teams">
         <table class="rows list cards">
           <thead><tr><th scope="col">Team</th><th scope="col" class="n">Keys</th><th scope="col">Content kept</th><th scope="col">May use</th><th scope="col">Limits of its own</th><th scope="col" class="n">Priority</th></tr></thead>
           <tbody>
