@@ -21,7 +21,7 @@ export function ticks(low: number, high: number, wanted: number): number[] {
 /** Points in time that are worth a label, with the label: midnights over days, full hours within one. */
 export function timeTicks(since: number, until: number, width: number): { at: number; text: string }[] {
   const hours = (until - since) / 3.6e6, most = Math.max(2, Math.floor(width / 74));
-  const steps = hours <= 3 ? [5, 10, 15, 30, 60] : hours <= 72 ? [60, 120, 180, 360, 720, 1440] : [1440, 2880, 7200, 10_080, 20_160, 43_200];
+  const steps = hours <= 3 ? [5, 10, 15, 30, 60] : hours <= 72 ? [60, 120, 180, 360, 720, 1440] : [1440, 2880, 4320, 7200, 10_080, 20_160, 43_200];
   const minutes = steps.find((each) => (hours * 60) / each <= most) ?? steps.at(-1)!;
   const found: { at: number; text: string }[] = [];
   const first = new Date(since);

@@ -34,7 +34,7 @@ export function Fleet() {
                 <div class="panel-head"><h2>{provider}</h2><p class="note">{[...new Set(endpoints.map((each) => each.adapter))].join(', ')}</p></div>
                 <div class="scroll" tabIndex={0} role="region" aria-label={`Endpoints of ${provider}`}>
                   <table class="rows list cards fleet">
-                    <thead><tr><th scope="col">Endpoint</th><th scope="col">Health</th><th scope="col">Engine</th><th scope="col">Serves</th><th scope="col" class="n">In flight</th><th scope="col">Connections</th><th scope="col" class="n">Queued tokens</th><th scope="col">Last answer</th><th scope="col"><span class="sr">Acts</span></th></tr></thead>
+                    <thead><tr><th scope="col">Endpoint</th><th scope="col">Health</th><th scope="col">Engine</th><th scope="col">Serves</th><th scope="col" class="n">In flight</th><th scope="col">Connections</th><th scope="col" class="n" title="Tokens that wait or are in progress there">Queued</th><th scope="col">Last answer</th><th scope="col"><span class="sr">Acts</span></th></tr></thead>
                     <tbody>{endpoints.map((each) => <EndpointRow key={each.endpoint} row={each} drain={() => setDrain(each)} />)}</tbody>
                   </table>
                 </div>

@@ -84,7 +84,7 @@ function KeyRow({ row }: { row: ListedKey }) {
       <td class="n" data-name="requests">{compact(use?.requests)}</td>
       <td class="n wide-only">{count(use?.failed)}</td>
       <td class="n">{money(use?.cost_microusd)}</td>
-      <td data-name="last used">{use ? use.last_used_at ? <When at={use.last_used_at} words={ago(use.last_used_at)} /> : <span class="warn">never</span> : '–'}</td>
+      <td data-name="last used">{use ? use.last_used_at ? <When at={use.last_used_at} words={Date.now() - Date.parse(use.last_used_at) < 3_600_000 ? 'this hour' : ago(use.last_used_at)} /> : <span class="warn">never</span> : '–'}</td>
       <td class="widest">{restricted.length ? restricted.join(', ') : <span class="dim">everything of its team</span>}</td>
       <td>{row.expires_at ? <When at={row.expires_at} words={ago(row.expires_at)} /> : <span class="dim">never</span>}</td>
     </tr>
