@@ -1,7 +1,7 @@
 /** One experiment: the verdict first, then the metrics with their intervals, guardrails, arms, slices and the log. */
 import { useState } from 'preact/hooks';
 import { get } from '../../api';
-import { ago, count, percent, plural } from '../../format';
+import { ago, count, percent } from '../../format';
 import type { ExperimentResults, ShownExperiment } from '../../generated/api';
 import { Head, When } from '../../parts/Head';
 import { Empty, Fault, Skeleton, Stale } from '../../parts/States';
@@ -70,11 +70,10 @@ function VerdictPanel({ results }: { results: ExperimentResults }) {
       <div>
         <p class="note">What may be concluded</p>
         <h2>{results.conclusion}</h2>
-        {primary && best && control && arm && (
+        {primary && best && control && arm && arm.value !== null && (
           <p>
             {best.arm}: <b>{inUnit(primary, arm.value)}</b> against {inUnit(primary, control.value)} of {results.control} in <b>{primary.metric}</b>
             {best.interval?.low != null && best.interval.high != null && <>; the difference is between <b>{differenceText(primary, best.interval.low)}</b> and <b>{differenceText(primary, best.interval.high)}</b></>}.
-            {best.more_days != null && best.verdict !== 'better' && best.verdict !== 'worse' && <> At the present rate, {plural(Math.ceil(best.more_days), 'more day')} may decide it.</>}
           </p>
         )}
         <p class="note">This holds however often you look: an error has a chance of at most {percent(results.alpha, 0)}. Read <When at={results.read_at} words={ago(results.read_at)} />.</p>
