@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 import shutil
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ ROWS, DAYS, CONVERSATIONS = 20_000, 10, 60
 @pytest.fixture(scope="session")
 def filled() -> Generator[Service]:
     running = services.start(breaker_failures=3, experiment_check_s=1, budget_check_s=1)
-    asyncio.run(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS))
-    yield running
-    services.stop(running)
+    try:
+        asyncio.run(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS))
+        yield running
+    finally:
+        services.stop(running)
 
 
 @pytest.fixture(scope="session")
@@ -77,4 +80,12 @@ def open_page(filled: Service, chromium: Any) -> Generator[Callable[..., tuple[A
 def settle(page: Any) -> None:
     """Wait until everything that was asked for is here."""
     page.wait_for_load_state("networkidle")
-    page.wait_for_function("!document.querySelector('.skeleton, .dimmed, [aria-busy=true]')")
+    wait_for(page, "!document.querySelector('.skeleton, .dimmed, [aria-busy=true]')")
+
+
+def wait_for(page: Any, expression: str) -> None:
+    """Wait until an expression of the page is true. Playwright's own way would evaluate text within the page, which its policy forbids."""
+    deadline = time.monotonic() + 20
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, f"never true: {expression}"
+        page.wait_for_timeout(50)

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from tests.browser.conftest import Faults, settle
+from tests.browser.conftest import Faults, settle, wait_for
 from tests.browser.history import HOSTILE
 from tests.support.processes.service import Service
 
@@ -59,7 +59,7 @@ def test_numbers_of_a_tile_its_chart_and_its_list_agree(open_page: OpenPage, fil
     charted = sum(int(row[at]) for row in table for at, name in enumerate(head) if at and name != "refused")
     assert shown == charted
     tile.click()
-    page.wait_for_function("/[0-9] requests?/.test(document.querySelector('.about')?.textContent ?? '')")
+    wait_for(page, "/[0-9] requests?/.test(document.querySelector('.about')?.textContent ?? '')")
     listed = int("".join(each for each in page.inner_text(".about").split("request")[0] if each.isdigit()))
     assert listed == shown
 
@@ -77,12 +77,12 @@ def test_a_request_is_found_opened_and_left_by_keyboard_alone(open_page: OpenPag
     page.keyboard.press("Enter")
     page.wait_for_selector(".drawer .why li")
     page.keyboard.press("j")
-    page.wait_for_function(f"!location.search.includes('{first.removeprefix('row-')}')")
+    wait_for(page, f"!location.search.includes('{first.removeprefix('row-')}')")
     page.wait_for_selector(".drawer .why li")
     second = page.evaluate("new URLSearchParams(location.search).get('id')")
     page.keyboard.press("Escape")
     page.wait_for_selector(".drawer", state="detached")
-    page.wait_for_function(f"document.activeElement.id === 'row-{second}'")
+    wait_for(page, f"document.activeElement.id === 'row-{second}'")
     assert faults.found == []
 
 
@@ -105,7 +105,7 @@ def test_filters_are_links_and_survive_the_drawer(open_page: OpenPage, filled: S
     page.select_option("form select >> nth=0", "model")
     page.wait_for_selector("form select >> nth=1 >> option:has-text('sandbox')", state="attached")
     page.select_option("form select >> nth=1", "sandbox")
-    page.wait_for_function("location.search.includes('model=sandbox')")
+    wait_for(page, "location.search.includes('model=sandbox')")
     settle(page)
     page.locator("table.list tbody tr a").first.click()
     page.wait_for_selector(".drawer .why li")
@@ -113,7 +113,7 @@ def test_filters_are_links_and_survive_the_drawer(open_page: OpenPage, filled: S
     page.click("[aria-label='Close (Escape)']")
     assert "model=sandbox" in page.url
     page.click("[aria-label^='Remove the filter model']")
-    page.wait_for_function("!location.search.includes('model=')")
+    wait_for(page, "!location.search.includes('model=')")
 
 
 def test_what_others_wrote_is_text(open_page: OpenPage, filled: Service) -> None:
