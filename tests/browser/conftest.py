@@ -44,15 +44,26 @@ class Faults:
 
     def __init__(self, page: Any, url: str) -> None:
         self.found: list[str] = []
-        page.on("console", lambda message: self._add(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: self._add(str(error)))
-        page.on("dialog", lambda dialog: (self._add(f"a dialog: {dialog.message}"), dialog.dismiss()))
-        page.on(
-            "request", lambda request: None if request.url.startswith((url, "data:", "blob:")) else self._add(f"a request: {request.url}")
-        )
+        self._url = url
+        page.on("console", self._console)
+        page.on("pageerror", self._add)
+        page.on("dialog", self._dialog)
+        page.on("request", self._request)
 
-    def _add(self, text: str) -> None:
-        self.found.append(text)
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self._add(message.text)
+
+    def _dialog(self, dialog: Any) -> None:
+        self._add(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith((self._url, "data:", "blob:")):
+            self._add(f"a request: {request.url}")
+
+    def _add(self, what: Any) -> None:
+        self.found.append(str(what))
 
 
 @pytest.fixture

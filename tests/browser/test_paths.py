@@ -20,6 +20,15 @@ def admin(service: Service, path: str, **parameters: Any) -> Any:
     return response.json()
 
 
+def stub(page: Any, pattern: str, status: int, body: str) -> None:
+    """Answer instead of the service, until page.unroute()."""
+
+    def answer(route: Any) -> None:
+        route.fulfill(status=status, content_type="application/json", body=body)
+
+    page.route(pattern, answer)
+
+
 def test_a_key_signs_in_and_is_kept_nowhere(open_page: OpenPage, filled: Service) -> None:
     page, _ = open_page(signed_in=False)
     page.goto("/dashboard/fleet")
@@ -163,7 +172,7 @@ def test_a_refusal_is_shown_where_it_was_typed(open_page: OpenPage) -> None:
 def test_a_failing_panel_says_so_and_recovers(open_page: OpenPage) -> None:
     page, _ = open_page()
     body = json.dumps({"error": {"message": "Postgres is away.", "type": "unavailable", "code": "unavailable", "param": None}})
-    page.route("**/admin/v1/budgets*", lambda route: route.fulfill(status=503, content_type="application/json", body=body))
+    stub(page, "**/admin/v1/budgets*", 503, body)
     page.goto("/dashboard")
     page.wait_for_selector(".fault-box >> text=Postgres is away.")
     page.wait_for_selector("text=Requests by outcome")
@@ -188,9 +197,9 @@ def test_an_ended_session_is_renewed_where_it_ended(open_page: OpenPage, filled:
 
 def test_menu_has_what_the_role_shows(open_page: OpenPage) -> None:
     page, _ = open_page()
-    session = {"kind": "user", "id": "1", "name": "ann@example.com", "roles": [{"role": "viewer", "team": "support"}]}
-    permissions = {"permissions": [], "team_permissions": {"support": ["teams:read", "keys:read", "records:read"]}}
-    page.route("**/admin/v1/session", lambda route: route.fulfill(content_type="application/json", body=json.dumps(session | permissions)))
+    session: dict[str, Any] = {"kind": "user", "id": "1", "name": "ann@example.com", "roles": [{"role": "viewer", "team": "support"}]}
+    session |= {"permissions": [], "team_permissions": {"support": ["teams:read", "keys:read", "records:read"]}}
+    stub(page, "**/admin/v1/session", 200, json.dumps(session))
     page.goto("/dashboard/requests")
     page.wait_for_selector("nav.menu a")
     names = page.locator("nav.menu li a").all_inner_texts()

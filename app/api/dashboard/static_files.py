@@ -15,6 +15,7 @@ from msgspec import Struct
 STATIC_FOLDER = Path(__file__).parent / "static"
 
 Coding = Literal["br", "gzip", "identity"]
+_BEST_FIRST: tuple[Coding, ...] = ("br", "gzip")
 
 
 class BuiltFile(Struct, frozen=True):
@@ -56,8 +57,10 @@ def best_coding(file: StaticFile, accept_encoding: str) -> Coding:
         coding, _, weight = each.partition(";")
         if weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000"):
             accepted.add(coding.strip())
-    codings: tuple[Coding, ...] = ("br", "gzip")
-    return next((coding for coding in codings if coding in accepted and coding in file.content), "identity")
+    for coding in _BEST_FIRST:
+        if coding in accepted and coding in file.content:
+            return coding
+    return "identity"
 
 
 def _read(name: str, built: BuiltFile) -> StaticFile:

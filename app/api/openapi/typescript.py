@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from app.api.openapi.schemas import Schema
 
@@ -86,8 +86,8 @@ def _type(schema: Schema) -> str:
             return f"{_grouped(_type(schema.get('items', {})))}[]"
         case "object":
             return _object(schema)
-        case list(types):
-            return " | ".join(_type({**schema, "type": each}) for each in types)
+        case [*types]:
+            return " | ".join(_type({**schema, "type": each}) for each in cast("list[str]", types))
         case _:
             return "unknown"
 
@@ -103,7 +103,7 @@ def _object(schema: Schema) -> str:
     ]
     others = schema.get("additionalProperties")
     if isinstance(others, dict):
-        fields.append(f"[name: string]: {_type(others) if not fields else 'unknown'}")
+        fields.append(f"[name: string]: {_type(cast('Schema', others)) if not fields else 'unknown'}")
     elif others is True or (not fields and others is None):
         fields.append("[name: string]: unknown")
     return f"{{ {'; '.join(fields)} }}" if fields else "{}"

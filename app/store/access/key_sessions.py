@@ -4,6 +4,7 @@ A session ends when its key is revoked or expires. Whether the key may be used f
 """
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import Select, delete, func, or_, select, update
@@ -40,7 +41,7 @@ class SignedInWithKey(Struct, frozen=True):
 
 async def create_key_session(connection: AsyncConnection, author: Author, *, lasts_s: float) -> SignedInWithKey | None:
     """Begin a session of the admin key that the author is. Returns None if there is no such key any more."""
-    key_id = await connection.scalar(_admin_key(author.id or ""))
+    key_id: str | None = await connection.scalar(_admin_key(author.id or ""))
     if key_id is None:
         return None
     await _forget_ended(connection, key_id)
@@ -86,7 +87,7 @@ async def redeem_one_time_code(connection: AsyncConnection, code: str) -> KeySes
     return None if key is None else KeySession(row.id, key.hash, key.prefix)
 
 
-def _admin_key(key: str) -> Select[tuple[str]]:
+def _admin_key(key: str) -> Select[Any]:
     return select(_keys.c.id).where(_keys.c.prefix == parse_prefix(key), _keys.c.admin, *valid_key_conditions())
 
 
