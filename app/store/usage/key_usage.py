@@ -44,7 +44,7 @@ def is_unused_since(moment: datetime.datetime) -> ColumnElement[bool]:
     """Returns the condition on keys that were there at a moment and made no request since the beginning of its hour."""
     keys = tables.keys.c
     hour = moment.replace(minute=0, second=0, microsecond=0)
-    used = exists().where(_usage.key_id == keys.id, _usage.hour >= hour)
+    used = exists().where(_usage.key_id == keys.id, _usage.hour >= hour).correlate(tables.keys)
     return (keys.created_at <= moment) & ~used
 
 

@@ -19,7 +19,7 @@ from providers.canonical.errors import Unavailable
 log = logging.getLogger(__name__)
 
 # The command judges the machine, and parts of it block: it runs beside the gateway, in the same environment.
-_COMMAND = (sys.executable, "-m", "app.cli", "doctor", "--json")
+_COMMAND = (sys.executable, "-P", "-m", "app.cli", "doctor", "--json")
 _TIMEOUT_S = 60.0
 _KEPT_S = 30.0
 
