@@ -1,5 +1,6 @@
 """Each screen at each width, light and dark: it fits, a reader can read it (axe), and nothing is wrong in the console."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +47,9 @@ def test_screens_fit_and_can_be_read(open_page: Callable[..., tuple[Any, Faults]
         wrong[screen] = look_at(page, axe) + faults.found
         faults.found.clear()
         page.screenshot(path=PICTURES / f"{_file_name(screen)}-{width}-{theme}.png", full_page=True)
-    assert {screen: found for screen, found in wrong.items() if found} == {}
+    found = {screen: each for screen, each in wrong.items() if each}
+    (PICTURES / f"wrong-{width}-{theme}.json").write_text(json.dumps(found, indent=1))
+    assert found == {}
 
 
 @pytest.mark.parametrize(("width", "theme"), SIZES)

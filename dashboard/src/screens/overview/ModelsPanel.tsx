@@ -13,12 +13,12 @@ export function ModelsPanel({ found }: { found: Analytics }) {
         <Empty title="Nothing was asked for in this time" />
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label="Models and functions">
-          <table class="rows">
+          <table class="rows asked">
             <thead><tr><th scope="col">Name</th><th scope="col" class="n">Requests</th><th scope="col" class="n">Failed</th><th scope="col" class="n">p95</th><th scope="col" class="n">Cost</th></tr></thead>
             <tbody>
               {rows.map((row) => (
                 <tr key={row.group['model'] ?? ''}>
-                  <th scope="row" class="wrap"><a href={to('/requests', { model: row.group['model'] })}>{row.group['model'] || 'no model'}</a></th>
+                  <th scope="row"><a href={to('/requests', { model: row.group['model'] })}>{row.group['model'] || 'no model'}</a></th>
                   <td class="n" title={count(row.requests)}>
                     <span class="bar"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width={(100 * row.requests) / most} height="4" /></svg></span>
                     {compact(row.requests)}
