@@ -31,6 +31,11 @@ export function dollars(value: number | null | undefined): string {
   return (value < 0 ? '−$' : '$') + text;
 }
 
+/** Money at a tick: as short as it can be said. */
+export function moneyTick(microusd: number): string {
+  return microusd >= 1e9 ? `$${short.format(microusd / 1e6)}` : `$${Number((microusd / 1e6).toPrecision(3))}`;
+}
+
 export function duration(us: number | null | undefined): string {
   if (us == null) return UNKNOWN;
   if (us === 0) return '0 ms';

@@ -34,9 +34,10 @@ export function Stack(props: {
   completeUntil?: number | null;
   marks?: Mark[];
   text?: (value: number) => string;
+  tick?: (value: number) => string;
 }) {
   const { width, times, layers } = props, text = props.text ?? compact;
-  const left = 46, group = Math.max(1, Math.ceil((times.length * MIN_BAR) / Math.max(width - left, 1)));
+  const left = 52, group = Math.max(1, Math.ceil((times.length * MIN_BAR) / Math.max(width - left, 1)));
   const bars = grouped(times, props.step, layers, group);
   const [over, setOver] = useState<number | null>(null);
   const from = useRef<number | null>(null);
@@ -78,7 +79,7 @@ export function Stack(props: {
           if (start !== null && start !== at(event)) choose(start, at(event));
         }}
       >
-        <ValueAxis values={ticks(0, highest * 1.05, 4)} y={y} left={left} width={width} text={text} />
+        <ValueAxis values={ticks(0, highest * 1.05, 4)} y={y} left={left} width={width} text={props.tick ?? text} />
         {brush && <rect class="brush" x={x(bars[Math.min(...brush)]!.at)} width={x(bars[Math.max(...brush)]!.until) - x(bars[Math.min(...brush)]!.at)} y={4} height={HEIGHT - BOTTOM - 4} />}
         {shown && <rect class="hover" x={x(shown.at)} width={x(shown.until) - x(shown.at)} y={4} height={HEIGHT - BOTTOM - 4} />}
         {bars.map((bar) => {

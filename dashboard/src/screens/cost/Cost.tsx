@@ -4,7 +4,7 @@ import { ask, column, series, total } from '../../analytics';
 import { apiAddress, send } from '../../api';
 import { Figure } from '../../charts/Figure';
 import { Stack } from '../../charts/Stack';
-import { change, clock, compact, count, dayAndClock, duration, money, share, zone } from '../../format';
+import { change, clock, compact, count, dayAndClock, duration, money, moneyTick, share, zone } from '../../format';
 import type { AnalyticsRow, Reconciliation } from '../../generated/api';
 import { useSubmit } from '../../parts/Dialog';
 import { Choice } from '../../parts/Field';
@@ -51,7 +51,7 @@ export function Cost() {
                 <li class="panel tile plain"><span class="label">Without a price</span><span class="value">{compact(sum.unpriced)}</span><span class="under">{sum.unpriced > 0 ? <><a class="link" href={to('/models', { tab: 'prices' })}>Set prices</a>: these count as $0</> : 'every request has one'}</span></li>
               </ul>
               <Figure title={`Cost by ${name(by)}`} note={`${money(sum.cost_microusd)}, of which ${data.groups.data[0] ? `${data.groups.data[0].group[by] || 'none'} spent ${share(data.groups.data[0].cost_microusd, sum.cost_microusd, 0)}` : 'nothing is known'}.`} legend={layers} numbers={{ head: ['Time', ...layers.map((each) => each.name)], rows: whole.times.map((at, index) => [dayAndClock(at), ...layers.map((each) => money(each.values[index]))]) }}>
-                {(width) => <Stack width={width} times={whole.times} step={whole.step} layers={layers} text={money} label={`Cost over time by ${name(by)}, ${money(sum.cost_microusd)} in all`} />}
+                {(width) => <Stack width={width} times={whole.times} step={whole.step} layers={layers} text={money} tick={moneyTick} label={`Cost over time by ${name(by)}, ${money(sum.cost_microusd)} in all`} />}
               </Figure>
               <Groups rows={data.groups.data} by={by} sum={sum} more={data.groups.has_more} />
             </>

@@ -9,6 +9,13 @@ import { useResource } from '../../resource';
 import { to } from '../../router';
 import { scopeTeam, timeRange } from '../../scope';
 
+/** What is set: a default says nothing. */
+function set(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(set);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== null && !(typeof each === 'object' && Object.keys(each as object).length === 0)).map(([name, each]) => [name, set(each)]));
+}
+
 export function ModelView({ name }: { name: string }) {
   const range = timeRange(), team = scopeTeam();
   const found = useResource(`model|${name}`, (signal) => get('GET /models/{name}', { path: { name }, signal }));
@@ -22,7 +29,7 @@ export function ModelView({ name }: { name: string }) {
       <Loaded from={use} lines={4}>
         {(answer) => {
           const by = new Map(answer.data.map((row) => [row.group['target'] ?? '', row]));
-          const listed = (model.targets ?? []).map((each) => `${each.provider}/${each.model}`), names = [...new Set([...listed, ...answer.data.map((row) => row.group['target'] ?? '')])];
+          const listed = (model.targets ?? []).map((each) => `${each.provider}/${each.model}`), names = [...new Set([...listed, ...answer.data.filter((row) => row.requests > 0).map((row) => row.group['target'] ?? '')])];
           return (
             <section class="panel flush">
               <div class="panel-head"><h2>Who served it</h2><p class="note">{range.label.toLowerCase()}</p></div>
@@ -39,7 +46,7 @@ export function ModelView({ name }: { name: string }) {
           );
         }}
       </Loaded>
-      <section class="panel"><h2>As it is configured</h2><pre class="code" tabIndex={0}>{pretty(model)}</pre></section>
+      <section class="panel"><h2>As it is configured</h2><pre class="code" tabIndex={0}>{pretty(set(model))}</pre></section>
     </>
   );
 }

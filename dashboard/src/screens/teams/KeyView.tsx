@@ -4,7 +4,7 @@ import { ask, column, series, total } from '../../analytics';
 import { call, get } from '../../api';
 import { Figure } from '../../charts/Figure';
 import { Stack } from '../../charts/Stack';
-import { ago, compact, count, dayAndClock, money, moment, share, zone } from '../../format';
+import { ago, compact, count, dayAndClock, money, moneyTick, moment, share, zone } from '../../format';
 import type { CreatedKey, Key, Limit } from '../../generated/api';
 import { Confirm } from '../../parts/Dialog';
 import { Choice } from '../../parts/Field';
@@ -93,7 +93,7 @@ function Use({ of }: { of: Key }) {
       </ul>
       {sum && sum.requests > 0 && (
         <Figure title="Cost" note={found.data.models.data.length ? `Mostly for ${found.data.models.data.slice(0, 3).map((row) => row.group['model']).join(', ')}.` : ''} numbers={{ head: ['Time', 'Cost'], rows: times.map((at, index) => [dayAndClock(at), money(costs[index])]) }}>
-          {(width) => <Stack width={width} times={times} step={step} layers={[{ name: 'cost', colour: 'c1', values: costs }]} text={money} label={`Cost over time, ${money(sum.cost_microusd)} in all`} />}
+          {(width) => <Stack width={width} times={times} step={step} layers={[{ name: 'cost', colour: 'c1', values: costs }]} text={money} tick={moneyTick} label={`Cost over time, ${money(sum.cost_microusd)} in all`} />}
         </Figure>
       )}
     </>

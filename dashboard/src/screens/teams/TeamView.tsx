@@ -4,7 +4,7 @@ import { ask, column, series, total } from '../../analytics';
 import { call, get } from '../../api';
 import { Figure } from '../../charts/Figure';
 import { Stack } from '../../charts/Stack';
-import { compact, count, dayAndClock, money, moment, share, zone } from '../../format';
+import { compact, count, dayAndClock, money, moneyTick, moment, share, zone } from '../../format';
 import { Head, When } from '../../parts/Head';
 import { Fault, Skeleton } from '../../parts/States';
 import { useResource } from '../../resource';
@@ -41,7 +41,7 @@ export function TeamView({ name }: { name: string }) {
       </ul>
       {course && sum && sum.requests > 0 && (
         <Figure title="Cost" note={`${money(sum.cost_microusd)} in this time, mostly for ${use.data!.models.data.slice(0, 3).map((row) => row.group['model']).join(', ')}.`} numbers={{ head: ['Time', 'Cost'], rows: course.times.map((at, index) => [dayAndClock(at), money(costs[index])]) }}>
-          {(width) => <Stack width={width} times={course.times} step={course.step} layers={[{ name: 'cost', colour: 'c1', values: costs }]} text={money} label={`Cost over time, ${money(sum.cost_microusd)} in all`} />}
+          {(width) => <Stack width={width} times={course.times} step={course.step} layers={[{ name: 'cost', colour: 'c1', values: costs }]} text={money} tick={moneyTick} label={`Cost over time, ${money(sum.cost_microusd)} in all`} />}
         </Figure>
       )}
       <div class="columns even">
@@ -60,7 +60,7 @@ export function TeamView({ name }: { name: string }) {
         <section class="panel">
           <h2>Valid keys</h2>
           {!keys.data ? <Skeleton lines={4} /> : keys.data.data.length === 0 ? <p class="note">None: nobody can send requests as this team.</p> : (
-            <ul class="log">{keys.data.data.map((each) => <li key={each.prefix}><a class="mono" href={to(`/keys/${each.prefix}`)}>{each.prefix}</a><span class="wrap">{each.name || 'no name'}{each.admin && <span class="tag warn">admin</span>}</span></li>)}</ul>
+            <ul class="log keys">{keys.data.data.map((each) => <li key={each.prefix}><a class="mono" href={to(`/keys/${each.prefix}`)}>{each.prefix}</a><span class="wrap">{each.name || 'no name'}{each.admin && <span class="tag warn">admin</span>}</span></li>)}</ul>
           )}
         </section>
       </div>
