@@ -115,7 +115,7 @@ function Versions() {
 
 function VersionDiff({ version }: { version: number }) {
   const found = useResource(`version|${version}`, (signal) => get('GET /configuration/versions/{version}', { path: { version: String(version) }, query: { limit: 50 }, signal }));
-  return <Loaded from={found} lines={4}>{(data) => <div class="rows-of">{data.data.map((each) => <div key={each.section + each.name}><h3>{each.section} {each.name}</h3><Diff before={each.before} after={each.after} /></div>)}{data.next && <p class="note">The first 50 changes.</p>}</div>}</Loaded>;
+  return <Loaded from={found} lines={4}>{(data) => <div class="rows-of">{data.data.map((each) => <div key={each.section + each.name}><h2>{each.section} {each.name}</h2><Diff before={each.before} after={each.after} /></div>)}{data.next && <p class="note">The first 50 changes.</p>}</div>}</Loaded>;
 }
 
 function Restore({ row, close, changed }: { row: VersionRow; close: () => void; changed: () => void }) {
