@@ -92,7 +92,7 @@ export function Stack(props: {
             return value > 0 && <rect key={`${bar.at}-${index}`} class={`${layers[index]!.colour}${open ? ' open' : ''}`} x={x(bar.at)} width={wide} y={top} height={Math.max(0.8, bottom - top)} />;
           });
         })}
-        {marks.map((mark, index) => <MarkLine key={`${mark.at}-${mark.text}`} mark={mark} at={x(mark.at)} room={(index + 1 < marks.length ? x(marks[index + 1]!.at) : width) - x(mark.at)} />)}
+        {marks.map((mark, index) => <MarkLine key={`${mark.at}-${mark.text}`} mark={mark} at={x(mark.at)} after={(index + 1 < marks.length ? x(marks[index + 1]!.at) : width) - x(mark.at)} before={x(mark.at) - (index > 0 ? x(marks[index - 1]!.at) + MARK_ROOM : left)} />)}
         <TimeAxis ticks={timeTicks(since, until, width - left)} x={x} y={HEIGHT - 8} left={left} width={width} />
       </svg>
       <p class="readout" aria-hidden="true">
@@ -110,12 +110,13 @@ export function Stack(props: {
 }
 
 /** Its words are shown where there is room for them; else its line says that there was something. */
-function MarkLine({ mark, at, room }: { mark: Mark; at: number; room: number }) {
+function MarkLine({ mark, at, after, before }: { mark: Mark; at: number; after: number; before: number }) {
+  const words = mark.text.length > 16 ? `${mark.text.slice(0, 15)}…` : mark.text;
   return (
     <g class="mark">
       <title>{`${dayAndClock(mark.at)}: ${mark.text}`}</title>
       <line x1={at} x2={at} y1={4} y2={HEIGHT - BOTTOM} />
-      {room > MARK_ROOM && <text x={at + 5} y={13}>{mark.text.length > 16 ? `${mark.text.slice(0, 15)}…` : mark.text}</text>}
+      {after > MARK_ROOM ? <text x={at + 5} y={13}>{words}</text> : before > MARK_ROOM && <text x={at - 5} y={13} text-anchor="end">{words}</text>}
     </g>
   );
 }

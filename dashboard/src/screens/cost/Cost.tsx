@@ -85,7 +85,7 @@ function Groups({ rows, by, sum, more }: { rows: AnalyticsRow[]; by: string; sum
               return (
                 <tr key={value}>
                   <th scope="row" class="full">{address ? <a href={address}><bdi>{value}</bdi></a> : <span class="dim">none</span>}</th>
-                  <td class="n"><span class="bar"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width={(100 * row.cost_microusd) / most} height="4" /></svg></span>{money(row.cost_microusd)}</td>
+                  <td class="n"><span class="bar"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width={(100 * row.cost_microusd) / most} height="4" /></svg></span><span class="amount">{money(row.cost_microusd)}</span></td>
                   <td class="n">{share(row.cost_microusd, sum.cost_microusd, 1)}</td>
                   <td class="n" data-name="requests">{compact(row.requests)}</td>
                   <td class="n wide-only">{compact(row.input_tokens)}</td>

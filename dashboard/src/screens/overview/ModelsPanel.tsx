@@ -21,7 +21,7 @@ export function ModelsPanel({ found }: { found: Analytics }) {
                   <th scope="row"><a href={to('/requests', { model: row.group['model'] })}>{row.group['model'] || 'no model'}</a></th>
                   <td class="n" title={count(row.requests)}>
                     <span class="bar"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width={(100 * row.requests) / most} height="4" /></svg></span>
-                    {compact(row.requests)}
+                    <span class="amount">{compact(row.requests)}</span>
                   </td>
                   <td class={`n${row.requests > 20 && row.failed / row.requests > 0.05 ? ' bad' : ''}`}>{share(row.failed, row.requests, 1)}</td>
                   <td class="n">{duration(row.duration?.p95)}</td>
