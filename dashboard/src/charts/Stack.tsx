@@ -23,7 +23,7 @@ interface Bar {
   values: number[];
 }
 
-const HEIGHT = 214, BOTTOM = 26, MIN_BAR = 5, MARK_ROOM = 92;
+const HEIGHT = 214, BOTTOM = 26, MIN_BAR = 5, MARK_ROOM = 92, NEAR = 8;
 
 export function Stack(props: {
   width: number;
@@ -45,7 +45,7 @@ export function Stack(props: {
   if (!bars.length) return null;
   const highest = Math.max(...bars.map((bar) => bar.values.reduce((a, b) => a + b, 0)), 1);
   const since = bars[0]!.at, until = bars.at(-1)!.until;
-  const marks = (props.marks ?? []).filter((mark) => mark.at > since && mark.at < until).sort((a, b) => a.at - b.at);
+  const marks = joined((props.marks ?? []).filter((mark) => mark.at > since && mark.at < until), ((until - since) / width) * NEAR);
   const x = scale(since, until, left, width), y = scale(0, highest * 1.08, HEIGHT - BOTTOM, marks.length ? 24 : 8);
   const shown = over === null ? null : bars[over];
 
@@ -107,6 +107,19 @@ export function Stack(props: {
       </p>
     </div>
   );
+}
+
+/** In order of time; those too near each other to be told apart are one. */
+function joined(marks: Mark[], near: number): Mark[] {
+  const found: (Mark & { number: number })[] = [];
+  for (const mark of [...marks].sort((a, b) => a.at - b.at)) {
+    const last = found.at(-1);
+    if (last && mark.at - last.at < near) {
+      last.number++;
+      last.text = `${last.number} changes`;
+    } else found.push({ ...mark, number: 1 });
+  }
+  return found;
 }
 
 /** Its words are shown where there is room for them; else its line says that there was something. */
