@@ -45,7 +45,7 @@ class AdminAuthentication:
         """Raises CallerCredentialRequired; NotAllowed; Unavailable if it cannot be checked now."""
         headers = dict(check_key_headers(request.scope))
         if b"authorization" not in headers and b"x-api-key" not in headers and (cookie := self._read_cookie(request)) is not None:
-            self.check_origin(request)
+            self._check_origin(request)
             found = await self._find(cookie, _SIGNED_OUT)
             return found if isinstance(found, Principal) else await self._principal_of_key(request, found)
         key = read_key(headers)
@@ -82,8 +82,7 @@ class AdminAuthentication:
         value = request.cookies.get(session_cookie_name(self._public_url)) if page_origin(request, self._public_url) else None
         return value if value is not None and value.startswith(PREFIXES["browser"]) else None
 
-    def check_origin(self, request: Request[Any, Any, Any]) -> None:
-        """Raises NotAllowed for a change that a page of another origin asks for."""
+    def _check_origin(self, request: Request[Any, Any, Any]) -> None:
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         if len(request.headers.getall("origin", [])) > 1:
             raise InvalidRequest("The header Origin was sent several times.")
