@@ -1,6 +1,6 @@
 # Every task of this project. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up serve migrate test test-long test-engines test-clients test-deploy check docs sbom bench lock clean
+.PHONY: help up serve migrate test test-long test-engines test-clients test-deploy test-browser check dashboard docs sbom bench lock clean
 
 VENV := .venv/bin
 NARTHEX := $(VENV)/narthex
@@ -23,7 +23,7 @@ migrate: installed  ## Create or upgrade the tables of DATABASE_URL, or of the r
 	@$(NARTHEX) migrate
 
 test: installed-dev  ## Run the tests in three processes (minutes)
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/engines --ignore=tests/long --ignore=tests/clients --ignore=tests/deploy $(ARGS)
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/engines --ignore=tests/long --ignore=tests/clients --ignore=tests/deploy --ignore=tests/browser $(ARGS)
 
 test-long: installed-dev  ## Run the long tests, among them the README in an empty folder
 	$(PYTEST) tests/long $(ARGS)
@@ -42,6 +42,17 @@ test-deploy: installed-dev  ## Check the image, compose file, Helm chart, proxie
 	@sh tests/deploy/fetch_pgbouncer.sh .venv-deploy/pgbouncer
 	$(PYTEST) tests/deploy $(ARGS)
 
+test-browser: installed-dev  ## Test the dashboard in Debian's Chromium; Playwright and axe are installed first (Node 20)
+	@test -x .venv-browser/bin/python || $(VENV)/python -m venv .venv-browser
+	@.venv-browser/bin/python -m pip install --quiet -r tests/browser/requirements.txt
+	@cd dashboard && npm ci --silent --ignore-scripts
+	PYTHONPATH="$$(echo .venv-browser/lib/python3*/site-packages)" $(PYTEST) tests/browser $(ARGS)
+
+dashboard: installed-dev  ## Build the dashboard's static files from dashboard/ (Node 20); commit what it writes
+	$(VENV)/python -m dashboard.generate_types
+	@cd dashboard && npm ci --silent --ignore-scripts
+	cd dashboard && npm run --silent types && npm run --silent build
+
 docs:  ## Make the documentation a static site in dist/docs; a broken link is an error
 	@test -x .venv-docs/bin/python || python3 -m venv .venv-docs
 	@.venv-docs/bin/python -m pip install --quiet -r docs/site/requirements.txt
@@ -59,6 +70,7 @@ check: installed-dev  ## Check style, types, and how many calls a request costs
 	$(VENV)/ruff format --check
 	PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 $(VENV)/pyright
 	$(VENV)/python -m bench.calls
+	$(VENV)/python -m dashboard.check_build
 
 bench: installed-dev  ## Measure the gateway, beside a direct connection and other gateways
 	$(VENV)/python -m bench $(ARGS)
@@ -71,7 +83,7 @@ lock:  ## Regenerate the lock files from pyproject.toml (needs uv; UPGRADE=1 upg
 	$(COMPILE) pyproject.toml --extra local --extra parquet --extra dev --group build -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove build results (.venv, caches); the data in .narthex stays
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist bench/build
+	rm -rf .venv .venv-browser dashboard/node_modules .pytest_cache .ruff_cache .hypothesis dist bench/build
 	find . -name __pycache__ -type d -not -path './.*' -prune -exec rm -rf {} +
 
 UV := uv

@@ -18,6 +18,7 @@ from litestar.types import ControllerRouterHandler
 from app.api.admin.routes import admin_router, operations
 from app.api.callers.exception_handlers import HANDLERS
 from app.api.callers.refused_requests import RefusedRequests
+from app.api.dashboard import routes as dashboard
 from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
@@ -26,6 +27,7 @@ from app.api.server.http_call import CallHandler
 from app.api.server.http_protocol import RequestTimes, http_protocol_class
 from app.api.server.layers import with_layers
 from app.api.server.tls_listener import TlsListener, open_tls
+from app.api.sign_in import key_routes as key_sign_in
 from app.api.sign_in import routes as sign_in
 from app.domain.inference_paths import INFERENCE_PATHS
 from app.domain.snapshot import Snapshot
@@ -222,6 +224,8 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
     for_admins = [
         admin_router(gateway, admin_database, tokens),
         sign_in.routes(gateway, admin_database),
+        key_sign_in.routes(gateway, admin_database),
+        dashboard.routes(),
         openapi.routes(operations(gateway), settings),
         *admin_pages(gateway),
     ]

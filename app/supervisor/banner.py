@@ -11,6 +11,8 @@ _TEXT = """\
 
 Narthex is up.
 
+  Dashboard   {dashboard}
+{sign_in}
   Base URL    {url}/v1
   API key     {key}
   Reference   {admin_url}/docs
@@ -43,10 +45,18 @@ The certificate in {path} is for {names}: clients that verify it, as they should
 """
 
 
-def banner_text(settings: Settings, key: str) -> str:
-    """The text for this gateway, with `key` as the caller's key."""
+_SIGNS_IN = "              (this link signs you in once, within 15 minutes; later sign in with the admin key)\n"
+_WITH_KEY = "              (sign in with the admin key)\n"
+
+
+def banner_text(settings: Settings, key: str, code: str | None = None) -> str:
+    """The text for this gateway, with `key` as the caller's key. `code`: for the dashboard's one-time link."""
     url, admin_url = reachable_url(settings), reachable_admin_url(settings)
-    text = _TEXT.format(url=url, admin_url=admin_url, key=key, home=settings.home, python=shlex.quote(sys.executable))
+    page = f"{settings.public_url or admin_url}/dashboard"
+    # In the fragment, which browsers send to nobody: the page exchanges it for a session.
+    dashboard, sign_in = (page, _WITH_KEY) if code is None else (f"{page}/sign-in#once={code}", _SIGNS_IN)
+    addresses = {"url": url, "admin_url": admin_url, "dashboard": dashboard, "sign_in": sign_in}
+    text = _TEXT.format(**addresses, key=key, home=settings.home, python=shlex.quote(sys.executable))
     certificate = load_certificate(settings)
     if certificate is None:
         return text

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.domain.routing import ProviderConfig
+from app.store.access.key_sessions import create_one_time_code
 from app.store.configuration import apply_file, config_file, configuration
 from app.store.teams.keys import create_key
 from app.store.teams.shown_keys import KeyRow, show_key
@@ -19,6 +20,7 @@ base_url = "http://127.0.0.1:{port}"
 """
 
 _MODEL_NAMES = ("sandbox", "sandbox-slow", "sandbox-flaky", "sandbox-dies", "sandbox-embed")
+_LINK_LASTS_S = 900.0
 # They are there to fail.
 _FAILING_MODELS = ("sandbox-flaky", "sandbox-dies")
 
@@ -28,6 +30,12 @@ def ensure_first_keys(home: Path, database_url: str) -> str:
     caller_key = _ensure_key(home / "first-key", database_url, name="first key", admin=False)
     _ensure_key(home / "admin-key", database_url, name="admin key", admin=True)
     return caller_key
+
+
+def one_time_code(home: Path, database_url: str) -> str | None:
+    """A code for the dashboard's one-time link, made with HOME/admin-key. None: that key is no admin key of this database any more."""
+    key = (home / "admin-key").read_text().strip()
+    return query_database(database_url, lambda url: create_one_time_code(url, key, lasts_s=_LINK_LASTS_S))
 
 
 async def sandbox_port(database_url: str) -> int | None:

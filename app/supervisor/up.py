@@ -36,7 +36,7 @@ def up(settings: Settings, report: Callable[[str], None]) -> None:
         )
         start_gateways(settings, supervisor, listeners)
         supervisor.wait_until_ready()
-        report(banner.banner_text(settings, key))
+        report(banner.banner_text(settings, key, bootstrap.one_time_code(settings.home, settings.database_url)))
         configured = query_database(settings.database_url, bootstrap.provider_addresses)
         own_ports = {each.port for each in ports.listener_settings(settings)}
         for suggestion in local_engines.find_engines(local_engines.USUAL_PORTS, own_ports=own_ports, configured=configured):

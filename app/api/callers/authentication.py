@@ -1,7 +1,7 @@
 """Authentication: the caller whose key a request carries, and whether that key may be used now, for this route, from this network."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
 from litestar.types import Scope
 
@@ -36,7 +36,7 @@ async def authenticate(
 async def identify(snapshot_cache: SnapshotCache, headers: Mapping[bytes, bytes]) -> Caller:
     """The caller of the key, who may not use it here, or no longer: see check_permissions(). Raises as authenticate does."""
     key = read_key(headers)
-    return snapshot_cache.keys.get_cached(hash_key(key)) or await _look_up(snapshot_cache, key)
+    return snapshot_cache.keys.get_cached(hash_key(key)) or await _wait_for(snapshot_cache.keys.find(key))
 
 
 def check_permissions(
@@ -53,13 +53,26 @@ def check_permissions(
 
 async def authenticate_admin(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
     """The caller of an ASGI request with an admin key. Raises as authenticate_scope does, and NotAllowed for a key of another kind."""
-    caller = await authenticate_scope(snapshot_cache, scope)
+    return _check_admin(await authenticate_scope(snapshot_cache, scope))
+
+
+def _check_admin(caller: Caller) -> Caller:
     if not caller.admin:
         raise NotAllowed(
             "This needs an admin key: `narthex keys create --team T --admin` creates one. "
             "Routes below /admin/v1 also take tokens of service accounts."
         )
     return caller
+
+
+async def authenticate_session(snapshot_cache: SnapshotCache, scope: Scope, hash: bytes, prefix: str) -> Caller:
+    """The caller of an ASGI request with a session that an admin key began. `hash`, `prefix`: that key's. Raises as authenticate_admin."""
+    raw_headers = check_key_headers(scope)
+    client = scope["client"]
+    caller = snapshot_cache.keys.get_cached(hash) or await _wait_for(snapshot_cache.keys.find_hashed(hash, prefix))
+    check_permissions(snapshot_cache, caller, decode_slashes(scope["path"]), client[0] if client else None, raw_headers)
+    scope["state"]["caller"] = caller  # for the access log
+    return _check_admin(caller)
 
 
 async def authenticate_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
@@ -81,9 +94,9 @@ def check_key_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     return raw_headers
 
 
-async def _look_up(snapshot_cache: SnapshotCache, key: str) -> Caller:
+async def _wait_for(lookup: Awaitable[Caller | None]) -> Caller:
     try:
-        caller = await snapshot_cache.keys.find(key)
+        caller = await lookup
     except TooManyLookups:
         raise Unavailable("The key cannot be checked at the moment: too many unknown keys are being tried.", retry_after_s=1) from None
     except Exception as fault:  # a library's error over a lost connection may be of any kind, and the key is neither good nor bad

@@ -1,17 +1,20 @@
 """Who uses the admin API: by an admin key, a service account's token, a session of the command line, or a browser's cookie.
 
 A browser sends the cookie with requests that another site's page makes, too. So with a cookie a change is served only if the browser says
-that the page is of this origin, or of one in NARTHEX_CORS_ORIGINS.
+that the page is of this origin, or of one in NARTHEX_CORS_ORIGINS. Without NARTHEX_PUBLIC_URL, the origin is the one of this request, if
+it is an address of this machine alone: any other name may be somebody else's, who has it resolve to here.
 """
 
 import logging
+import re
 from collections.abc import Collection
 from typing import Any
 
 from litestar import Request
 
-from app.api.callers.authentication import authenticate_admin, check_key_headers, read_key
+from app.api.callers.authentication import authenticate_admin, authenticate_session, check_key_headers, read_key
 from app.settings import PublicUrl
+from app.store.access.key_sessions import KeySession
 from app.store.access.roles import Grant, Principal
 from app.store.access.token_lookups import TokenLookups, TooManyLookups
 from app.store.access.tokens import PREFIXES
@@ -22,10 +25,11 @@ from providers.canonical.errors import CallerCredentialRequired, InvalidRequest,
 log = logging.getLogger(__name__)
 
 _TOKEN_PREFIXES = (PREFIXES["service_account"], PREFIXES["cli"])
+_LOOPBACK_HOST = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # One message for all reasons: it does not reveal which tokens exist.
 _INVALID = "This token is not valid: it is unknown, expired or revoked, or its holder is disabled."
-_SIGNED_OUT = "You are not signed in, or your session has ended: sign in again at /admin/v1/sign-in."
+_SIGNED_OUT = "You are not signed in, or your session has ended: sign in again at /admin/v1/sign-in, or at /dashboard."
 
 
 class AdminAuthentication:
@@ -42,14 +46,22 @@ class AdminAuthentication:
         headers = dict(check_key_headers(request.scope))
         if b"authorization" not in headers and b"x-api-key" not in headers and (cookie := self._read_cookie(request)) is not None:
             self._check_origin(request)
-            return await self._find(cookie, _SIGNED_OUT)
+            found = await self._find(cookie, _SIGNED_OUT)
+            return found if isinstance(found, Principal) else await self._principal_of_key(request, found)
         key = read_key(headers)
         if key.startswith(_TOKEN_PREFIXES):
-            return await self._find(key, _INVALID)
+            found = await self._find(key, _INVALID)
+            assert isinstance(found, Principal), "sessions of keys are in cookies alone"
+            return found
         caller = await authenticate_admin(self._snapshot_cache, request.scope)
         return Principal("key", caller.prefix, caller.prefix, (Grant("owner"),))
 
-    async def _find(self, token: str, invalid: str) -> Principal:
+    async def _principal_of_key(self, request: Request[Any, Any, Any], session: KeySession) -> Principal:
+        """Raises as authenticate_principal does: the key counts as if the request carried it."""
+        caller = await authenticate_session(self._snapshot_cache, request.scope, session.hash, session.prefix)
+        return Principal("key", caller.prefix, caller.prefix, (Grant("owner"),), session.id)
+
+    async def _find(self, token: str, invalid: str) -> Principal | KeySession:
         try:
             principal = await self._tokens.find(token)
         except TooManyLookups:
@@ -67,7 +79,7 @@ class AdminAuthentication:
         return principal
 
     def _read_cookie(self, request: Request[Any, Any, Any]) -> str | None:
-        value = request.cookies.get(session_cookie_name(self._public_url)) if self._public_url else None
+        value = request.cookies.get(session_cookie_name(self._public_url)) if page_origin(request, self._public_url) else None
         return value if value is not None and value.startswith(PREFIXES["browser"]) else None
 
     def _check_origin(self, request: Request[Any, Any, Any]) -> None:
@@ -75,7 +87,7 @@ class AdminAuthentication:
         if len(request.headers.getall("origin", [])) > 1:
             raise InvalidRequest("The header Origin was sent several times.")
         if origin is not None:
-            is_permitted = origin.lower() in self._origins
+            is_permitted = origin.lower() in self._origins or origin.lower() == page_origin(request, self._public_url)
         else:
             is_permitted = request.method in _SAFE_METHODS or site == "same-origin"
         if not is_permitted:
@@ -83,6 +95,14 @@ class AdminAuthentication:
                 "This request comes from a page of another origin, or its browser does not say from which. Pages of NARTHEX_PUBLIC_URL and"
                 " NARTHEX_CORS_ORIGINS may use a session; programs send a token as `Authorization: Bearer <token>`."
             )
+
+
+def page_origin(request: Request[Any, Any, Any], public_url: PublicUrl) -> str | None:
+    """The origin of this gateway's own pages, as browsers write it. None: it has none for this request, and cookies do not count."""
+    if public_url:
+        return public_url.origin
+    host = request.headers.get("host", "").lower()
+    return f"{request.scope['scheme']}://{host}" if _LOOPBACK_HOST.fullmatch(host) else None
 
 
 def session_cookie_name(public_url: PublicUrl) -> str:

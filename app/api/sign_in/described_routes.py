@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
-from app.api.callers.caller_route import COUNT, TEXT, CallerRoute, object_with
+from app.api.callers.caller_route import COUNT, TEXT, TEXT_OR_NULL, CallerRoute, object_with
+from app.api.sign_in.key_routes import KeySignIn, OnceSignIn
 from app.api.sign_in.routes import DeviceTokenBody
 
 # Beside the keyed routes' errors: what can go wrong with the issuer, and too many attempts.
 _ERRORS = (400, 403, 404, 429, 500, 502, 503)
+_KEY_ERRORS = (400, 401, 403, 429, 500, 503)
+_SIGNED_IN = object_with(name=TEXT, expires_at={"type": "string", "format": "date-time"})
 DESCRIPTIONS: Sequence[CallerRoute] = (
     CallerRoute(
         method="GET",
@@ -19,7 +22,7 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         parameters={
             "return_to": {
                 **TEXT,
-                "default": "/docs",
+                "default": "/dashboard",
                 "description": "Where the browser goes then: a path here, or an address at one of the origins that CORS permits.",
             }
         },
@@ -70,5 +73,41 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         },
         also={202: "Not yet: `interval` seconds later it may be."},
         errors=(*_ERRORS, 413, 501),
+    ),
+    CallerRoute(
+        method="GET",
+        path="/admin/v1/sign-in/ways",
+        id="show_sign_in_ways",
+        tag="Session",
+        summary="Show how a browser signs in at this address",
+        access="public",
+        response=object_with(issuer={"type": "boolean"}, key=TEXT_OR_NULL),
+        errors=(500,),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/admin/v1/sign-in/key",
+        id="sign_in_with_key",
+        tag="Session",
+        summary="Sign in a browser with an admin key",
+        description="The response sets the cookie of a session, which ends with the key. Pages of this gateway alone may ask for it.",
+        access="public",
+        body=[KeySignIn],
+        example={"key": "nx-0123456789ab-…"},
+        response=_SIGNED_IN,
+        errors=(*_KEY_ERRORS, 413),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/admin/v1/sign-in/once",
+        id="sign_in_once",
+        tag="Session",
+        summary="Sign in a browser with a one-time link",
+        description="`narthex up` prints such a link. It works once, for some minutes.",
+        access="public",
+        body=[OnceSignIn],
+        example={"code": "as the link has it"},
+        response=_SIGNED_IN,
+        errors=(*_KEY_ERRORS, 413),
     ),
 )

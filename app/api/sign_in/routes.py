@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 PATH = "/admin/v1/sign-in"
 _CALLBACK = f"{PATH}/callback"
-_LANDING_PAGE = "/docs"
+_LANDING_PAGE = "/dashboard"
 _TRANSACTION_TIMEOUT_S = 5.0
 _MAX_PARAMETER_CHARACTERS = 4_000  # a code of an issuer that puts everything into it
 _MAX_BODY_BYTES = 16 * 1024

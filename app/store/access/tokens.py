@@ -16,10 +16,10 @@ from app.store.keys.validation import check_expiry, check_name, hash_key
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
 
-TokenKind = Literal["service_account", "cli", "browser"]
+TokenKind = Literal["service_account", "cli", "browser", "once"]
 SessionKind = Literal["cli", "browser"]
 
-PREFIXES: dict[TokenKind, str] = {"service_account": "nxs-", "cli": "nxc-", "browser": "nxb-"}
+PREFIXES: dict[TokenKind, str] = {"service_account": "nxs-", "cli": "nxc-", "browser": "nxb-", "once": "nxo-"}
 MAX_TOKENS = 100  # of one service account
 MAX_SESSIONS = 50  # of one user; the oldest end first
 

@@ -62,9 +62,10 @@ class KeyIndex:
         Raises TooManyLookups; an error of any kind if it could not be looked up, and no worker of this machine knows the key.
         """
         prefix = key_prefix(key)
-        if prefix is None:
-            return None
-        hash = hash_key(key)
+        return None if prefix is None else await self.find_hashed(hash_key(key), prefix)
+
+    async def find_hashed(self, hash: bytes, prefix: str) -> Caller | None:
+        """The caller of a key that is not cached, by its hash and its public part without `nx-`. Raises as find() does."""
         if self._unknown.get(hash, 0.0) > time.monotonic():
             return None
         pending = self._pending.get(hash)

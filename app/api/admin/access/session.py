@@ -9,6 +9,7 @@ from app.api.rest.admin_authentication import session_cookie_name
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import PublicUrl
 from app.store.access import tokens
+from app.store.access.key_sessions import end_key_session
 from app.store.access.roles import COMPANY_PERMISSIONS, ROLES, TEAM_PERMISSIONS, Grant, Permission, Role, strongest_first
 from app.store.postgres.audit_log import AuditEvent, record
 from providers.canonical.errors import InvalidRequest
@@ -64,9 +65,11 @@ async def _list_roles(call: Call[NoQuery, NoBody]) -> Answer:
 
 async def _sign_out(public_url: PublicUrl, call: Call[NoQuery, NoBody]) -> Answer:
     principal = call.principal
-    if principal.kind != "user" or principal.session_id is None:
-        raise InvalidRequest("Only users sign out. Keys and tokens of service accounts are valid until they expire or are revoked.")
-    if await tokens.end_sessions(call.connection, principal.id, [principal.session_id]):
+    if principal.kind == "service_account" or principal.session_id is None:
+        raise InvalidRequest("Only sessions end so. Keys and tokens of service accounts are valid until they expire or are revoked.")
+    if principal.kind == "key":
+        await end_key_session(call.connection, call.author, principal.session_id)
+    elif await tokens.end_sessions(call.connection, principal.id, [principal.session_id]):
         await record(call.connection, call.author, AuditEvent("sign_out", "session", principal.name))
     secure = "; Secure" if public_url.startswith("https:") else ""
     expired = f"{session_cookie_name(public_url)}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{secure}"

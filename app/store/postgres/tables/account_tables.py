@@ -147,14 +147,15 @@ role_grants = Table(
 )
 
 
-# Tokens of service accounts, and sessions of people, by SHA-256 of the token, which is shown once.
+# Tokens of service accounts, and sessions of people and of admin keys, by SHA-256 of the token, which is shown once.
 admin_tokens = Table(
     "admin_tokens",
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
     Column("hash", LargeBinary, nullable=False, unique=True),
-    Column("kind", Text, nullable=False),  # service_account | browser | cli
-    Column("principal_id", UUID(as_uuid=False), ForeignKey("principals.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", Text, nullable=False),  # service_account | browser | cli | once
+    Column("principal_id", UUID(as_uuid=False), ForeignKey("principals.id", ondelete="CASCADE")),
+    Column("key_id", UUID(as_uuid=False), ForeignKey("keys.id", ondelete="CASCADE")),  # either this or principal_id
     Column("name", Text, nullable=False, server_default=""),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=now),
     Column("expires_at", DateTime(timezone=True)),
@@ -163,6 +164,8 @@ admin_tokens = Table(
     Column("ip", Text),
     Column("user_agent", Text),
     Index(None, "principal_id"),
+    Index(None, "key_id"),
+    CheckConstraint("(principal_id IS NULL) <> (key_id IS NULL)", name="admin_tokens_one_holder"),
 )
 
 

@@ -1,0 +1,11 @@
+/** The views that are not needed for the first one: they come together, as one file. */
+export { Audit } from './audit/Audit';
+export { Conversations } from './conversations/Conversations';
+export { Cost } from './cost/Cost';
+export { Experiments } from './experiments/Experiments';
+export { Fleet } from './fleet/Fleet';
+export { Functions } from './functions/Functions';
+export { Limits } from './limits/Limits';
+export { Models } from './models/Models';
+export { Requests } from './requests/Requests';
+export { Teams } from './teams/Teams';

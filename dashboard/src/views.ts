@@ -1,0 +1,50 @@
+/** The views: their addresses, who sees them in the menu, and the keys that lead there. */
+import type { IconName } from './parts/Icon';
+import { may, mayAnywhere } from './session';
+
+export interface View {
+  path: string;
+  name: string;
+  icon: IconName;
+  /** Pressed after G. */
+  key: string;
+  seen: () => boolean;
+}
+
+export const GROUPS: { name: string; views: View[] }[] = [
+  {
+    name: 'Observe',
+    views: [
+      { path: '/', name: 'Overview', icon: 'overview', key: 'o', seen: () => mayAnywhere('records:read') },
+      { path: '/requests', name: 'Requests', icon: 'requests', key: 'r', seen: () => mayAnywhere('records:read') },
+      { path: '/conversations', name: 'Conversations', icon: 'conversations', key: 'c', seen: () => mayAnywhere('records:read') },
+    ],
+  },
+  {
+    name: 'Improve',
+    views: [
+      { path: '/experiments', name: 'Experiments', icon: 'experiments', key: 'e', seen: () => may('config:read') },
+      { path: '/functions', name: 'Functions', icon: 'functions', key: 'n', seen: () => may('config:read') },
+    ],
+  },
+  {
+    name: 'Govern',
+    views: [
+      { path: '/teams', name: 'Teams and keys', icon: 'teams', key: 't', seen: () => mayAnywhere('keys:read') },
+      { path: '/limits', name: 'Limits and budgets', icon: 'limits', key: 'l', seen: () => may('config:read') },
+      { path: '/cost', name: 'Cost', icon: 'cost', key: 's', seen: () => mayAnywhere('records:read') },
+    ],
+  },
+  {
+    name: 'Operate',
+    views: [
+      { path: '/fleet', name: 'Fleet', icon: 'fleet', key: 'f', seen: () => may('config:read') },
+      { path: '/models', name: 'Models and prices', icon: 'models', key: 'm', seen: () => may('config:read') },
+      { path: '/audit', name: 'Audit and history', icon: 'audit', key: 'a', seen: () => mayAnywhere('audit:read') || may('config:read') },
+    ],
+  },
+];
+
+export const VIEWS = GROUPS.flatMap((group) => group.views);
+
+export const isWithin = (path: string, view: View) => (view.path === '/' ? path === '/' : path === view.path || path.startsWith(view.path + '/'));
