@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, TeamId, page_of, parse_id
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.store.postgres.paging import Limit
 from app.store.records import inference_queries
@@ -101,6 +102,7 @@ def operations() -> list[Operation[Any, Any]]:
             response=Episode,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="episode"),),
             handler=_show_episode,
         ),
         Operation(
@@ -115,6 +117,7 @@ def operations() -> list[Operation[Any, Any]]:
             response=EpisodeTimeline,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="episode"),),
             handler=_show_timeline,
         ),
     ]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -17,7 +18,7 @@ from app.settings import Settings
 from app.store.access.roles import Permission
 from app.store.formats.csv_lines import csv_cell, csv_lines
 from app.store.formats.parquet_lines import MISSING, PARQUET_MEDIA_TYPE, ParquetFile, can_write
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import Limit
 from app.store.records import inference_queries
 from app.store.records.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
@@ -340,6 +341,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=InferenceQuery,
             response=InferencePage,
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="inferences"),),
             handler=list_inferences,
         ),
         Operation(
@@ -358,6 +360,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response_media_type="application/jsonl",
             other_media_types=("text/csv", PARQUET_MEDIA_TYPE),
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="inferences"),),
             handler=export_inferences,
         ),
         Operation(
@@ -371,6 +374,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=InferenceWithContent,
             errors={404: "There is no such inference, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="inferences"),),
             handler=_show,
         ),
     ]

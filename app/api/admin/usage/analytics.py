@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.settings import Settings
@@ -86,6 +87,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=AnalyticsFilters,
             response=Analytics,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="analytics"),),
             handler=show,
         )
     ]
