@@ -39,7 +39,7 @@ test-clients: installed-dev  ## Test popular SDKs and frameworks with the gatewa
 test-deploy: installed-dev  ## Check the image, compose file, Helm chart, proxies and PgBouncer; their tools are installed first
 	@test -x .venv-deploy/bin/python || $(VENV)/python -m venv .venv-deploy
 	@.venv-deploy/bin/python -m pip install --quiet -r infra/requirements-deploy.txt
-	@tests/deploy/fetch_pgbouncer.sh .venv-deploy/pgbouncer
+	@sh tests/deploy/fetch_pgbouncer.sh .venv-deploy/pgbouncer
 	$(PYTEST) tests/deploy $(ARGS)
 
 docs:  ## Make the documentation a static site in dist/docs; a broken link is an error

@@ -1,5 +1,7 @@
 """Requests without a credential, to routes other than inferences: one begins at each turn of the event loop, and not too many wait.
 
+Pages that everybody may read look at no credential, so sending one passes nobody before others there.
+
 Between them everybody else is served. A limit of those in progress would be one for an attacker to use up, by reading slowly.
 """
 
@@ -16,6 +18,7 @@ _MAX_WAITING = 1_000
 _CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cookie"})
 # What load balancers and TensorZero's clients ask; an overloaded gateway must not look like a dead one.
 _HEALTH_PATHS = ("/health", "/status")
+_PUBLIC_PATHS = ("/docs", "/openapi.json")
 
 
 class AnonymousRequests:
@@ -26,12 +29,16 @@ class AnonymousRequests:
         self._turns = LoopTurns(pieces_a_turn=1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith(_HEALTH_PATHS) and is_anonymous(scope["headers"]):
+        if scope["type"] == "http" and _waits_for_turn(scope["path"], scope["headers"]):
             if self._turns.waiting >= _MAX_WAITING:
                 await _refuse(send)
                 return
             await self._turns.wait()
         await self._app(scope, receive, send)
+
+
+def _waits_for_turn(path: str, headers: list[Header]) -> bool:
+    return not path.startswith(_HEALTH_PATHS) and (path.startswith(_PUBLIC_PATHS) or is_anonymous(headers))
 
 
 def is_anonymous(headers: list[Header]) -> bool:

@@ -168,11 +168,32 @@ def http_protocol_class(
             """
             ends_s = time.monotonic() + _PARSING_S
             while self._unread and not self.has_full_pipeline and not self.transport.is_closing() and time.monotonic() < ends_s:
-                piece = bytes(self._unread[:_PARSED_BYTES])
-                if piece.count(b"\n") > _MANY_LINES:
-                    piece = piece[:_PARSED_BYTES_OF_MANY_LINES]
+                body_bytes = self._rest_of_body()
+                if body_bytes > _PARSED_BYTES:
+                    piece = bytes(self._unread[: min(body_bytes, PIECE_BYTES)])
+                else:
+                    piece = bytes(self._unread[:_PARSED_BYTES])
+                    if piece.count(b"\n") > _MANY_LINES:
+                        piece = piece[:_PARSED_BYTES_OF_MANY_LINES]
                 self._unread = self._unread[len(piece) :]
                 super().data_received(piece)
+
+        def _rest_of_body(self) -> int:
+            """Returns how many bytes are still to come of a body whose length its head declares, which the parser hands on in one piece.
+
+            0 means that no body is being received, or that its length is not known.
+            """
+            cycle: Any = self.cycle
+            if self._in_head or cycle.response_complete:
+                return 0
+            declared_bytes = b""
+            for name, value in self.headers:
+                if name == b"content-length":
+                    declared_bytes = value
+                elif name == b"transfer-encoding":
+                    return 0
+            received_bytes = cycle.body_bytes if type(cycle) is HttpCall else self.asgi_body_bytes
+            return int(declared_bytes) - received_bytes if declared_bytes.isdigit() else 0
 
         def _continue_reading(self) -> None:
             self._cancel_read_timer()

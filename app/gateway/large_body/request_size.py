@@ -27,6 +27,10 @@ _TAG_FIELDS = ("metadata", "tensorzero::tags")
 _MANY_KEYS = 10_000
 
 
+class OverCap(InvalidRequest):
+    """A refusal by a cap, which holds whatever API the body is of."""
+
+
 class _Object(Struct):
     """Any object. Decoding stops at the first item that is none, however many follow."""
 
@@ -55,7 +59,7 @@ class RequestCaps(Struct, frozen=True):
         return cls(**{each: getattr(settings, each) for each in cls.__struct_fields__})
 
     def check(self, raw: bytes) -> None:
-        """Raises InvalidRequest, which names the cap. What is not JSON, or of wrong types, is left to the parser."""
+        """Raises OverCap, which names the cap. What is not JSON, or of wrong types, is left to the parser."""
         structure = self._check_values(raw)
         if len(structure) > min(self.max_depth, self.max_fields):
             self._check_levels(structure)
@@ -119,7 +123,8 @@ def _check_tags(body: Body) -> None:
         value = bytes(body.get(field, b""))
         # Each tag is two strings, so it has four quotes besides those within.
         if value.count(b'"') - value.count(b'\\"') > 4 * MAX_TAGS:
-            raise too_many_tags()
+            refusal = too_many_tags()
+            raise OverCap(refusal.message, param=refusal.param)
 
 
 def _objects(value: Any) -> list[_Object]:
@@ -131,8 +136,8 @@ def _is_list(value: Any) -> bool:
     return value is not None and bytes(memoryview(value)[:1]) == b"["
 
 
-def _over_cap(what: str, found: str, setting: str, cap: int, param: str | None = None) -> InvalidRequest:
-    return InvalidRequest(
+def _over_cap(what: str, found: str, setting: str, cap: int, param: str | None = None) -> OverCap:
+    return OverCap(
         f"The request has {found} {what}; this gateway accepts at most {cap} in one request."
         f" Send fewer; its operator can set {_SETTING_NAMES[setting]}.",
         param=param,

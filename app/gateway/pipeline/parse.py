@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from app.domain.callers import Caller
 from app.domain.episode_names import RecordedEpisode
 from app.gateway.large_body.request_body import RequestBody
+from app.gateway.large_body.request_size import OverCap
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.parsed_request import ParsedRequest
 from app.gateway.request.caller_options import droppable_fields, pinned_variant, read_caller_options
@@ -72,6 +73,8 @@ async def _read(dialect: CallerDialect, headers: Mapping[bytes, bytes], body: Re
     """The request, and how it came about if its body is one of another API than the route's. Raises InvalidRequest."""
     try:
         return await body.parse(dialect), None
+    except OverCap:
+        raise
     except InvalidRequest as refusal:
         of_other_api = await body.run(read_other_api, dialect, body.raw, refusal, droppable_fields(headers))
         body.raw = of_other_api.raw

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.outside_strings import STEP_BYTES
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.dialect import CallerDialect, InboundRequest
 from providers.dialects.catalogue import CHAT_DIALECTS
@@ -36,7 +37,7 @@ def read_other_api(dialect: CallerDialect, raw: bytes, refusal: InvalidRequest, 
     Raises InvalidRequest for what is invalid in that API, and Unsupported for what the route's API cannot say.
     """
     other_name, field = _OTHER_API.get(dialect.name, ("", ""))
-    if not other_name or b'"%b"' % field.encode() not in raw:
+    if not other_name or not _names(raw, field):
         raise refusal
     try:
         sent = Body.read(raw)
@@ -62,6 +63,12 @@ def read_other_api(dialect: CallerDialect, raw: bytes, refusal: InvalidRequest, 
         written["stream_options"] = {"include_usage": _includes_usage(sent)}
     converted = written.write()
     return OtherApiRequest(dialect.parse_request(converted), converted, policy.dropped, f"{field} ({other_name})")
+
+
+def _names(raw: bytes, field: str) -> bool:
+    """Whether the body has the field anywhere. It is searched in steps, as no other thread runs during one call into C."""
+    name = b'"%b"' % field.encode()
+    return any(raw.find(name, start, start + STEP_BYTES + len(name)) >= 0 for start in range(0, len(raw), STEP_BYTES))
 
 
 def _includes_usage(body: Body) -> bool:

@@ -21,8 +21,11 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 
 # In any letters, as servers written in Go read names; an escape may hide a letter, and the last one may be the Kelvin sign.
-_MAY_NAME_MODELS = re.compile(rb"model|fallbac|\\u", re.IGNORECASE)
-_ENDINGS = ("model", "models", "modelid", "modelids", "modelname", "modelnames", "modellist", "fallback", "fallbacks")
+_MAY_NAME_MODELS = re.compile(rb"model|fallbac|deployment|\\u", re.IGNORECASE)
+_ENDINGS = (
+    *("model", "models", "modelid", "modelids", "modelname", "modelnames", "modellist", "modeldict"),
+    *("fallback", "fallbacks", "fallbackdict", "fallbacksdict", "deploymentid", "deploymentname"),
+)
 _PROMPTS = frozenset(
     {
         *("model", "messages", "input", "prompt", "system", "instructions", "contents", "systemInstruction", "system_instruction"),
@@ -114,7 +117,7 @@ def _find(fields: Mapping[str, Any], place: _Place) -> Iterator[tuple[_Place, st
 
 def _find_in_field(name: str, value: Any, place: _Place) -> Iterator[tuple[_Place, str]]:
     if _names_models(name):
-        yield from _named(value, place)
+        yield from _named(value, place, maps_models=_plain_name(name).endswith("dict"))
     elif name not in _SCHEMAS:
         yield from _find_in(value, place)
 
@@ -129,11 +132,11 @@ def _find_in(value: Any, place: _Place) -> Iterator[tuple[_Place, str]]:
                 yield from _find_in(each, place.inner(at))
 
 
-def _named(value: Any, place: _Place) -> Iterator[tuple[_Place, str]]:
+def _named(value: Any, place: _Place, *, maps_models: bool = False) -> Iterator[tuple[_Place, str]]:
     """Yields the names, with their places, in a field that names models.
 
     These are its text, the texts of its list, and in its objects the fields that name a model or hold a list
-    or an object.
+    or an object; all of its fields where it maps one model to another.
     """
     value = _decoded(value)
     if isinstance(value, str):
@@ -148,7 +151,7 @@ def _named(value: Any, place: _Place) -> Iterator[tuple[_Place, str]]:
             if name in _PROMPTS and name != "model":
                 continue
             each = _decoded(each)
-            if isinstance(each, dict | list) or name in ("id", "name") or _names_models(name):
+            if maps_models or isinstance(each, dict | list) or name in ("id", "name") or _names_models(name):
                 yield from _named(each, place.inner(name))
 
 
@@ -165,4 +168,8 @@ def _decoded(value: Any) -> Any:
 
 
 def _names_models(field: str) -> bool:
-    return field.casefold().replace("_", "").replace("-", "").rpartition("::")[2].endswith(_ENDINGS)
+    return _plain_name(field).endswith(_ENDINGS)
+
+
+def _plain_name(field: str) -> str:
+    return field.casefold().replace("_", "").replace("-", "").rpartition("::")[2]

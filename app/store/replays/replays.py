@@ -144,11 +144,7 @@ class TooManyReplays(Exception):
 
 async def start_replay(connection: AsyncConnection, author: Author, new: NewReplay) -> str:
     """Chooses the items, and starts; returns its id. Raises NothingToReplay, TooManyReplays and InvalidKeyField."""
-    running = select(func.count()).where(_replays.team_id == new.team_id, _replays.status == "running")
-    if (await connection.scalar(running) or 0) >= MAX_RUNNING_OF_TEAM:
-        raise TooManyReplays(f"The team {new.team!r:.100} has {MAX_RUNNING_OF_TEAM} replays that have not ended. Wait, or cancel one.")
-    # Until the end of this transaction: what two that start at once add up to counts.
-    await connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('narthex replays ' || :team, 0))"), {"team": new.team_id})
+    await _check_running(connection, new.team_id, new.team)
     kept = (await connection.execute(_ITEMS_OF_TEAM, {"team": new.team_id, "limit": MAX_KEPT_OF_TEAM})).all()
     _check_room(new.team, kept, 1)
     id, definition = uuid7.mint(), replace(new.definition, filter=_without_persons(new.definition.filter))
@@ -165,6 +161,14 @@ async def start_replay(connection: AsyncConnection, author: Author, new: NewRepl
     after = {**msgspec.to_builtins(definition), "items": chosen.items, "refused": chosen.refused}
     await record(connection, author, AuditEvent("start", "replay", id, None, after, new.team))
     return id
+
+
+async def _check_running(connection: AsyncConnection, team_id: str, team: str | None) -> None:
+    """Raises TooManyReplays if none may begin to run. Until the end of the transaction no other of the team begins, either."""
+    await connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('narthex replays ' || :team, 0))"), {"team": team_id})
+    running = select(func.count()).where(_replays.team_id == team_id, _replays.status == "running")
+    if (await connection.scalar(running) or 0) >= MAX_RUNNING_OF_TEAM:
+        raise TooManyReplays(f"The team {team!r:.100} has {MAX_RUNNING_OF_TEAM} replays that have not ended. Wait, or cancel one.")
 
 
 # Items are numbered from 1.
@@ -207,7 +211,11 @@ async def cancel_replay(connection: AsyncConnection, author: Author, id: str) ->
 
 
 async def resume_replay(connection: AsyncConnection, author: Author, id: str) -> None:
-    """Goes on with what is left of a replay that was cancelled, or that failed."""
+    """Goes on with what is left of a replay that was cancelled, or that failed. Raises TooManyReplays."""
+    team_id = (await connection.execute(select(_replays.team_id).where(_replays.id == id))).scalar_one()
+    replay = await find_replay(connection, id)
+    assert replay is not None, "its caller holds its lock"
+    await _check_running(connection, str(team_id), replay.team)
     await _change(connection, author, id, "resume", {"status": "running", "ended_at": None, "reason": None, "counts": None})
 
 

@@ -252,6 +252,20 @@ async def test_body_of_many_lines_is_read_whole_and_in_order(echo_server: EchoSe
     writer.close()
 
 
+@pytest.mark.parametrize("size_bytes", [8 * 1024, 64 * 1024 - 1, 64 * 1024, 64 * 1024 + 1, 900_000])
+async def test_requests_behind_a_body_of_a_declared_length_are_answered(echo_server: EchoServer, size_bytes: int):
+    """The body is read in pieces as long as they may be, and what follows it in pieces of a few requests."""
+    body = b'{"a":\n' * (size_bytes // 6) + b" " * (size_bytes % 6)
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % len(body) + body + REQUEST * 3_000)
+    async with asyncio.timeout(GENEROUS_S):
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(len(body)) == body
+        assert [await read_response_body(reader) for _ in range(3_000)] == [b"hi"] * 3_000
+    assert echo_server.max_pipelined < MANY_PIPELINED
+    writer.close()
+
+
 async def test_connection_with_requests_that_wait_unparsed_is_closed_when_it_ends(echo_server: EchoServer):
     echo_server.may_respond.clear()
     reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)

@@ -11,7 +11,8 @@ from app.domain import uuid7
 from app.gateway.replay.replay_runs import finish_replay, read_pending, release_lease, settle_item, take_item
 from app.store.experiments.queries import ListQuery
 from app.store.postgres.audit_log import SYSTEM
-from app.store.replays.replays import cancel_replay, page_replays, resume_replay
+from app.store.replays import replays
+from app.store.replays.replays import TooManyReplays, cancel_replay, page_replays, resume_replay
 from tests.integration.experiments.test_replay_turns import add, engine, take
 
 __all__ = ["engine"]
@@ -68,3 +69,12 @@ async def test_what_nobody_runs_is_counted_when_it_is_cancelled_and_again_once_i
     async with engine.begin() as connection:
         await resume_replay(connection, SYSTEM, replay)
     assert await shown(engine) == ({**ALL_PENDING, "pending": 2}, 0)
+
+
+async def test_no_more_go_on_than_may_run(engine: AsyncEngine, replay: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with engine.begin() as connection:
+        await cancel_replay(connection, SYSTEM, replay)
+    monkeypatch.setattr(replays, "MAX_RUNNING_OF_TEAM", 0)
+    async with engine.begin() as connection:
+        with pytest.raises(TooManyReplays, match="have not ended"):
+            await resume_replay(connection, SYSTEM, replay)

@@ -192,6 +192,17 @@ async def test_a_chat_body_at_responses_is_served_and_answered_as_responses(gpt:
     assert answer.headers["x-narthex-emulated"] == "messages (openai_chat)"
 
 
+@pytest.mark.parametrize(("route", "field"), [("/v1/responses", "messages"), ("/v1/chat/completions", "input")])
+async def test_a_body_of_the_other_api_is_held_to_the_same_caps(
+    gpt: None, client: httpx.AsyncClient, engine: ScriptedEngine, route: str, field: str
+):
+    received = len(engine.requests)
+    answer = await client.post(route, json={"model": "scripted", field: [HI] * 10_001})
+    assert answer.status_code == 400, answer.text[:200]
+    assert "10001" in answer.json()["error"]["message"] and "NARTHEX_MAX_MESSAGES" in answer.json()["error"]["message"]
+    assert len(engine.requests) == received
+
+
 async def test_flat_tools_among_those_of_chat_are_read(gpt: None, client: httpx.AsyncClient, engine: ScriptedEngine):
     """Cursor's ask mode sends such tools."""
     body = {"model": "scripted", "messages": [HI], "tools": [TOOLS[0], RESPONSES_TOOLS[1]]}

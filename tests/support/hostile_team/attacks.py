@@ -522,7 +522,7 @@ ATTACKS: dict[str, Attack] = {
     "unknown_responses": Attack(_unknown_responses, 64),
     "hang_ups": _hang_ups("hostile"),
     "hang_ups_at_an_engine": _hang_ups("hostile-engine"),
-    "hedged": Attack(_hedged, 32),
+    "hedged": Attack(_hedged, 12),
     "resumed": Attack(_resumed, 8),
     "travelling_fields": Attack(_travelling_fields, 2),
     "engine_words": Attack(_engine_words, 2),

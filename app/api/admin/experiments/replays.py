@@ -128,7 +128,10 @@ class _Replays:
         found = await _find(call, lock=True)
         if found.status not in ("cancelled", "failed"):
             raise Conflict(f"The replay is {found.status}: only one that was cancelled, or that failed, can be resumed.")
-        await replays.resume_replay(call.connection, call.author, found.id)
+        try:
+            await replays.resume_replay(call.connection, call.author, found.id)
+        except TooManyReplays as fault:
+            raise Conflict(str(fault)) from None
         return Answer(await replays.find_replay(call.connection, found.id))
 
     async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
