@@ -49,7 +49,7 @@ _SECTIONS = {
         "datasets": "nouns.datasets",
         "erase": "nouns.erase",
         "audit": "nouns.audit",
-        "dropped": MADE,
+        "dropped": "nouns.dropped",
         "costs": "nouns.costs",
         "retention": MADE,
         "views": "nouns.views",

@@ -15,7 +15,7 @@ MANIFEST = Path(__file__).with_name("commands.json")
 # moment, past_moment, duration: as people type them, sent as ISO 8601 or seconds. stdin: a flag, whose value is read from standard input.
 # pairs: NAME=VALUE, again and again. constant: a flag
 # that gives its field a value. json: what has no short form.
-Text = Literal["text", "texts", "pairs", "choice", "stdin", "json", "file"]
+Text = Literal["text", "texts", "pairs", "key", "choice", "stdin", "json", "file"]
 Number = Literal["integer", "integers", "number", "duration"]
 Kind = Text | Number | Literal["flag", "switch", "constant", "moment", "past_moment"]
 

@@ -13,7 +13,7 @@ from app.cli.operations.manifest import Kind, Parameter
 
 _JSON_KINDS: Mapping[str, Kind] = {"string": "text", "integer": "integer", "number": "number", "boolean": "switch"}
 _METAVARS: Mapping[Kind, str] = {
-    **{"text": "TEXT", "texts": "TEXT", "integers": "NUMBER", "pairs": "NAME=VALUE", "json": "JSON"},
+    **{"text": "TEXT", "key": "PREFIX", "texts": "TEXT", "integers": "NUMBER", "pairs": "NAME=VALUE", "json": "JSON"},
     **{"moment": "TIME", "past_moment": "TIME", "duration": "DURATION"},
 }
 _LIST_KINDS: Mapping[str, Kind] = {"string": "texts", "integer": "integers"}
@@ -88,7 +88,9 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
         option = command.options.get(field, Option())
         choices = _choices(property_schema)
         described = {**(_resolve(choices[0], components) if len(choices) == 1 else {}), **property_schema}
+        description = _description(property_schema)
         value_kind = "stdin" if option.is_stdin else _kind_of(field, choices, components, fields, is_query=place == "query")
+        value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)
         default = option.default or property_schema.get("default")
         yield Parameter(

@@ -1,4 +1,4 @@
-"""Feedback, what is kept of records, and what was dropped from requests, as people read it."""
+"""Feedback, and how long records are kept, as people read it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,10 +26,6 @@ _RETENTION = (
 
 def retention(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     print_columns(_RETENTION, [{**each, "kept": _kept(each)} for each in document["data"]])
-
-
-def dropped_shape(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"since": document["since"], "until": document["until"], "dropped": document["data"], "more": document["has_more"]}
 
 
 def feedback(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:

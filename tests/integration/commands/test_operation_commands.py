@@ -88,7 +88,7 @@ def test_provider_and_model_with_targets_are_made_edited_and_removed(service: Se
 
 
 def test_limit_is_made_and_changed_with_a_warning_about_a_mistake(service: Service) -> None:
-    options = ("--scope", '{"team": "each"}', "--resource", "requests", "--amount", "1000000", "--per", "minute")
+    options = ("--scope", "team=each", "--resource", "requests", "--amount", "1000000", "--per", "minute")
     made = run_json(service, "limits", "create", "made limit", *options)
     assert made["scope"] == {"team": "each"} and made["amount"] == 1_000_000
     assert run_json(service, "limits", "change", "made limit", "--amount", "2000000")["amount"] == 2_000_000

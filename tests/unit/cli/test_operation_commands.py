@@ -129,8 +129,8 @@ class FakeRunner:
 
 
 def made(**fields: Any) -> MadeCommand:
-    given: dict[str, Any] = {"name": "things change", "id": "patch_thing", "method": "PATCH", "path": "/things/{name}", "subject": "things"}
-    return MadeCommand(**{**given, "summary": "Change a thing.", "help": "Change a thing.", **fields})
+    given: Any = {"name": "things change", "id": "patch_thing", "method": "PATCH", "path": "/things/{name}", "subject": "things"}
+    return MadeCommand(**given | {"summary": "Change a thing.", "help": "Change a thing."} | fields)
 
 
 def invoke(monkeypatch: pytest.MonkeyPatch, command: MadeCommand, runner: FakeRunner, *arguments: str, stdin: str = "") -> Any:
@@ -147,9 +147,10 @@ ENDS = Parameter(field="ends_at", place="body", flags=["--ends"], kind="moment",
 WAIT = Parameter(field="wait_s", place="body", flags=["--wait"], kind="duration", help="How long.")
 ON = Parameter(field="enabled", place="body", flags=["--enabled/--no-enabled"], kind="switch", help="Whether.")
 TAGS = Parameter(field="tags", place="body", flags=["--tag"], kind="texts", help="Its tags.")
+SCOPE = Parameter(field="scope", place="body", flags=["--scope"], kind="pairs", help="Whose.")
 ROLE = Parameter(field="roles.role", place="body", flags=["--role"], help="Its first role.")
 TEAM = Parameter(field="roles.team", place="body", flags=["--team"], help="Of the role.")
-CHANGE = made(parameters=[NAME, AMOUNT, ENDS, WAIT, ON, TAGS, ROLE, TEAM], takes_body=True, takes_file=True, unsettable=["amount"])
+CHANGE = made(parameters=[NAME, AMOUNT, ENDS, WAIT, ON, TAGS, SCOPE, ROLE, TEAM], takes_body=True, takes_file=True, unsettable=["amount"])
 
 
 def test_options_become_the_fields_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +178,22 @@ def test_file_gives_fields_unset_takes_them_and_options_win(monkeypatch: pytest.
         assert msgspec.json.decode(runner.requests[0][0].body or b"") == {"amount": None, "enabled": False, "tags": ["a"]}
     broken = invoke(monkeypatch, CHANGE, FakeRunner(), "x", "--file", "-", stdin="neither")
     assert broken.exit_code == 2 and "neither a JSON object nor TOML" in broken.output
+
+
+def test_pairs_are_given_one_by_one_or_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in (("--scope", "team=a", "--scope", "model=b"), ("--scope", '{"team": "a", "model": "b"}')):
+        runner = FakeRunner({})
+        assert invoke(monkeypatch, CHANGE, runner, "x", *options).exit_code == 0
+        assert msgspec.json.decode(runner.requests[0][0].body or b"") == {"scope": {"team": "a", "model": "b"}}
+    wrong = invoke(monkeypatch, CHANGE, FakeRunner(), "x", "--scope", "team")
+    assert wrong.exit_code == 2 and "it must be NAME=VALUE" in wrong.output
+
+
+def test_number_that_json_cannot_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for amount in ("nan", "inf"):
+        runner = FakeRunner()
+        done = invoke(monkeypatch, CHANGE, runner, "x", "--amount", amount)
+        assert done.exit_code == 2 and "is not a finite number" in done.output and runner.requests == []
 
 
 def test_change_of_nothing_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from app.api.rest.command import Column, Command, Option
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.store.keys.key_format import parse_prefix
@@ -15,7 +15,6 @@ from app.store.records.drop_summary import DropRow
 from providers.canonical.errors import InvalidRequest
 
 _TIMEOUT_S = 30.0
-_DEFAULT = f"{drop_summary.DEFAULT_DAYS}d"
 
 
 class DropQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,32 +76,7 @@ def operations() -> list[Operation[Any, Any]]:
             query=DropQuery,
             response=DropSummary,
             timeout_s=_TIMEOUT_S,
-            commands=(
-                Command(
-                    name="dropped",
-                    summary="Show which callers lose which fields: what was dropped from requests, by team, key and model.",
-                    help="A field is dropped where a target cannot honour it and the caller or the option `drop` lets it go, or because it"
-                    " is a hint. `narthex models show MODEL` shows whose option that may be. It reads the records of the time, at most"
-                    f" {drop_summary.MAX_DAYS} days: about a second for each million. Keys and teams are null once they are removed.",
-                    examples=("dropped", "dropped --team search --last 24h"),
-                    options={
-                        "since": Option(flag="--last", metavar="DURATION", help=f"Of requests this recent, or since a time; {_DEFAULT}."),
-                        "limit": Option(help="Maximum number of rows, the most frequent."),
-                    },
-                    columns=(
-                        Column("team"),
-                        Column("key"),
-                        Column("model"),
-                        Column("field"),
-                        Column("requests", form="count"),
-                        Column("first_at", "FIRST", "time"),
-                        Column("last_at", "LAST", "time"),
-                    ),
-                    nothing="No field was dropped from a request in that time.",
-                    shape="records.dropped_shape",
-                    json='{"since", "until", "dropped": [{"team", "key", "model", "field", "requests", "first_at", "last_at"}], "more"}',
-                ),
-            ),
+            commands=(Command(name="dropped"),),
             handler=_summarize,
         )
     ]
