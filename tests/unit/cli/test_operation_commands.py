@@ -75,12 +75,10 @@ async def _unused(call: Any) -> Any:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("-h",), ("teams", "delete", "-h"), ("users", "-h"), ("users", "list", "-h"), ("roles", "grant", "-h"), ("workers", "list", "-h")],
+    [("-h",), ("users", "-h"), ("users", "list", "-h"), ("roles", "grant", "-h"), ("workers", "list", "-h")],
     ids=" ".join,
 )
 def test_help_of_made_commands_imports_no_database_driver(arguments: tuple[str, ...]) -> None:
-    if arguments[0] == "teams":
-        pytest.skip("the group is still written by hand")
     assert heavy_modules(f"main({list(arguments)!r}, standalone_mode=False)") == []
 
 
