@@ -23,7 +23,7 @@ migrate: installed  ## Create or upgrade the tables of DATABASE_URL, or of the r
 	@$(NARTHEX) migrate
 
 test: installed-dev  ## Run the tests in three processes (minutes)
-	$(PYTEST) -n 3 --dist loadfile --ignore=tests/engines --ignore=tests/long --ignore=tests/clients --ignore=tests/deploy $(ARGS)
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/engines --ignore=tests/long --ignore=tests/clients --ignore=tests/deploy $(ARGS)
 
 test-long: installed-dev  ## Run the long tests, among them the README in an empty folder
 	$(PYTEST) tests/long $(ARGS)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import resource
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -14,7 +13,7 @@ from typing import Any, cast
 import uvicorn
 import uvloop
 from litestar import Litestar
-from litestar.types import ASGIApp, ControllerRouterHandler
+from litestar.types import ControllerRouterHandler
 
 from app.api.admin.routes import admin_router, operations
 from app.api.callers.exception_handlers import HANDLERS
@@ -22,14 +21,10 @@ from app.api.callers.refused_requests import RefusedRequests
 from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
-from app.api.server.access_log import AccessLog, AccessLogApp
-from app.api.server.anonymous_requests import AnonymousRequests
-from app.api.server.cors import Cors, CorsApp
+from app.api.server.access_log import AccessLog
 from app.api.server.http_call import CallHandler
 from app.api.server.http_protocol import RequestTimes, http_protocol_class
-from app.api.server.path_segments import SegmentedPaths
-from app.api.server.request_id import RequestIdApp
-from app.api.server.security_headers import SecurityHeaders
+from app.api.server.layers import with_layers
 from app.api.server.tls_listener import TlsListener, open_tls
 from app.api.sign_in import routes as sign_in
 from app.domain.inference_paths import INFERENCE_PATHS
@@ -54,8 +49,10 @@ from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.shadow.queue import ShadowQueue
 from app.gateway.shadow.serve_shadow import serve_shadow
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway_server import GatewayServer
 from app.process import logs
 from app.process.background_tasks import BackgroundTask
+from app.process.open_files import raise_open_file_limit
 from app.process.telemetry import Telemetry
 from app.recording.spool.spool import Spool
 from app.recording.writer.ledger import SpoolAwareLedger
@@ -73,52 +70,6 @@ log = logging.getLogger(__name__)
 
 _DB_CLOSE_TIMEOUT_S = 2.0
 _ADMIN_POOL_WAIT_S = 5.0
-
-
-class GatewayServer(uvicorn.Server):
-    """uvicorn's server, which marks the gateway as draining first: new requests get 503 until the socket is closed.
-
-    With `admin_config`, the second socket has an application and a protocol of its own: which one a connection came to decides what
-    there is, and neither its address nor a header can be mistaken for the other. `tls` None: both speak plain HTTP.
-    """
-
-    def __init__(
-        self, config: uvicorn.Config, settings: Settings, gateway: Gateway, admin_config: uvicorn.Config | None, tls: TlsListener | None
-    ) -> None:
-        super().__init__(config)
-        self._settings = settings
-        self._gateway = gateway
-        self._admin_config = admin_config
-        self._tls = tls
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        assert sockets is not None
-        await super().startup([])
-        await self._listen(self.config, sockets[0])
-        if self._admin_config is not None:
-            self._admin_config.load()
-            await self._listen(self._admin_config, sockets[1])
-
-    async def _listen(self, config: uvicorn.Config, listener: socket.socket) -> None:
-        def create_protocol() -> asyncio.Protocol:
-            protocol_class = cast(Any, config).http_protocol_class
-            return protocol_class(config=config, server_state=self.server_state, app_state=self.lifespan.state)
-
-        tls: dict[str, Any] = {}
-        if self._tls is not None:
-            tls = {
-                "ssl": self._tls.context,
-                "ssl_handshake_timeout": self._settings.head_timeout_s,
-                # It bounds how long a caller may take to read what is left of a response, too.
-                "ssl_shutdown_timeout": self._settings.silence_timeout_s,
-            }
-        server = await asyncio.get_running_loop().create_server(create_protocol, sock=listener, backlog=config.backlog, **tls)
-        self.servers.append(server)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._gateway.draining = self._gateway.idempotency.draining = True
-        self._gateway.shadows.cancel()
-        await super().shutdown(sockets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +260,6 @@ def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -
     uvloop.run(_serve(settings, sockets, name))
 
 
-def raise_open_file_limit() -> None:
-    """Raise the limit on open files to the hard limit: a stream takes two, and the usual soft limit of 1024 is soon reached."""
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
-
-
 async def _serve(settings: Settings, sockets: list[socket.socket], name: str) -> None:
     write_batcher, loop_turns = WriteBatcher(), LoopTurns()
     applications = create_applications(settings, write_batcher, loop_turns, name=name)
@@ -323,7 +268,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     def config(application: Litestar, handlers: Mapping[str, CallHandler]) -> uvicorn.Config:
         protocol_class = http_protocol_class(write_batcher, loop_turns, RequestTimes.of(settings), handlers)
         return uvicorn.Config(
-            cast(Any, _with_layers(application, settings, applications.access_log)),
+            cast(Any, with_layers(application, settings, applications.access_log)),
             http=protocol_class,
             ws="none",
             loop="none",
@@ -345,10 +290,3 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     gc.set_threshold(50_000, 20, 20)
     log.info("gateway process starts", extra={"worker": name})
     await GatewayServer(callers_config, settings, gateway, admin_config, applications.tls).serve(sockets)
-
-
-def _with_layers(application: Litestar, settings: Settings, access_log: AccessLog | None) -> ASGIApp:
-    secured = SecurityHeaders(cast(ASGIApp, application))
-    with_cors = CorsApp(secured, Cors(settings.cors_origins)) if settings.cors_origins else secured
-    in_turns = AnonymousRequests(with_cors)
-    return SegmentedPaths(RequestIdApp(in_turns if access_log is None else AccessLogApp(in_turns, access_log)))

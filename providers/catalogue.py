@@ -6,8 +6,9 @@ The only list of each of them.
 from collections.abc import Mapping
 from typing import Any
 
+from providers.adapters.options import InvalidOption
 from providers.adapters.probe import EngineProbe
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.provider import Provider
 from providers.canonical.errors import OperationNotSupported
 from providers.dialect import CallerDialect
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, CALLER_DIALECTS

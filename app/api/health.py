@@ -4,10 +4,12 @@
 """
 
 import importlib.metadata
+from collections.abc import Sequence
 from typing import Any
 
 from litestar import HttpMethod, Response, Router, route
 
+from app.api.callers.caller_route import TEXT, CallerRoute, object_with
 from app.gateway.pipeline.gateway import Gateway
 from app.process.home_id import identify_home
 
@@ -52,3 +54,45 @@ def routes(gateway: Gateway) -> Router:
         return Response(body, status_code=503 if gateway.draining else 200)
 
     return Router("/", route_handlers=[alive, ready, status, health])
+
+
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="GET",
+        path="/health/live",
+        id="check_liveness",
+        tag="Operation",
+        summary="Whether this process lives",
+        access="public",
+        response=object_with(status=TEXT),
+    ),
+    CallerRoute(
+        method="GET",
+        path="/health/ready",
+        id="check_readiness",
+        tag="Operation",
+        summary="Whether this process takes requests",
+        access="public",
+        response=object_with(status=TEXT, home=TEXT, configuration={"type": "integer"}, postgres=TEXT),
+        also={503: "It is draining: the same, with `status` as `draining`."},
+    ),
+    CallerRoute(
+        method="GET",
+        path="/health",
+        id="tensorzero_health",
+        tag="TensorZero",
+        summary="Whether this process takes requests, and what it is connected to, in TensorZero's shape",
+        access="public",
+        response=object_with(gateway=TEXT, postgres=TEXT, valkey=TEXT),
+        also={503: "It is draining: the same, with `gateway` as `draining`."},
+    ),
+    CallerRoute(
+        method="GET",
+        path="/status",
+        id="tensorzero_status",
+        tag="TensorZero",
+        summary="That this process lives, its version and its configuration, in TensorZero's shape",
+        access="public",
+        response=object_with(status=TEXT, version=TEXT, config_hash=TEXT),
+    ),
+)

@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from litestar import Request, Response, Router, get
 
 from app.api.callers.authentication import authenticate_scope
+from app.api.callers.caller_route import TEXT, CallerRoute
 from app.domain.callers import Caller
 from app.gateway.pipeline.gateway import Gateway
-from app.process import telemetry
+from app.process.live_series import CONTENT_TYPE
 from app.process.switch_interval import short_switch_interval
 from app.process.telemetry import Telemetry
 from app.recording.spool.writer_status import read_status
@@ -32,9 +34,25 @@ def routes(gateway: Gateway) -> Router:
         _update_connection_metrics(gateway)
         gateway.limits.report()
         _update_models(gateway)
-        return Response(await metrics_page.render(), media_type=telemetry.CONTENT_TYPE)
+        return Response(await metrics_page.render(), media_type=CONTENT_TYPE)
 
     return Router("/", route_handlers=[] if access == "off" else [metrics])
+
+
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="GET",
+        path="/metrics",
+        id="get_metrics",
+        tag="Operation",
+        summary="Metrics in Prometheus's text format",
+        description="An operator may close it (404), or ask for a key (401, 403).",
+        access="public",
+        response=TEXT,
+        response_media_type="text/plain",
+        errors=(401, 403, 404),
+    ),
+)
 
 
 class MetricsPage:

@@ -11,10 +11,12 @@ import datetime
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Literal, get_args
 
 from msgspec import Struct
+
+from app.billing.invoice_cells import InvoiceError, Row, check_currency, count_cell, day_cell, dollars_cell, first_cell, text_cell
 
 InvoiceFormat = Literal["openai", "anthropic", "bedrock", "openrouter"]
 FORMATS: tuple[InvoiceFormat, ...] = get_args(InvoiceFormat)
@@ -22,13 +24,8 @@ FORMATS: tuple[InvoiceFormat, ...] = get_args(InvoiceFormat)
 ALL, OTHER = "all", "other"
 
 _MAX_ROWS = 1_000_000
-_MAX_CELL = 1_000_000_000_000
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
-
-
-class InvoiceError(ValueError):
-    """The file is not an export of this format, or says something impossible. The message names the line."""
 
 
 class InvoiceLine(Struct, frozen=True):
@@ -39,9 +36,6 @@ class InvoiceLine(Struct, frozen=True):
     kind: str
     tokens: int | None = None
     usd: Decimal | None = None
-
-
-Row = Mapping[str, str]
 
 
 def read_invoice(raw: bytes, format: InvoiceFormat) -> Iterator[InvoiceLine]:
@@ -57,7 +51,7 @@ def read_invoice(raw: bytes, format: InvoiceFormat) -> Iterator[InvoiceLine]:
                 continue
             try:
                 row = dict(zip(names, cells, strict=False))
-                _check_currency(row)
+                check_currency(row)
                 yield from read_row(row)
             except InvoiceError as fault:
                 raise InvoiceError(f"Line {reader.line_num}: {fault}") from None
@@ -104,18 +98,18 @@ def _read_openai_cost(row: Row) -> Iterator[InvoiceLine]:
     kind = _OPENAI_KINDS.get(frozenset(_normalize_name(label).split("_")) - _NO_KIND_WORDS)
     if kind is None:
         model, kind = row["line_item"], OTHER
-    yield InvoiceLine(_day(row, *_OPENAI_DAYS), model.strip(), kind, usd=_money(row, "amount_value", "amount", "cost"))
+    yield InvoiceLine(day_cell(row, *_OPENAI_DAYS), model.strip(), kind, usd=dollars_cell(row, "amount_value", "amount", "cost"))
 
 
 def _read_openai_usage(row: Row) -> Iterator[InvoiceLine]:
-    day, model = _day(row, *_OPENAI_DAYS), _text(row, "model")
-    cached, audio = _count(row, "input_cached_tokens"), _count(row, "input_audio_tokens")
-    audio_output = _count(row, "output_audio_tokens")
+    day, model = day_cell(row, *_OPENAI_DAYS), text_cell(row, "model")
+    cached, audio = count_cell(row, "input_cached_tokens"), count_cell(row, "input_audio_tokens")
+    audio_output = count_cell(row, "output_audio_tokens")
     counts = {
-        "input": max(0, _count(row, "input_tokens") - cached - audio),
+        "input": max(0, count_cell(row, "input_tokens") - cached - audio),
         "cached_input": cached,
         "audio_input": audio,
-        "output": max(0, _count(row, "output_tokens") - audio_output),
+        "output": max(0, count_cell(row, "output_tokens") - audio_output),
         "audio_output": audio_output,
     }
     yield from _token_lines(day, model, counts)
@@ -153,17 +147,17 @@ def _read_anthropic(names: set[str]) -> Callable[[Row], Iterator[InvoiceLine]]:
 
 
 def _read_anthropic_cost(row: Row) -> Iterator[InvoiceLine]:
-    usd = _money(row, "cost_usd") if row.get("cost_usd") else _money(row, "amount") / 100
+    usd = dollars_cell(row, "cost_usd") if row.get("cost_usd") else dollars_cell(row, "amount") / 100
     kind = _ANTHROPIC_KINDS.get(_normalize_name(row.get("token_type", "")), OTHER)
     if row.get("cost_type", "tokens").strip().lower() not in ("tokens", "token", ""):
         kind = OTHER
-    model = _first(row, "model_version", "model") or row.get("cost_type", "") or row.get("description", "")
-    yield InvoiceLine(_day(row, *_ANTHROPIC_DAYS), model, kind, usd=usd)
+    model = first_cell(row, "model_version", "model") or row.get("cost_type", "") or row.get("description", "")
+    yield InvoiceLine(day_cell(row, *_ANTHROPIC_DAYS), model, kind, usd=usd)
 
 
 def _read_anthropic_usage(row: Row) -> Iterator[InvoiceLine]:
-    counts = {kind: _count(row, *columns) for kind, columns in _ANTHROPIC_COUNTS.items()}
-    yield from _token_lines(_day(row, *_ANTHROPIC_DAYS), _text(row, "model_version", "model"), counts)
+    counts = {kind: count_cell(row, *columns) for kind, columns in _ANTHROPIC_COUNTS.items()}
+    yield from _token_lines(day_cell(row, *_ANTHROPIC_DAYS), text_cell(row, "model_version", "model"), counts)
 
 
 # Bedrock
@@ -192,13 +186,13 @@ def _read_bedrock_line(row: Row) -> Iterator[InvoiceLine]:
     found = _BEDROCK_USAGE.match(usage_type)
     if found is None and not is_bedrock:
         return
-    day, usd = _day(row, "line_item_usage_start_date"), _money(row, "line_item_unblended_cost")
+    day, usd = day_cell(row, "line_item_usage_start_date"), dollars_cell(row, "line_item_unblended_cost")
     if found is None:
         yield InvoiceLine(day, usage_type, OTHER, usd=usd)
         return
     unit = row.get("pricing_unit", "").lower()
     size = next((size for word, size in _UNIT_SIZES if word in unit), 1)
-    tokens = int((_money(row, "line_item_usage_amount") * size).to_integral_value())
+    tokens = int((dollars_cell(row, "line_item_usage_amount") * size).to_integral_value())
     # The resource names the model as requests do; a usage type has a marketing name.
     model = resource.rpartition("/")[2] if "foundation-model/" in resource or "inference-profile/" in resource else found["model"]
     yield InvoiceLine(day, model, _BEDROCK_KINDS[found["kind"]], tokens, usd)
@@ -217,17 +211,17 @@ def _read_openrouter(names: set[str]) -> Callable[[Row], Iterator[InvoiceLine]]:
 
 
 def _read_openrouter_line(row: Row) -> Iterator[InvoiceLine]:
-    day, model = _day(row, "created_at", "date"), _text(row, "model_permaslug", "model")
-    cached = _count(row, "tokens_cached", "cached_tokens")
+    day, model = day_cell(row, "created_at", "date"), text_cell(row, "model_permaslug", "model")
+    cached = count_cell(row, "tokens_cached", "cached_tokens")
     counts = {
-        "input": max(0, _count(row, "tokens_prompt", "prompt_tokens") - cached),
+        "input": max(0, count_cell(row, "tokens_prompt", "prompt_tokens") - cached),
         "cached_input": cached,
-        "output": _count(row, "tokens_completion", "completion_tokens"),
+        "output": count_cell(row, "tokens_completion", "completion_tokens"),
     }
     yield from _token_lines(day, model, counts)
     # With one's own key: what the host behind asks, which is not in `usage`.
-    own = _money(row, "byok_usage_inference") if row.get("byok_usage_inference") else Decimal()
-    yield InvoiceLine(day, model, ALL, usd=_money(row, *_OPENROUTER_COSTS) + own)
+    own = dollars_cell(row, "byok_usage_inference") if row.get("byok_usage_inference") else Decimal()
+    yield InvoiceLine(day, model, ALL, usd=dollars_cell(row, *_OPENROUTER_COSTS) + own)
 
 
 _READERS: Mapping[InvoiceFormat, Callable[[set[str]], Callable[[Row], Iterator[InvoiceLine]]]] = {
@@ -242,60 +236,3 @@ def _token_lines(day: datetime.date, model: str, counts: Mapping[str, int]) -> I
     for kind, count in counts.items():
         if count:
             yield InvoiceLine(day, model, kind, count)
-
-
-def _first(row: Row, *names: str) -> str:
-    return next((text for name in names if (text := row.get(name, "").strip())), "")
-
-
-def _text(row: Row, *names: str) -> str:
-    text = _first(row, *names)
-    if not text:
-        raise InvoiceError(f"{' or '.join(names)} is empty.")
-    return text
-
-
-def _count(row: Row, *names: str) -> int:
-    text = _first(row, *names)
-    if not text:
-        return 0
-    number = _decimal(text, names[0])
-    if number != number.to_integral_value() or not 0 <= number <= _MAX_CELL:
-        raise InvoiceError(f"{names[0]} is not a number of tokens: {text!r:.60}.")
-    return int(number)
-
-
-def _money(row: Row, *names: str) -> Decimal:
-    text = _first(row, *names)
-    number = _decimal(text or "0", names[0])
-    if abs(number) > _MAX_CELL:
-        raise InvoiceError(f"{names[0]} is too large: {text!r:.60}.")
-    return number
-
-
-def _decimal(text: str, name: str) -> Decimal:
-    try:
-        number = Decimal(text.replace("$", "").replace(",", ""))
-    except InvalidOperation:
-        number = Decimal("nan")
-    if not number.is_finite():
-        raise InvoiceError(f"{name} is not a number: {text!r:.60}.")
-    return number
-
-
-def _day(row: Row, *names: str) -> datetime.date:
-    """The UTC day of a time: Unix seconds, or ISO 8601, of which one without a zone is UTC."""
-    text = _text(row, *names)
-    try:
-        if text.isdigit():
-            return datetime.datetime.fromtimestamp(int(text), datetime.UTC).date()
-        moment = datetime.datetime.fromisoformat(text.removesuffix(" UTC").replace("Z", "+00:00"))
-    except (ValueError, OverflowError, OSError):
-        raise InvoiceError(f"{names[0]} is not a time: {text!r:.60}.") from None
-    return (moment if moment.tzinfo is None else moment.astimezone(datetime.UTC)).date()
-
-
-def _check_currency(row: Row) -> None:
-    currency = _first(row, "amount_currency", "currency", "line_item_currency_code")
-    if currency and currency.lower() != "usd":
-        raise InvoiceError(f"Amounts are in {currency:.10}; only US dollars can be compared.")

@@ -8,7 +8,8 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.billing.cost_lines import USE, CostLine, walk_cost_lines
-from app.billing.invoices import ALL, OTHER, InvoiceError, InvoiceFormat, InvoiceLine, read_invoice
+from app.billing.invoice_cells import InvoiceError
+from app.billing.invoices import ALL, OTHER, InvoiceFormat, InvoiceLine, read_invoice
 from app.billing.price_list import candidate_names
 from app.domain.snapshot import Snapshot
 

@@ -16,7 +16,7 @@ from app.cli.output import json_option, print_json, print_table, printable, prog
 from app.cli.store_query import query_store
 from app.cli.times import format_time
 from app.settings import Settings
-from app.store.configuration import configuration
+from app.store.configuration import apply_file, configuration, roll_back
 from app.store.configuration import history as configuration_history
 from app.store.configuration.difference import EntryChange, display_name
 from app.store.configuration.history import VersionRow
@@ -107,7 +107,7 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
         confirm = _Confirmation(stack, interactive=interactive, show=not as_json, approve=not dry_run)
         outcome = query_database(
             settings.database_url,
-            lambda url: configuration.apply(
+            lambda url: apply_file.apply(
                 url,
                 text,
                 prune=prune,
@@ -208,7 +208,7 @@ def rollback(version: int | None, yes: bool, dry_run: bool, as_json: bool) -> No
         confirm = _Confirmation(stack, interactive=not yes and not dry_run, show=not as_json, approve=not dry_run)
         outcome = query_database(
             settings.database_url,
-            lambda url: configuration.restore(
+            lambda url: roll_back.restore(
                 url,
                 restored,
                 confirm=confirm,

@@ -7,37 +7,32 @@ is killed, the next one goes on from there. Nothing holds more than one piece in
 import asyncio
 import contextlib
 import logging
-import time
 import traceback
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.datasets.example import Example
-from app.datasets.formats import Output, find_faults
 from app.datasets.history import HistoryReader
-from app.datasets.read_recorded import Recorded, parse_recorded, read_example, refers_to_earlier_turns, render_request
-from app.datasets.reasons import DESCRIPTIONS, Skipped, SkipReason
+from app.datasets.new_rows import MAX_ROW_BYTES, check_content, new_row, parse_row
+from app.datasets.piece import PIECE_S, Piece
+from app.datasets.read_recorded import read_example, refers_to_earlier_turns, render_request
+from app.datasets.reasons import DESCRIPTIONS, Skipped
 from app.domain.errors import InvalidKeyField
 from app.gateway.functions.function_table import CompiledFunction, compile_function
 from app.gateway.large_body.large_requests import LargeRequests
 from app.process.background_tasks import BackgroundTask
 from app.settings import Settings
 from app.store.datasets import builds as store
-from app.store.datasets.builds import Demonstration, DueVersion, FoundContent, NewRow, Skip, Source
+from app.store.datasets.builds import DueVersion, FoundContent, Source
 from app.store.datasets.selection import check_conditions, matching_feedback
-from app.store.formats.content_packing import pack, unpack_within
 from app.store.postgres.database import create_database_engine
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable, describe_without_values
 from app.store.postgres.outage_log import OutageLog
-from app.store.records.inference_queries import InferencePage, search_inferences
+from app.store.records.inference_queries import search_inferences
 from providers.canonical.errors import Unavailable
-from providers.dialect import InboundRequest
 from providers.transport.loop_turns import LoopTurns
 
 T = TypeVar("T")
@@ -47,15 +42,11 @@ logger = logging.getLogger(__name__)
 POLL_S = 1.0
 RECONNECT_S = 2.0
 PAGE_ROWS = 200
-_PIECE_S = 1.0  # after which a piece begins no further inference
-_PIECE_BYTES = 16 * 1024 * 1024  # of content, likewise
-MAX_ROW_BYTES = 8 * 1024 * 1024  # of request and response, unpacked, with the history of the conversation
 _QUERY_TIMEOUT_S = 120.0
 _MAX_RETRY = timedelta(minutes=5)
 _MAX_FUNCTIONS = 32
 
 _DATABASE_ERRORS = (*DB_UNAVAILABLE_ERRORS, RecordsUnavailable)
-_POLICIES: Mapping[str, SkipReason] = {"none": "not_kept", "redacted": "redacted", "lost": "lost", "erased": "erased"}
 
 
 @contextlib.asynccontextmanager
@@ -136,14 +127,14 @@ class DatasetBuilder:
             keep_hours_days=self._settings.keep_hours_days,
             before=version.position,
             limit=PAGE_ROWS,
-            search_s=_PIECE_S,
+            search_s=PIECE_S,
         )
         taken = await matching_feedback(connection, conditions, [row for row in page.rows if selection.takes(row)])
         demonstrations = await store.newest_demonstrations(connection, taken)
         if selection.output == "demonstration":
             taken = [row for row in taken if row["id"] in demonstrations]
         contents = await store.find_contents(connection, taken)
-        piece = _Piece(version)
+        piece = Piece(version)
         for row in taken:
             if version.rows + len(piece.rows) >= selection.max_rows or piece.is_full:
                 break
@@ -161,13 +152,13 @@ class DatasetBuilder:
     async def _add_row(
         self,
         connection: AsyncConnection,
-        piece: "_Piece",
+        piece: "Piece",
         row: Mapping[str, Any],
         content: FoundContent | None,
         demonstration_id: str | None,
     ) -> None:
         try:
-            kept = _check_content(content)
+            kept = check_content(content)
             packed = await store.read_content(connection, row["id"])
             demonstration = None if demonstration_id is None else await store.read_demonstration(connection, demonstration_id)
             function = None
@@ -175,12 +166,12 @@ class DatasetBuilder:
                 function = await self._function(connection, row["snapshot"], row["function"])
                 if function is None:
                     raise Skipped("template")
-            recorded, request = await _in_thread(lambda: _parse(row, packed, demonstration, function))
+            recorded, request = await _in_thread(lambda: parse_row(row, packed, demonstration, function))
             earlier: Sequence[str] = ()
             if refers_to_earlier_turns(request):
                 earlier = await self._history.add_to(request, row["team_id"])
             rendered = await _read(render_request(recorded, request, self._large_requests.of_team(row["team_id"])))
-            new = await _in_thread(lambda: _new_row(piece, row, kept.policy, read_example(recorded, rendered)))
+            new = await _in_thread(lambda: new_row(piece, row, kept.policy, read_example(recorded, rendered)))
         except Skipped as skipped:
             piece.skip(row["id"], skipped)
             return
@@ -198,134 +189,6 @@ class DatasetBuilder:
             while len(self._functions) > _MAX_FUNCTIONS:
                 self._functions.popitem(last=False)
         return self._functions[key]
-
-
-class _Piece:
-    """The rows, sources and skips that one piece adds to a version."""
-
-    def __init__(self, version: DueVersion) -> None:
-        self.version = version
-        self.rows: list[NewRow] = []
-        self.sources: list[Source] = []
-        self.listed_skips: list[Skip] = []
-        self._done: set[str] = set()
-        self._size_bytes = 0
-        self._ends_s = time.monotonic() + _PIECE_S
-
-    @property
-    def is_full(self) -> bool:
-        return bool(self._done) and (self._size_bytes > _PIECE_BYTES or time.monotonic() > self._ends_s)
-
-    @property
-    def next_number(self) -> int:
-        return self.version.last_row + len(self.rows) + 1
-
-    def add(self, row: NewRow, sources: Sequence[Source]) -> None:
-        self.rows.append(row)
-        self.sources += sources
-        self._done.add(row.inference_id)
-        self._size_bytes += row.size_bytes
-        self.version.counts.add_row(row.split, row.output, row.faults or {}, row.omitted or ())
-
-    def skip(self, inference_id: str, skipped: Skipped) -> None:
-        self._done.add(inference_id)
-        self.version.counts.add_skip(skipped.reason)
-        if self.version.skips + len(self.listed_skips) < store.MAX_SKIPS:
-            self.listed_skips.append(Skip(inference_id, skipped.reason, skipped.detail))
-
-    def has_all(self, taken: Sequence[Mapping[str, Any]]) -> bool:
-        return all(row["id"] in self._done for row in taken)
-
-    def advanced(self, page: InferencePage, taken: Sequence[Mapping[str, Any]]) -> DueVersion:
-        """The version after this piece: up to the last inference before one that is left for the next piece."""
-        left = next((row["id"] for row in taken if row["id"] not in self._done), None)
-        examined = [row["id"] for row in page.rows if left is None or row["id"] > left]
-        version = self.version
-        last = examined[-1] if examined else version.position
-        return replace(
-            version,
-            position=page.next if left is None and page.next is not None else last,
-            examined=version.examined + len(examined),
-            last_row=version.last_row + len(self.rows),
-            rows=version.rows + len(self.rows),
-            size_bytes=version.size_bytes + sum(row.size_bytes for row in self.rows),
-        )
-
-
-def _check_content(content: FoundContent | None) -> FoundContent:
-    """Raises Skipped unless it is kept in full, or masked, and its team still keeps that: a copy of it would stay for longer."""
-    if content is None:
-        raise Skipped("expired")
-    if content.policy in _POLICIES:
-        raise Skipped(_POLICIES[content.policy])
-    if content.team_policy not in ("full", content.policy):
-        raise Skipped("team_policy")
-    if content.is_deleted:
-        raise Skipped("deleted")
-    if content.size_bytes > MAX_ROW_BYTES:
-        raise Skipped("too_large")
-    return content
-
-
-def _parse(
-    row: Mapping[str, Any],
-    packed: tuple[bytes | None, bytes | None],
-    demonstration: Demonstration | None,
-    function: CompiledFunction | None,
-) -> tuple[Recorded, InboundRequest]:
-    """Raises Skipped."""
-    recorded = Recorded(
-        route=row["route"],
-        streamed=row["streamed"],
-        request=_unpacked(packed[0]) or b"",
-        response=_unpacked(packed[1]) if row["outcome"] == "answered" else None,
-        demonstration=None if demonstration is None else demonstration.value,
-        function=function,
-        variant=row["served_variant"] or row["variant"],
-    )
-    return recorded, parse_recorded(recorded)
-
-
-def _unpacked(packed: bytes | None) -> bytes | None:
-    unpacked = None if packed is None else unpack_within(packed, MAX_ROW_BYTES)
-    if packed is not None and unpacked is None:
-        raise Skipped("too_large")
-    return unpacked
-
-
-def _output(version: DueVersion, example: Example) -> Output:
-    """Raises Skipped."""
-    if version.selection.output == "response" or example.demonstration is None:
-        if example.response is None:
-            raise Skipped("no_response")
-        return "response"
-    return "demonstration"
-
-
-def _new_row(piece: _Piece, row: Mapping[str, Any], policy: str, example: Example) -> NewRow:
-    """Raises Skipped."""
-    output = _output(piece.version, example)
-    return NewRow(
-        number=piece.next_number,
-        inference_id=row["id"],
-        team_id=row["team_id"],
-        model=row["model"],
-        function=row["function"],
-        variant=row["variant"],
-        route=row["route"],
-        content=policy,
-        split=piece.version.selection.split(piece.version.dataset_id, row["episode_id"]),
-        output=output,
-        request=pack(msgspec.json.encode(example.request)),
-        response=_packed(example.response),
-        demonstration=_packed(example.demonstration),
-        omitted=list(example.omitted) or None,
-        faults={str(format): fault for format, fault in find_faults(example, output).items()} or None,
-    )
-
-
-def _packed(message: dict[str, Any] | None) -> bytes | None:
-    return None if message is None else pack(msgspec.json.encode(message))
 
 
 def _why_empty(version: DueVersion) -> str:

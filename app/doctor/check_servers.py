@@ -6,7 +6,7 @@ from collections.abc import Callable
 from app.doctor import redis
 from app.domain.errors import UnsupportedServer
 from app.settings import Settings
-from app.store.configuration import snapshots
+from app.store.configuration import saved_snapshot
 from app.store.schema.postgres_status import revisions
 from app.store.schema.server_versions import REDIS_NEEDED, is_old_redis
 from app.supervisor.database_query import query_database
@@ -21,7 +21,7 @@ def check_servers(settings: Settings, report: Callable[[str], None]) -> None:
     try:
         _check_database(settings)
     except OperatorError as fault:
-        has_served = snapshots.load_from_disk(settings.home / "directory" / "snapshot.json") is not None
+        has_served = saved_snapshot.load_from_disk(settings.home / "directory" / "snapshot.json") is not None
         if isinstance(fault.__cause__, UnsupportedServer) or not has_served:
             raise
         report(f"{fault}\nUntil then the configuration of the last run is served.")

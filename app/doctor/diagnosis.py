@@ -8,7 +8,7 @@ from app.doctor import certificate, database, engines, gateway, limits, machine,
 from app.doctor.findings import Finding, worst_first
 from app.domain.snapshot import Snapshot
 from app.settings import Settings
-from app.store.configuration import snapshots
+from app.store.configuration import saved_snapshot
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 
@@ -93,4 +93,4 @@ def with_servers(settings: Settings) -> Settings:
 
 def _load_saved_snapshot(settings: Settings) -> Snapshot | None:
     """The configuration that this home's gateway served last; it names the engines while Postgres is away."""
-    return snapshots.load_from_disk(settings.home / "directory" / "snapshot.json")
+    return saved_snapshot.load_from_disk(settings.home / "directory" / "snapshot.json")

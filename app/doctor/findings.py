@@ -1,24 +1,10 @@
-"""Finding: one thing that the doctor reports."""
+"""Findings: collects what the doctor reports of one area, and sorts all of it."""
 
-from typing import Literal
+from app.domain.findings import Finding, Severity
 
-from msgspec import Struct
-
-Severity = Literal["error", "warning", "ok"]
+__all__ = ["Finding", "Findings", "worst_first"]
 
 _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "ok": 2}
-
-
-class Finding(Struct, frozen=True):
-    """A finding of the doctor, with `advice` on what to do.
-
-    An `error` does not work, or will lose something. A `warning` works, but may not for long.
-    """
-
-    area: str
-    severity: Severity
-    message: str
-    advice: str | None = None
 
 
 class Findings:

@@ -6,8 +6,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.domain.routing import ProviderConfig
-from app.store.configuration import configuration
-from app.store.teams.keys import KeyRow, create_key, show_key
+from app.store.configuration import apply_file, config_file, configuration
+from app.store.teams.keys import create_key
+from app.store.teams.shown_keys import KeyRow, show_key
 from app.supervisor.database_query import query_database
 from app.supervisor.machine.server_addresses import write_private_file
 
@@ -47,7 +48,7 @@ async def configure_sandbox(database_url: str, port: int) -> None:
         content = _PROVIDER_TOML.format(port=port)
     else:
         return
-    await configuration.apply(database_url, content, prune=False, confirm=lambda difference: True, wait_s=0.0)
+    await apply_file.apply(database_url, content, prune=False, confirm=lambda difference: True, wait_s=0.0)
 
 
 async def provider_addresses(database_url: str) -> set[tuple[str | None, int | None]]:
@@ -71,7 +72,7 @@ def _is_valid(row: KeyRow) -> bool:
 
 
 async def _read_providers(database_url: str) -> Mapping[str, ProviderConfig]:
-    return configuration.parse_config_file(await configuration.export(database_url)).providers or {}
+    return config_file.parse_config_file(await configuration.export(database_url)).providers or {}
 
 
 def _provider_address(provider: ProviderConfig) -> tuple[str | None, int | None]:

@@ -6,20 +6,20 @@ it; adapt_request() changes the body, translated or not; set_model(), url(), hea
 error of a response.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
 from providers import structured_output
-from providers.adapters.lora import AdapterNaming, LoadedAdapters, check_loaded
+from providers.adapters.lora import LoadedAdapters, check_loaded
+from providers.adapters.options import check_known_options, read_shared_options
 from providers.adapters.probe import ALL_MODELS, NO_IMAGE_SUPPORT, ImageSupport
-from providers.adapters.tool_names import ToolNames
-from providers.adapters.urls import DIALECT_PATHS, ROOT_PATHS, dialect_url
-from providers.canonical.chat import CacheMarkPlace, ChatRequest
+from providers.adapters.traits import AdapterTraits
+from providers.adapters.urls import dialect_url
+from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import Unsupported, UpstreamError
 from providers.canonical.media import MediaKind
 from providers.canonical.output_format import OutputFormat
@@ -30,20 +30,11 @@ from providers.canonical.upstream_errors import read_error
 from providers.credentials import Fetch, Signer
 from providers.dialect_rule import DialectRule
 from providers.drop_policy import DropPolicy, unsupported_error
-from providers.host_operation import HostOperation
-from providers.learned_rules.rule import NOTHING_LEARNED, LearnedRules
-from providers.profiles.claude.host import ClaudeHost
 from providers.restricted_fields import RestrictedFields
 from providers.structured_output import Constraint, ConstraintPlan
 
 # Fields of a body that are meant for the gateway; no engine sees them.
 _GATEWAY_FIELDS = frozenset({"episode_id", "tensorzero::episode_id", "tensorzero::tags"})
-
-_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
-
-
-class InvalidOption(ValueError):
-    """A provider's configuration that its adapter rejects; the message says what is allowed, and not which provider it is."""
 
 
 class Adapted(Struct):
@@ -53,158 +44,36 @@ class Adapted(Struct):
     constraint_plan: ConstraintPlan | None
 
 
-TEAM_CACHES_OPTION = "false: teams share the prefix cache, as for a long system prompt in common; a team can then tell what others sent"
-
-
-class Provider:
+class Provider(AdapterTraits):
     """A configured host or engine. The defaults change no request and claim no ability; subclasses state the rest, as data if possible.
 
     Hosts and engines with OpenAI's dialects inherit OpenAICompatible. There is one instance per configured provider and engine version.
     """
 
-    name: ClassVar[str]
-    # Its dialects, best first: a request in a dialect that it does not speak is translated into the first that can express it.
-    dialects: ClassVar[tuple[str, ...]] = ()
-    default_base_url: ClassVar[str | None] = None
-    # Options that `[providers.NAME] options` may hold, with what each is for.
-    known_options: ClassVar[Mapping[str, str]] = {
-        "stream": 'which responses the engine gives: "both" (default), "only" streams, or "never" streams',
-        "stream_usage": "false: the engine refuses stream_options, so streams do not request usage",
-        "accepts": "a list of fields that this engine honours, or that callers may set, although its adapter would refuse them",
-        "refuses": "a list of more fields that callers may not set",
-        "guided": 'whether this server enforces JSON schemas: "validated" (default; the gateway checks responses) or "enforced"',
-        "stops_on_disconnect": 'which responses it stops generating, and billing, once the gateway leaves: "always", "streams" or "never"',
-        "stops_after_calls": "true: it ends responses with calls by `stop`, and callers of Chat get `tool_calls`, as OpenAI says it",
-        "instructions": (
-            'where the models\' chat templates take instructions: "anywhere" (default), in one "first" message, or "nowhere"; others become'
-            " marked texts of the user's"
-        ),
-        "turns": 'how users and assistants may follow each other in the chat templates: "freely" (default), or they must "alternate"',
-        "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
-        "media_hosts": "a list of hosts (NAME or *.NAME) whose media URLs a self-hosted engine gets as they are; others are fetched for it",
-    }
-    # Whether a chat may hold a raw prompt in place of messages (mini-sglang).
-    accepts_raw_prompt: ClassVar[bool] = False
-    # Whether it runs in the operator's network: media URLs of callers are then fetched for it, unless `media_hosts` has their host.
-    is_self_hosted: bool = False
-    # Whether it gets the trace of a request unless its configuration says otherwise; None: if it is self-hosted.
-    gets_trace: ClassVar[bool | None] = None
-    # What it takes of Claude's features, where that is not all of them.
-    claude_host: ClaudeHost | None = None
-    # Where its chat reads Anthropic's marks of a cache: in a part, or beside the messages.
-    cache_marks: frozenset[CacheMarkPlace] = frozenset()
-    # Whether must_adapt_as_chat() may be true.
-    adapts_own_dialects: ClassVar[bool] = False
-    # Whether its URLs name the model, and differ for streams.
-    model_in_url: ClassVar[bool] = False
-    # Whether the headers of its responses report its rate limits.
-    reports_rate_limits: ClassVar[bool] = False
-    # The clouds whose own credential chain (aws:default, google:default) may be its credential.
-    credential_chains: ClassVar[frozenset[str]] = frozenset()
-    # Embeddings and token counts that this host has in a shape of its own, by the caller's dialect.
-    host_operations: ClassVar[Mapping[str, HostOperation]] = {}
-    # Kinds of media that it takes inline only, for it fetches nothing.
-    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
-
-    # Its dialects in which it enforces all of `constraint_support`; a request with a constraint is written in one of them if possible.
-    # Whether it enforces the schema fields of its other dialects is not known: those responses are validated.
-    constrained_dialects: frozenset[str] = frozenset()
-    # False: it accepts `strict` of a tool and ignores it.
-    strict_tools: ClassVar[bool] = True
-    # It ends a response at a stop sequence and leaves the sequence in the text, which the gateway then cuts.
-    leaves_stop_in_text: ClassVar[bool] = False
-    # The names of tools that it takes; others are sent under one that it does. None: no rule is known.
-    tool_names: ToolNames | None = None
-    # The field for a request id of ours, by which abort_request() stops a request where closing the connection does not.
-    request_id_field: ClassVar[str | None] = None
-    # In chat: the objects `thinking` and `reasoning` that it reads itself; the others are written as `reasoning_effort`. None: not known.
-    thinking_fields: frozenset[str] | None = None
-    # It reports the finish reason `stop` for responses with tool calls. Callers of Messages and Responses see calls anyway.
-    stops_after_calls: bool = False
-    # Its dialects in which it reads `cache_salt`: there each team gets a prefix cache of its own.
-    salted_dialects: frozenset[str] = frozenset()
-    # What makes its completions as long as a chat's would be, for a raw prompt that came to the chat route. None: nothing does.
-    no_limit_fields: ClassVar[Mapping[str, Any] | None] = None
-    # Its dialects for chats in which it goes on after the text of a final assistant message, with the fields that make it do so.
-    continuation_fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    # Its dialects in which a stream can say with each piece how many tokens it has written, where it is asked to.
-    continuous_usage_dialects: ClassVar[frozenset[str]] = frozenset()
-    # How it selects a LoRA adapter; None: it has none.
-    lora_naming: ClassVar[AdapterNaming | None] = None
-
-    # Which responses it is known to stop generating, and billing, when the gateway closes the connection. Of the others a caller who
-    # disconnects is charged what was reserved: hosts report no usage to whoever has left.
-    stops_on_disconnect: Literal["always", "streams", "never"] = "never"
-
-    # In OpenAI's dialects: fields under another name; fields that it lacks or ignores; and of those, the ones that are only hints.
-    renamed_fields: Mapping[str, str] = {}
-    unsupported_fields: frozenset[str] = frozenset()
-    hint_fields: frozenset[str] = frozenset()
-    # In all of its dialects and routes: fields that are not open to callers, with what a request would choose by them.
-    restricted_fields: Mapping[str, str] = {}
-
-    # The beta with which it drops thinking blocks that are bound to another conversation, if asked to; None: it does not.
-    binding_controls_beta: ClassVar[str | None] = None
-    # Where it lists its models with what they accept; None: nothing is read by itself.
-    model_list_path: ClassVar[str | None] = None
-    # What hosts have refused in this process, which all of its providers share; see providers/learned_rules.
-    learned_rules: LearnedRules = NOTHING_LEARNED
-
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
         """`version`: the engine's; None: not known (yet). `base_url` None: the adapter's own. Raises InvalidOption."""
-        for key in options:
-            if key not in self.known_options:
-                raise InvalidOption(
-                    f"Option {key!r} is not one of adapter {self.name!r}. Its options:"
-                    f" {', '.join(self.known_options) or 'none'} (`narthex providers list --adapters` explains them)."
-                )
-        stream = options.get("stream", "both")
-        if stream not in ("both", "only", "never"):
-            raise InvalidOption(f'Option stream={stream!r} may be "both", "only" or "never".')
-        if options.get("instructions", "anywhere") not in ("anywhere", "first", "nowhere"):
-            raise InvalidOption('Option instructions may be "anywhere", "first" or "nowhere".')
-        if options.get("turns", "freely") not in ("freely", "alternate"):
-            raise InvalidOption('Option turns may be "freely" or "alternate".')
-        if options.get("guided", "validated") not in ("validated", "enforced"):
-            raise InvalidOption('Option guided may be "validated" or "enforced".')
-        stops_after_calls = options.get("stops_after_calls", self.stops_after_calls)
-        if not isinstance(stops_after_calls, bool):
-            raise InvalidOption("Option stops_after_calls may be true or false.")
-        stops_on_disconnect = options.get("stops_on_disconnect", self.stops_on_disconnect)
-        if stops_on_disconnect not in ("always", "streams", "never"):
-            raise InvalidOption('Option stops_on_disconnect may be "always", "streams" or "never".')
-        accepts, refuses = (_field_names(option, options) for option in ("accepts", "refuses"))
-        if both := sorted(accepts & refuses):
-            raise InvalidOption(f"Options accepts and refuses both name {both[0]!r}.")
-        media_hosts = options.get("media_hosts", [])
-        if not isinstance(media_hosts, list) or not all(isinstance(host, str) and _HOST.fullmatch(host) for host in media_hosts):  # pyright: ignore[reportUnknownVariableType]
-            raise InvalidOption("Option media_hosts must be a list of host names, or *.NAME for all below one.")
-        dialects = options.get("dialects", [])
-        if not isinstance(dialects, list) or not DIALECT_PATHS.keys() | ROOT_PATHS.keys() >= set(dialects):  # pyright: ignore[reportUnknownArgumentType]
-            known = ", ".join([*DIALECT_PATHS, *ROOT_PATHS])
-            raise InvalidOption(f"Option dialects must be a list of these: {known}.")
-        self.template_rule: TemplateRule | None = _template_rule(options)
-        self.media_hosts = frozenset(str(host).lower() for host in media_hosts)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        self._dialects: tuple[str, ...] = tuple(dialects)  # pyright: ignore[reportUnknownArgumentType]
+        check_known_options(self.name, self.known_options, options)
+        shared = read_shared_options(options, stops_after_calls=self.stops_after_calls, stops_on_disconnect=self.stops_on_disconnect)
+        self.template_rule: TemplateRule | None = shared.template_rule
+        self.media_hosts = shared.media_hosts
+        self._dialects = shared.dialects
         self.configured_as = configured_as
         self.options = options
         self.version = version
         self.base_url = base_url
         self.lora_adapters: LoadedAdapters = None
         self.image_support: ImageSupport = NO_IMAGE_SUPPORT
-        self.streams: Literal["both", "only", "never"] = stream
-        self.stream_usage = bool(options.get("stream_usage", True))
-        self.stops_after_calls = stops_after_calls
-        self.stops_on_disconnect = stops_on_disconnect
-        self.unsupported_fields = self.unsupported_fields - accepts
-        self.hint_fields = self.hint_fields - accepts
-        if not isinstance(options.get("team_caches", True), bool):
-            raise InvalidOption("Option team_caches may be true or false.")
-        if not options.get("team_caches", True):
+        self.streams = shared.streams
+        self.stream_usage = shared.stream_usage
+        self.stops_after_calls = shared.stops_after_calls
+        self.stops_on_disconnect = shared.stops_on_disconnect
+        self.unsupported_fields = self.unsupported_fields - shared.accepts
+        self.hint_fields = self.hint_fields - shared.accepts
+        if not shared.team_caches:
             self.salted_dialects = frozenset()
-        self.restricted = RestrictedFields(self.restricted_fields, refuses, accepts)
+        self.restricted = RestrictedFields(self.restricted_fields, shared.refuses, shared.accepts)
 
     def at_version(self, version: tuple[int, ...] | None) -> "Provider":
         """The same provider for this version of its engine."""
@@ -458,26 +327,6 @@ class Provider:
         None: closing the connection is enough.
         """
         return None
-
-
-def _template_rule(options: Mapping[str, Any]) -> TemplateRule | None:
-    """Returns the rule that the options state for the models' chat templates.
-
-    None means that the templates take what every caller sends, as far as is known.
-    """
-    if options.get("instructions") == "nowhere":
-        return "no_instructions"
-    if options.get("turns") == "alternate":
-        return "alternate_turns"
-    return "leading_instructions" if options.get("instructions") == "first" else None
-
-
-def _field_names(option: str, options: Mapping[str, Any]) -> frozenset[str]:
-    """Raises InvalidOption."""
-    names = options.get(option, [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
-        raise InvalidOption(f"Option {option} must be a list of field names.")
-    return frozenset(names)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def remove_gateway_fields(body: Body) -> None:

@@ -12,16 +12,15 @@ import click
 from msgspec import Struct
 
 from app.domain.routing import Target
-from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.errors import InvalidRequest, OperationNotSupported, Unsupported
 from providers.catalogue import DIALECTS, build_provider
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.structured_output import read_constraint
 from tests.conformance.engine_table_requests import ENGINE_REQUESTS, ENGINES, Engine, EngineRequest
-from tests.support.request_translation import MEDIA, endpoint_of
+from tests.support.request_translation import MEDIA, endpoint_of, make_source
 
 
 class Outcome(Struct, frozen=True):
@@ -70,11 +69,11 @@ async def translate(provider: Provider, caller: str, fields: Mapping[str, Any], 
     dialect = DIALECTS[caller]
     raw = json.dumps({"model": "m", **fields}).encode()
     request = dialect.parse_request(raw)
-    translator = RequestTranslator(
+    source = make_source(
         request, raw, dialect, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body), inference_id="ID"
     )
     target = Target(provider.configured_as, model)
-    return await translate_request(translator, endpoint_of(provider), target)
+    return await translate_request(source, endpoint_of(provider), target)
 
 
 def tables() -> str:

@@ -9,15 +9,14 @@ from typing import Any, cast
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
 from providers.catalogue import build_provider
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.structured_output import read_constraint
-from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of
+from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of, make_source
 
 MODELS = {
     # Forced calls; thinking off; efforts; sampling; prefill; system messages midway.
@@ -132,8 +131,8 @@ async def translate(host: str, model: str, caller: str, fields: dict[str, Any]) 
     raw = json.dumps({"model": "m", **PLAIN[caller], **fields}).encode()
     request = CHAT_DIALECTS[caller].parse_request(raw)
     constraint = read_constraint(caller, request.body)
-    translator = RequestTranslator(request, raw, CHAT_DIALECTS[caller], MEDIA, drop_nothing, constraint=constraint)
-    return await translate_request(translator, endpoint_of(provider), Target(provider=host, model=name.format(model), dialect=dialect))
+    source = make_source(request, raw, CHAT_DIALECTS[caller], MEDIA, drop_nothing, constraint=constraint)
+    return await translate_request(source, endpoint_of(provider), Target(provider=host, model=name.format(model), dialect=dialect))
 
 
 def refused_by(host: str, model: str, sent: dict[str, Any]) -> list[str]:

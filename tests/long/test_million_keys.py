@@ -18,7 +18,7 @@ from app.store.keys.index import KeyIndex
 from app.store.keys.key_format import hash_key
 from app.store.keys.log import log_path, read_log
 from app.store.postgres.database import connect, create_database_engine
-from app.store.teams import keys, teams
+from app.store.teams import keys, shown_keys, teams
 from tests.support.processes.postgres import Postgres, postgres
 from tests.support.processes.wait_until import wait_until
 
@@ -150,10 +150,10 @@ async def test_each_page_of_a_million_keys_is_listed_within_half_a_second(databa
         return len(page)
 
     sizes = [
-        await timed("first", lambda: keys.list_keys(opened, limit=100)),
-        await timed("deep", lambda: keys.list_keys(opened, after=f"{MANY // 2:012x}", limit=100, valid_only=True)),
-        await timed("team", lambda: keys.list_keys(opened, team="team-77", limit=100)),
-        await timed("nobody", lambda: keys.list_keys(opened, team="nobody", limit=100)),
+        await timed("first", lambda: shown_keys.list_keys(opened, limit=100)),
+        await timed("deep", lambda: shown_keys.list_keys(opened, after=f"{MANY // 2:012x}", limit=100, valid_only=True)),
+        await timed("team", lambda: shown_keys.list_keys(opened, team="team-77", limit=100)),
+        await timed("nobody", lambda: shown_keys.list_keys(opened, team="nobody", limit=100)),
         await timed("teams", lambda: teams.list_teams(opened, limit=100)),
     ]
     await opened.dispose()

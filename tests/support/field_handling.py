@@ -7,13 +7,16 @@ from typing import Any
 import msgspec
 
 from app.domain.routing import Target
+from app.gateway.request_translation.candidate_dialects import candidate_dialects
+from app.gateway.request_translation.edit_request import edit_request
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
 from providers.catalogue import DIALECTS
 from providers.structured_output import read_constraint
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
@@ -151,15 +154,13 @@ def translate_body(
     dialect = DIALECTS[caller]
     request = dialect.parse_request(raw)
     may_drop = drop if callable(drop) else drop_everything if drop else drop_nothing
-    translator = RequestTranslator(
-        request, raw, dialect, MEDIA, may_drop, constraint=read_constraint(caller, request.body), inference_id="ID"
-    )
+    source = make_source(request, raw, dialect, MEDIA, may_drop, constraint=read_constraint(caller, request.body), inference_id="ID")
     target = Target(provider.configured_as, model)
-    (target_dialect,) = translator.candidate_dialects(provider, provider.spoken_dialects)[:1]
-    edited = translator.edit_request(provider, target) if target_dialect is dialect else None
+    (target_dialect,) = candidate_dialects(source, provider, provider.spoken_dialects)[:1]
+    edited = edit_request(source, Recipient(provider, target)) if target_dialect is dialect else None
     if edited is not None:
         return edited
-    translation = translator.translate_chat(target_dialect, provider, target)
+    translation = translate_chat(source, target_dialect, Recipient(provider, target))
     try:
         translation.send(None)
     except StopIteration as done:

@@ -10,7 +10,8 @@ import msgspec
 from app.domain.exchange import Exchange
 from app.domain.uuid7 import mint
 from app.recording.spool.segment_format import list_segments
-from app.recording.spool.segment_reader import ExchangeRecord, SegmentReader
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.segment_records import ExchangeRecord
 from app.recording.spool.spool import Spool
 from app.recording.writer.batch import fold_record
 from app.store.formats.content_packing import unpack

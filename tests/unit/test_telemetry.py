@@ -69,7 +69,7 @@ def test_connections_and_waits_for_them_are_shown_by_address(monkeypatch: pytest
 
 def test_further_models_count_as_other(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
-    monkeypatch.setattr("app.process.telemetry._MAX_MODELS", 2)
+    monkeypatch.setattr("app.process.model_series._MAX_MODELS", 2)
     telemetry = Telemetry(CollectorRegistry())
     for model in ("a", "b", "c", "d", "a"):
         telemetry.count_exchange(replace(failed_exchange(Usage()), model=model, cost_microusd=5))

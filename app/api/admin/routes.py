@@ -20,9 +20,20 @@ from app.api.admin.configuration import (
     webhooks,
 )
 from app.api.admin.experiments import datasets, experiment_acts, experiment_results, experiments, replays, shadows
-from app.api.admin.fleet import engines, fleet
+from app.api.admin.fleet import doctor, engines, fleet
 from app.api.admin.limits import budgets, limit_overrides, limits, unmatched_limits
-from app.api.admin.records import audit, dropped, episodes, erasures, feedback, inference_tail, inferences, refusals
+from app.api.admin.records import (
+    audit,
+    dropped,
+    episodes,
+    erasures,
+    feedback,
+    inference_counts,
+    inference_detail,
+    inference_tail,
+    inferences,
+    refusals,
+)
 from app.api.admin.usage import analytics, costs
 from app.api.rest.admin_authentication import AdminAuthentication
 from app.api.rest.dispatch import Dispatcher
@@ -46,7 +57,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *role_grants.operations(group_roles),
         *credentials.operations(gateway.fleet.vault),
         *configuration.operations(gateway.settings),
-        *providers.operations(gateway.settings),
+        *providers.operations(gateway),
         *models.operations(gateway.settings),
         *functions.operations(gateway),
         *metrics.operations(gateway.settings),
@@ -64,8 +75,10 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *retention.operations(gateway.settings),
         *snapshots.operations(),
         *inferences.operations(gateway.settings),
+        *inference_counts.operations(gateway.settings),
+        *inference_detail.operations(),
         *inference_tail.operations(lambda: gateway.draining),
-        *episodes.operations(),
+        *episodes.operations(gateway.settings),
         *analytics.operations(gateway.settings),
         *feedback.operations(),
         *refusals.operations(),
@@ -76,6 +89,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *costs.operations(gateway),
         *engines.operations(gateway),
         *fleet.operations(gateway),
+        *doctor.operations(),
         *audit.operations(),
     ]
 

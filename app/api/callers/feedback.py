@@ -10,18 +10,14 @@ import msgspec
 from litestar import Request, Response, Router, delete, post, put
 
 from app.api.callers.authentication import authenticate_scope
+from app.api.callers.caller_route import COUNT, OBJECT, TEXT, CallerRoute, Schema, list_of, object_with
 from app.api.callers.tensorzero_feedback import read_tensorzero_feedback
 from app.api.server.counted_body import counted_body
 from app.api.server.response_headers import new_request_headers
 from app.domain.callers import Caller
 from app.gateway.feedback.intake import MAX_AT_ONCE
-from app.gateway.feedback.request import (
-    MAX_DEMONSTRATION_BYTES,
-    check_feedback_id,
-    check_idempotency_key,
-    parse_feedback,
-    too_many_slow_numbers,
-)
+from app.gateway.feedback.request import FeedbackBody, check_feedback_id, check_idempotency_key, parse_feedback, too_many_slow_numbers
+from app.gateway.feedback.value import MAX_DEMONSTRATION_BYTES
 from app.gateway.pipeline.gateway import Gateway
 from app.recording.spool.feedback_records import Feedback
 from providers.canonical.errors import InvalidRequest, NarthexError, RequestError
@@ -122,6 +118,74 @@ def routes(gateway: Gateway) -> Router:
         return _respond(200, _describe_batch(results))
 
     return Router("/", route_handlers=[send_feedback, send_tensorzero_feedback, correct_feedback, withdraw_feedback, send_batch])
+
+
+_INFERENCE_ID = "019aa3f4-7492-7b70-8347-9564aeb44a24"
+_FEEDBACK: Schema = object_with(object=TEXT, id=TEXT, metric=TEXT)
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="POST",
+        path="/feedback",
+        id="tensorzero_feedback",
+        tag="TensorZero",
+        summary="Say how good an inference or episode was, in TensorZero's shape",
+        description="As /v1/feedback. Also taken: `dryrun` (checked, not stored) and `internal`.",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        example={"metric_name": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
+        response=object_with(feedback_id=TEXT),
+        errors=(408, 409, 413, 429),
+        error_schema="TensorZeroError",
+    ),
+    CallerRoute(
+        method="POST",
+        path="/v1/feedback",
+        id="send_feedback",
+        tag="Callers",
+        summary="Say how good an inference or episode was, by a metric",
+        description="At any time: before, with or after the inference. It is stored durably, and matched with the inference later.",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        example={"metric": "comment", "inference_id": _INFERENCE_ID, "value": "Just what I needed."},
+        response=_FEEDBACK,
+        status=201,
+        errors=(408, 409, 413, 429),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/v1/feedback/batch",
+        id="send_feedback_batch",
+        tag="Callers",
+        summary="Send up to 1000 lines of feedback",
+        description="JSONL: each line as the body of `POST /v1/feedback`. Each line is accepted or refused by itself.",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        body_media_type="application/jsonl",
+        response=list_of(OBJECT, object=TEXT, accepted=COUNT, refused=COUNT),
+        errors=(408, 413, 429),
+    ),
+    CallerRoute(
+        method="PUT",
+        path="/v1/feedback/{id}",
+        id="correct_feedback",
+        tag="Callers",
+        summary="Correct feedback: other feedback in its place",
+        prefix="Feedback",
+        body=[FeedbackBody],
+        example={"metric": "comment", "inference_id": _INFERENCE_ID, "value": "On second thoughts, it is wrong."},
+        response=_FEEDBACK,
+        errors=(408, 413, 429),
+    ),
+    CallerRoute(
+        method="DELETE",
+        path="/v1/feedback/{id}",
+        id="withdraw_feedback",
+        tag="Callers",
+        summary="Withdraw feedback, which then no longer counts",
+        response=object_with(object=TEXT, id=TEXT, withdrawn={"type": "boolean", "const": True}),
+        errors=(429,),
+    ),
+)
 
 
 def _read_idempotency_key(request: Request[Any, Any, Any]) -> str | None:

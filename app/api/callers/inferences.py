@@ -1,6 +1,7 @@
 """GET /v1/inferences/{id}: a recorded request of the caller's team, with its response."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ from litestar import Request, Response, Router, get
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.callers.authentication import authenticate_scope
+from app.api.callers.caller_route import COUNT_OR_NULL, TEXT, TEXT_OR_NULL, CallerRoute, object_with
 from app.api.server.response_headers import new_request_headers
 from app.domain import uuid7
 from app.gateway.responses_state.lookup_slots import LookupSlots
@@ -45,3 +47,23 @@ def routes(snapshot_cache: SnapshotCache, database: AsyncEngine) -> Router:
         return Response(body, media_type="application/json", headers={**new_request_headers(), "cache-control": "no-store"})
 
     return Router("/", route_handlers=[show_inference])
+
+
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="GET",
+        path="/v1/inferences/{id}",
+        id="get_own_inference",
+        tag="Callers",
+        summary="Show a recorded request of the key's team, with its response",
+        description="`id` is the `x-narthex-inference-id` of the response. A record appears within seconds of the response's end.",
+        response=object_with(
+            id=TEXT,
+            cost_microusd=COUNT_OR_NULL,
+            cost_estimated={"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            price=TEXT_OR_NULL,
+            host_cost_microusd=COUNT_OR_NULL,
+        ),
+        errors=(404, 429),
+    ),
+)

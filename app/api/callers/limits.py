@@ -1,12 +1,14 @@
 """GET /v1/limits: what is left of each limit of a key. POST /v1/limits/preview: what a request would reserve, and which rule refuses it."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from litestar import Request, Response, Router, get, post
 from msgspec import to_builtins
 
 from app.api.callers.authentication import authenticate_scope
+from app.api.callers.caller_route import OBJECT, TEXT, TEXT_OR_NULL, CallerRoute, Schema, list_of, object_with
 from app.api.server.counted_body import counted_body
 from app.api.server.query_parameters import read_parameters
 from app.api.server.response_headers import new_request_headers
@@ -25,6 +27,7 @@ from providers.canonical.errors import UnknownModel
 from providers.canonical.parse_body import undecodable
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.catalogue import DIALECTS
+from providers.dialects.openai_chat import request_schema as openai_chat
 
 
 def routes(gateway: Gateway) -> Router:
@@ -101,6 +104,34 @@ def routes(gateway: Gateway) -> Router:
         )
 
     return Router("/v1/limits", route_handlers=[show_limits, preview])
+
+
+_RULES: Schema = {"type": "array", "items": OBJECT}
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="GET",
+        path="/v1/limits",
+        id="list_limits",
+        tag="Callers",
+        summary="Show what is left of the limits of a key",
+        parameters={"model": TEXT},
+        response=list_of(OBJECT, object=TEXT),
+        errors=(404,),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/v1/limits/preview",
+        id="preview_limits",
+        tag="Callers",
+        summary="Show what a request would reserve, and which limit would refuse it",
+        description="The body is a request of /v1/chat/completions, which is not sent to a model.",
+        prefix="Chat",
+        body=[openai_chat.Request],
+        example={"model": "sandbox", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50},
+        response=object_with(object=TEXT, model=TEXT, allowed={"type": "boolean"}, refused_by=TEXT_OR_NULL, reserves=OBJECT, rules=_RULES),
+        errors=(404, 408, 413, 422, 429),
+    ),
+)
 
 
 def _rule_to_json(state: RuleState) -> dict[str, Any]:

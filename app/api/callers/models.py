@@ -3,12 +3,14 @@
 import asyncio
 import datetime
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from litestar import Request, Response, Router, get
 
 from app.api.callers.authentication import authenticate_scope
+from app.api.callers.caller_route import TEXT, CallerRoute, list_of, object_with
 from app.api.callers.exception_handlers import is_anthropic_client
 from app.api.server.path_segments import decode_slashes
 from app.api.server.response_headers import new_request_headers
@@ -56,6 +58,32 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
         return _respond(described)
 
     return Router("/v1/models", route_handlers=[list_models, show_model])
+
+
+_MODEL = {"anyOf": [
+    object_with(id=TEXT, object={"type": "string", "const": "model"}, created={"type": "integer"}, owned_by=TEXT),
+    object_with(type={"type": "string", "const": "model"}, id=TEXT, display_name=TEXT, created_at=TEXT),
+]}  # fmt: skip
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="GET",
+        path="/v1/models",
+        id="list_models",
+        tag="Callers",
+        summary="List the models that a key may use",
+        description="In Anthropic's shape for requests with `anthropic-version`.",
+        response={"anyOf": [list_of(_MODEL, object=TEXT), list_of(_MODEL, has_more={"type": "boolean"})]},
+    ),
+    CallerRoute(
+        method="GET",
+        path="/v1/models/{name}",
+        id="get_model",
+        tag="Callers",
+        summary="Show a model",
+        response=_MODEL,
+        errors=(404,),
+    ),
+)
 
 
 def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:

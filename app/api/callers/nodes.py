@@ -5,13 +5,10 @@ FastAPI's shape, as LMDeploy's own. Source: lmdeploy/serve/proxy/proxy.py (0.16 
 """
 
 import asyncio
-import base64
-import binascii
 import hmac
 import logging
 from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Network
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import msgspec
@@ -20,27 +17,25 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.callers.authentication import authenticate_admin
+from app.api.callers.caller_route import OBJECT, TEXT, Access, CallerRoute, Schema, object_with
+from app.api.callers.node_sender import MAX_URL_CHARS, NodeSender, basic_credential, check_address
 from app.api.server.client_ip import client_address
 from app.api.server.response_headers import error_headers, new_request_headers, to_litestar_headers
 from app.domain.routing import Node
 from app.domain.snapshot import Snapshot
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.fleet.probe import send_probe
-from app.gateway.media.public_addresses import public_address
 from app.gateway.pipeline.gateway import Gateway
 from app.store.configuration import nodes
 from providers import probing
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NarthexError, NotAllowed, Unavailable
-from providers.transport.address_guard import AddressRefused
 
 log = logging.getLogger(__name__)
 
-_MAX_URL_CHARS = 500
 _MAX_MODELS = 1_000
 _MAX_MODEL_CHARS = 500
 _PROBE_TIMEOUT = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
 _HYBRID = 1
-_UNSPECIFIED_HOSTS = ("0.0.0.0", "::")
 _HOW_TO_SEND = "Send it as the password of the proxy URL, http://node:SECRET@gateway, or use an admin key."
 _ANY_PROVIDER = ("node", "")
 
@@ -63,26 +58,15 @@ class NodeBody(Struct):
     status: NodeStatus | None = None
 
 
-class _Sender(Struct, frozen=True):
-    """The sender of a request about nodes.
-
-    `address` is the only address whose nodes may be changed; None means that any may be. `provider` is empty
-    if the sender names none.
-    """
-
-    address: str | None
-    provider: str
-
-
 def routes(gateway: Gateway, database: AsyncEngine) -> Router:
     fleet, settings = gateway.fleet, gateway.settings
 
-    async def identify(request: Request[Any, Any, Any]) -> _Sender:
+    async def identify(request: Request[Any, Any, Any]) -> NodeSender:
         """Identifies the sender by the secret of nodes, or else by an admin key.
 
         Raises CallerCredentialRequired, NotAllowed.
         """
-        user, secret = _basic_credential(request.headers.get("authorization", ""))
+        user, secret = basic_credential(request.headers.get("authorization", ""))
         if secret is not None:
             known = settings.node_secret.parsed
             if not known:
@@ -93,17 +77,17 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
             peer = client_address(client[0] if client else None, list(request.scope["headers"]), gateway.snapshot_cache.trusted_proxies)
             if peer is None:
                 raise NotAllowed("The address of the node is unknown, so it cannot register itself: use an admin key.")
-            return _Sender(str(getattr(peer, "ipv4_mapped", None) or peer), "" if user in _ANY_PROVIDER else user)
+            return NodeSender(str(getattr(peer, "ipv4_mapped", None) or peer), "" if user in _ANY_PROVIDER else user)
         if "authorization" not in request.headers and "x-api-key" not in request.headers:
             raise CallerCredentialRequired(f"No secret of nodes was sent. {_HOW_TO_SEND}")
         await authenticate_admin(gateway.snapshot_cache, request.scope)
-        return _Sender(None, "")
+        return NodeSender(None, "")
 
     @post("/nodes/add", status_code=200)
     async def add_node(request: Request[Any, Any, Any]) -> Response[str]:
         sender = await identify(request)
         body = _parse_body(await request.body())
-        address = await _check_address(fleet, body.url, sender, settings.node_networks.parsed)
+        address = await check_address(fleet, body.url, sender, settings.node_networks.parsed)
         status = body.status or NodeStatus()
         if status.role != _HYBRID:
             raise InvalidRequest(
@@ -124,7 +108,7 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
     @post("/nodes/remove", status_code=200)
     async def remove_node(request: Request[Any, Any, Any]) -> Response[str]:
         sender = await identify(request)
-        address = await _check_address(fleet, _parse_body(await request.body()).url, sender, settings.node_networks.parsed)
+        address = await check_address(fleet, _parse_body(await request.body()).url, sender, settings.node_networks.parsed)
         registered = [(node.provider, node.address) for node in gateway.snapshot_cache.snapshot.nodes if node.address == address]
         # A node that has just registered may not be in this process's snapshot yet.
         candidates = registered or [(name, address) for name in _accepting_providers(gateway.snapshot_cache.snapshot)]
@@ -150,7 +134,7 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
         url = _parse_body(await request.body()).url.rstrip("/")
         taken = [] if "\0" in url else await nodes.take_nodes(database, url)
         if not taken:
-            raise InvalidRequest(f"{url[:_MAX_URL_CHARS]!r} is not registered: GET /nodes/status lists all nodes.", param="url")
+            raise InvalidRequest(f"{url[:MAX_URL_CHARS]!r} is not registered: GET /nodes/status lists all nodes.", param="url")
         failed = await _terminate(fleet, taken)
         if failed:
             raise Unavailable(f"{url} was removed, but did not terminate: {failed[0]}")
@@ -186,6 +170,36 @@ def routes(gateway: Gateway, database: AsyncEngine) -> Router:
     return Router("/", route_handlers=handlers, exception_handlers={NarthexError: _write_error})
 
 
+def _describe(
+    method: Literal["GET", "POST"], path: str, id: str, summary: str, response: Schema, *, body: bool = False, access: Access = "admin"
+) -> CallerRoute:
+    return CallerRoute(
+        method=method,
+        path=path,
+        id=id,
+        tag="Nodes",
+        summary=summary,
+        access=access,
+        body=[NodeBody] if body else (),
+        example={"url": "http://10.0.0.5:23333", "status": {"models": ["qwen3-8b"]}} if body else None,
+        response=response,
+        errors=(422,) if body else (),
+        error_schema="NodeError",
+    )
+
+
+_SUCCESS = object_with(SUCCESS={"type": "boolean"})
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    _describe("POST", "/nodes/add", "add_node", "Register an engine", TEXT, body=True, access="node"),
+    _describe("POST", "/nodes/remove", "remove_node", "Remove a registered engine", TEXT, body=True, access="node"),
+    _describe("GET", "/nodes/status", "list_nodes", "List registered engines", OBJECT),
+    _describe("POST", "/nodes/terminate", "terminate_node", "Remove an engine and end its process", TEXT, body=True),
+    _describe("GET", "/nodes/terminate_all", "terminate_all_nodes", "Remove all registered engines and end their processes", TEXT),
+    _describe("POST", "/distserve/connection_warmup", "warm_up_nodes", "Probe every registered engine now", _SUCCESS),
+    _describe("POST", "/distserve/gc", "collect_node_garbage", "Do nothing: there is no cache to free", _SUCCESS),
+)
+
+
 def _write_error(request: Request[Any, Any, Any], error: NarthexError) -> Response[dict[str, Any]]:
     if isinstance(error, InvalidRequest) and error.code == "invalid_body":
         error.status = 422
@@ -209,62 +223,6 @@ def _parse_body(raw: bytes) -> NodeBody:
         invalid = InvalidRequest(f"{fault}.")
         invalid.code = "invalid_body"
         raise invalid from None
-
-
-def _basic_credential(authorization: str) -> tuple[str, str | None]:
-    """User and password of a Basic credential; ("", None) for anything else."""
-    scheme, _, encoded = authorization.partition(" ")
-    if scheme.lower() != "basic":
-        return "", None
-    try:
-        user, separator, password = base64.b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return "", ""
-    return user, password if separator else ""
-
-
-async def _check_address(fleet: Fleet, text: str, sender: _Sender, allowed: Sequence[IPv4Network | IPv6Network]) -> str:
-    """The address as it is registered: an http host by its number, so that its name cannot lead elsewhere later.
-
-    Raises InvalidRequest, or NotAllowed for an address of another than the sender, or in a network where nodes may not be.
-    """
-    text = text.replace("//:::", "//[::]:", 1)  # as LMDeploy writes the address of a server that listens on ::
-    try:
-        url = httpx.URL(text[:_MAX_URL_CHARS].rstrip("/"))
-        valid = url.scheme in ("http", "https") and url.host and not (url.userinfo or url.query or url.fragment)
-        port = url.port or (443 if url.scheme == "https" else 80)
-    except (httpx.InvalidURL, ValueError):
-        valid, url, port = False, httpx.URL(), 0
-    if not valid or len(text) > _MAX_URL_CHARS:
-        raise InvalidRequest(f"`url` must be like http://10.0.0.5:23333, not {text!r:.100}.", param="url")
-    host = url.host
-    if host in _UNSPECIFIED_HOSTS:
-        if sender.address is None:
-            raise InvalidRequest(f"`url` names no host ({host}).", param="url")
-        host = sender.address
-    try:
-        found = await fleet.resolver.resolve(host, port)
-    except (OSError, UnicodeError):
-        raise InvalidRequest(f"`url`: the host {host!r:.100} cannot be resolved.", param="url") from None
-    if sender.address in found:  # the only one that counts
-        found = (sender.address,)
-    numbers = {public_address(each, allowed) for each in found}
-    if None in numbers:
-        raise NotAllowed(f"`url`: {host!r:.100} is in a private network, which NARTHEX_NODE_NETWORKS does not list.", param="url")
-    try:
-        for each in found:
-            fleet.address_guard.check_address(host, port, each)
-    except AddressRefused as refused:
-        raise NotAllowed(f"`url`: {refused}.", param="url") from None
-    if sender.address is not None and sender.address not in numbers:
-        raise NotAllowed(
-            f"`url`: {host!r:.100} is not the address that this request comes from ({sender.address}): with the secret a node"
-            " registers and removes itself only. An admin key may change any.",
-            param="url",
-        )
-    if url.scheme == "http":
-        host = sender.address or str(next(iter(numbers)))
-    return str(url.copy_with(host=host))
 
 
 def _check_models(models: Sequence[str]) -> tuple[str, ...]:

@@ -3,13 +3,14 @@
 A response is returned as it was first sent, with everything that `include` could add: so `include` is checked, and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from litestar import Request, Response, Router, delete, get, post
 
 from app.api.callers.authentication import authenticate_scope
+from app.api.callers.caller_route import OBJECT, TEXT, TEXT_OR_NULL, CallerRoute, Schema, list_of, object_with
 from app.api.server.response_headers import new_request_headers
 from app.gateway.responses_state.conversations import ConversationStore, UnreadableResponse
 from app.gateway.responses_state.history import InputItem
@@ -77,6 +78,59 @@ def routes(snapshot_cache: SnapshotCache, conversations: ConversationStore) -> R
 
     handlers = [show_response, delete_response, list_input_items, cancel_response]
     return Router("/v1/responses/{id:str}", route_handlers=handlers)
+
+
+_PAGE: Mapping[str, Schema] = {
+    "after": {"type": "string", "minLength": 1},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
+    "order": {"type": "string", "enum": ["asc", "desc"], "default": "desc"},
+}
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="GET",
+        path="/v1/responses/{id}",
+        id="get_response",
+        tag="Stored responses",
+        summary="Show a stored response",
+        parameters={
+            "include[]": {"type": "array", "items": TEXT},
+            "stream": {"type": "string", "enum": ["false"]},
+            "include_obfuscation": {"type": "boolean"},
+        },
+        response=object_with(id=TEXT, object=TEXT),
+        errors=(404,),
+    ),
+    CallerRoute(
+        method="DELETE",
+        path="/v1/responses/{id}",
+        id="delete_response",
+        tag="Stored responses",
+        summary="Delete a stored response",
+        response=object_with(id=TEXT, object=TEXT, deleted={"type": "boolean"}),
+        errors=(404,),
+    ),
+    CallerRoute(
+        method="GET",
+        path="/v1/responses/{id}/input_items",
+        id="list_response_input_items",
+        tag="Stored responses",
+        summary="List the input of a stored response",
+        parameters=_PAGE,
+        response=list_of(OBJECT, object=TEXT, first_id=TEXT_OR_NULL, last_id=TEXT_OR_NULL, has_more={"type": "boolean"}),
+        errors=(404,),
+    ),
+    CallerRoute(
+        method="POST",
+        path="/v1/responses/{id}/cancel",
+        id="cancel_response",
+        tag="Stored responses",
+        summary="Cancel a response in the background",
+        description="There are none: a response is created while the caller waits. So this is always an error.",
+        response=None,
+        described={400: "Only a response in the background can be cancelled."},
+        errors=(404,),
+    ),
+)
 
 
 def paginate(items: Sequence[InputItem], after: str | None, limit: int) -> tuple[list[InputItem], bool]:

@@ -1,7 +1,7 @@
 """GET /v1/usage: what a key or its team has used and what it cost, from the recorded sums."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from litestar import Request, Response, Router, get
@@ -9,6 +9,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.callers.authentication import authenticate_scope
+from app.api.callers.caller_route import OBJECT, TEXT, CallerRoute, list_of
 from app.api.server.query_parameters import read_parameters
 from app.api.server.response_headers import new_request_headers
 from app.domain.callers import Caller
@@ -49,6 +50,25 @@ def routes(snapshot_cache: SnapshotCache, database: AsyncEngine) -> Router:
         return Response(_to_json(parameters, caller, rows), headers=new_request_headers())
 
     return Router("/", route_handlers=[show_usage])
+
+
+DESCRIPTIONS: Sequence[CallerRoute] = (
+    CallerRoute(
+        method="GET",
+        path="/v1/usage",
+        id="show_usage",
+        tag="Callers",
+        summary="Show what a key or its team has used, and what it cost",
+        parameters={
+            "scope": {"type": "string", "enum": ["key", "team"], "default": "key"},
+            "from": {"type": "string", "description": "A day, or a full hour, in ISO 8601; the beginning of this month if left out."},
+            "to": {"type": "string", "description": "The first moment that is not included."},
+            "group_by": {"type": "string", "description": "hour, day or month, model, key: separated by commas."},
+            "time_zone": {"type": "string", "default": "UTC"},
+        },
+        response=list_of(OBJECT, object=TEXT, scope=OBJECT, total=OBJECT, time_zone=TEXT),
+    ),
+)
 
 
 class _Parameters(Struct, frozen=True):

@@ -70,12 +70,3 @@ class AddressedPages:
     def _make_bytes(self, address: str) -> PageBytes:
         plain = self._make(address)
         return PageBytes(hashlib.sha256(plain).hexdigest()[:20], plain, gzip.compress(plain, _COMPRESSION_LEVEL, mtime=0))
-
-
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether the header allows it (RFC 9110, section 12.5.3). A client that does not say so gets the page as it is."""
-    for each in accept_encoding.lower().split(","):
-        coding, _, weight = each.partition(";")
-        if coding.strip() in ("gzip", "x-gzip", "*"):
-            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
-    return False

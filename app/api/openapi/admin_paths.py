@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from app.api.openapi.property_descriptions import describe_parameter
 from app.api.openapi.responses import error_responses, header, json_content
 from app.api.openapi.schemas import Schema, schemas_of, without_null
 from app.api.rest.dispatch import DryRun
@@ -94,19 +95,23 @@ def _permission(operation: Operation[Any, Any]) -> str:
 
 def _parameters(operation: Operation[Any, Any]) -> list[Schema]:
     parameters: list[Schema] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        {
+            **{"name": name, "in": "path", "required": True, "description": describe_parameter(name) or name},
+            "schema": {"type": "string", "minLength": 1},
+        }
         for name in re.findall(r"\{(\w+)\}", operation.path)
     ]
     (schema,), components = schemas_of([operation.query])
     if "$ref" not in schema:  # a dict: parameters of any name
         any_name: Schema = {"name": "arguments", "in": "query", "required": False, "style": "form", "explode": True, "schema": schema}
+        any_name["description"] = "Arguments of the operation, by their names."
         parameters.append(any_name)
     query: Schema = components[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {"properties": {}}
     for name, described in query["properties"].items():
         value = without_null(described)
         parameter: Schema = {"name": name, "in": "query", "required": name in query.get("required", [])}
-        if "description" in value:
-            parameter["description"] = value.pop("description")
+        if description := value.pop("description", None) or describe_parameter(name):
+            parameter["description"] = description
         parameters.append({**parameter, "schema": value})
     if operation.access == "write":
         parameters += [_DRY_RUN, _WAIT, _IDEMPOTENCY_KEY]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from app.api.openapi.caller_routes import Access, CallerRoute
+from app.api.callers.caller_route import Access, CallerRoute
 from app.api.openapi.responses import ERRORS, error_response, error_responses, header, json_content
 from app.api.openapi.schemas import Schema, component_name, schemas_of
 
@@ -45,9 +45,30 @@ def _body(route: CallerRoute) -> tuple[Schema | None, dict[str, Schema]]:
         if route.model:
             request["properties"] = {"model": _MODEL, **request["properties"]}
         request["description"] = f"A request of {route.path}."
-    for component in components.values():
+    for name, component in components.items():
         _drop_null_defaults(component)
+        _name_its_api(name, component)
     return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}, components
+
+
+def _name_its_api(component: str, schema: Schema) -> None:
+    """Says of each field that has no description whose documentation describes it."""
+    api = next(api for prefix, api in _APIS.items() if component.startswith(prefix))
+    for described in schema.get("properties", {}).values():
+        described.setdefault("description", f"As in {api}.")
+
+
+# The APIs whose fields those of callers are, by how the names of their components begin.
+_APIS = {
+    "Chat": "OpenAI's Chat Completions API, or in an engine's addition to it",
+    "Completion": "OpenAI's Completions API, or in an engine's addition to it",
+    "Responses": "OpenAI's Responses API, or in an engine's addition to it",
+    "Embeddings": "OpenAI's Embeddings API, or in an engine's addition to it",
+    "Messages": "Anthropic's Messages API",
+    "CountTokens": "Anthropic's API for counting tokens",
+    "TensorZero": "TensorZero's API",
+    "": "the API of the engines that have this route",
+}
 
 
 def _prefixed(prefix: str, name: str) -> str:

@@ -1,5 +1,6 @@
 """The OpenAPI 3.1 document of the whole API, built from the declarations of its operations."""
 
+import copy
 import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from app.api.openapi.admin_paths import admin_paths
 from app.api.openapi.caller_paths import caller_paths
 from app.api.openapi.caller_routes import CALLER_ROUTES
+from app.api.openapi.property_descriptions import describe_properties
 from app.api.openapi.responses import ANTHROPIC_ERROR_SCHEMA, ERROR_SCHEMA, HEADERS, error_components
 from app.api.openapi.schemas import Schema
 from app.api.rest.operation import Operation
@@ -59,12 +61,16 @@ def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
     """Builds the document without `servers`, which depend on the address that a request was sent to."""
     admin, admin_schemas = admin_paths(operations)
     callers, caller_schemas = caller_paths(CALLER_ROUTES)
-    shared = {
-        "Error": ERROR_SCHEMA,
-        "AnthropicError": ANTHROPIC_ERROR_SCHEMA,
-        "NodeError": _NODE_ERROR,
-        "TensorZeroError": _TENSORZERO_ERROR,
-    }
+    shared = copy.deepcopy(
+        {
+            "Error": ERROR_SCHEMA,
+            "AnthropicError": ANTHROPIC_ERROR_SCHEMA,
+            "NodeError": _NODE_ERROR,
+            "TensorZeroError": _TENSORZERO_ERROR,
+        }
+    )
+    for component in shared.values():
+        describe_properties(component)
     paths = {**callers, **admin}
     tags = dict.fromkeys(operation["tags"][0] for methods in paths.values() for operation in methods.values())
     return {

@@ -12,12 +12,13 @@ import msgspec
 from litestar import Request, Response, Router, get
 from markdown_it import MarkdownIt
 
-from app.api.openapi.addressed_pages import AddressedPages, accepts_gzip
+from app.api.openapi.addressed_pages import AddressedPages
 from app.api.openapi.addresses import server_address, with_port
 from app.api.openapi.document import build_document
 from app.api.openapi.page import render_contents, render_operations
 from app.api.openapi.schemas import Schema
 from app.api.rest.operation import Operation
+from app.api.server.response_coding import accepts_gzip
 from app.api.server.response_headers import new_request_headers
 from app.settings import Settings
 

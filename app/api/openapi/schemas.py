@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
+from app.api.openapi.property_descriptions import describe_properties
+
 Schema = dict[str, Any]
 
 REFERENCE = "#/components/schemas/"
@@ -18,7 +20,10 @@ def schemas_of(types: Sequence[Any], rename: Callable[[str], str] | None = None)
     schemas, components = msgspec.json.schema_components(list(types), ref_template=REFERENCE + "{name}")
     schemas, components = msgspec.json.decode(msgspec.json.encode((schemas, components)))  # a default may be a tuple
     names = {name: (rename or component_name)(name) for name in components}
-    return [_clean(schema, names) for schema in schemas], {names[name]: _clean(schema, names) for name, schema in components.items()}
+    cleaned = {names[name]: _clean(schema, names) for name, schema in components.items()}
+    for component in cleaned.values():
+        describe_properties(component)
+    return [_clean(schema, names) for schema in schemas], cleaned
 
 
 def component_name(name: str) -> str:

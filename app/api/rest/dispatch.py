@@ -22,6 +22,7 @@ from app.api.server.client_ip import client_address
 from app.api.server.path_segments import decode_slashes
 from app.api.server.query_parameters import check_parameter
 from app.api.server.request_id import request_id_of
+from app.api.server.response_coding import LEAST_BYTES, accepts_gzip, compress
 from app.api.server.response_headers import request_headers, to_litestar_headers
 from app.domain.errors import BadConfiguration, InvalidKeyField, StillUsed
 from app.gateway.routing.permissions import Network
@@ -109,7 +110,8 @@ class Dispatcher:
             if operation.access == "memory":
                 answer = await self._run(operation, call)
             elif operation.access == "read":
-                async with admin_transaction(self._database, operation.timeout_s, read_only=True) as call.raw_connection:
+                timeout_s, one_moment = operation.timeout_s, operation.one_moment
+                async with admin_transaction(self._database, timeout_s, read_only=True, one_moment=one_moment) as call.raw_connection:
                     answer = await self._run(operation, call)
             else:
                 answer, change = await self._write(operation, call, request, (raw_query, body[0]), dry_run=options.dry_run)
@@ -131,6 +133,11 @@ class Dispatcher:
             pages = cast("AsyncGenerator[bytes]", body)
             return Stream(pages, status_code=status, media_type=media_type, headers=_headers(headers, id))
         content = answer.body if isinstance(answer.body, bytes) else msgspec.json.encode(answer.body)
+        if operation.method == "GET" and media_type == "application/json" and len(content) >= LEAST_BYTES:
+            headers["vary"] = "accept-encoding"
+            if not operation.secret_response and accepts_gzip(request.headers.get("accept-encoding", "")):
+                headers["content-encoding"] = "gzip"
+                content = await compress(content)
         return _respond(status, content, headers, id, media_type)
 
     async def _run(self, operation: Operation[Any, Any], call: Call[Any, Any]) -> Answer:

@@ -142,7 +142,7 @@ class Operation(Generic[Q, B]):
     `body_media_type`. `response`: what the handler's Answer has.
     `conditional`: it calls check_match(), so it takes If-Match. `secret_response`: the response shows a secret once. `errors`: statuses
     beyond the usual ones, with what they mean. `other_media_types`: of responses, by the query. `example`: a body. `timeout_s`: of its
-    statements. `commands`: those of the command line.
+    statements. `one_moment`: all statements of a read see the same moment. `commands`: those of the command line.
     """
 
     method: Method
@@ -169,6 +169,7 @@ class Operation(Generic[Q, B]):
     errors: Mapping[int, str] = field(default_factory=dict[int, str])
     example: Mapping[str, Any] | None = None
     timeout_s: float = 10.0
+    one_moment: bool = False
     commands: Sequence[Command] = (Command(),)
 
     @property

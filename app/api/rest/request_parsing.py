@@ -2,12 +2,13 @@
 
 import re
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, inspect
 
-from app.api.server.query_parameters import read_parameters
+from app.api.server.query_parameters import read_repeated_parameters
 from app.process.decoding_errors import choices_at, field_names_at, in_plain_words, name_keys
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.parse_body import too_many_slow_numbers
@@ -62,15 +63,34 @@ def convert_admin_body(value: Any, body_type: type[T]) -> T:
 def parse_query(raw: bytes, query_type: type[T]) -> T:
     """Decode a query string into a Struct, whose fields are the parameters, or into a dict, for which any name is known.
 
-    Raises InvalidRequest for unknown, empty, repeated or invalid ones: a filter with a mistyped name must not show everything.
+    A field that also takes a tuple takes a repeated parameter. Raises InvalidRequest for unknown, empty, repeated or invalid ones: a
+    filter with a mistyped name must not show everything.
     """
-    info = inspect.type_info(query_type)
-    known = None if isinstance(info, inspect.DictType) else [each.encode_name for each in getattr(info, "fields", ())]
-    values = read_parameters(raw, known)
+    known, repeatable = _parameters_of(query_type)
+    given = read_repeated_parameters(raw, known, repeatable)
+    values = {name: each[0] if len(each) == 1 else each for name, each in given.items()}
     try:
         return msgspec.convert(values, query_type, strict=False)
     except msgspec.ValidationError as fault:
         raise _invalid(fault, query_type, values) from None
+
+
+@cache
+def _parameters_of(query_type: type[Any]) -> tuple[list[str] | None, frozenset[str]]:
+    """The names of the parameters, None: any, and those of them that may be repeated."""
+    info = inspect.type_info(query_type)
+    if isinstance(info, inspect.DictType):
+        return None, frozenset()
+    fields: tuple[inspect.Field, ...] = getattr(info, "fields", ())
+    return [each.encode_name for each in fields], frozenset(each.encode_name for each in fields if _takes_several(each.type))
+
+
+def _takes_several(kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.Metadata):
+        return _takes_several(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return any(map(_takes_several, kind.types))
+    return isinstance(kind, inspect.VarTupleType)
 
 
 def parse_time(text: str, name: str) -> datetime:

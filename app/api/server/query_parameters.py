@@ -1,5 +1,6 @@
 """Parameters of a query string: a filter with a mistyped name must not show everything."""
 
+from collections.abc import Collection
 from urllib.parse import parse_qsl
 
 from providers.canonical.errors import InvalidRequest
@@ -7,13 +8,18 @@ from providers.canonical.errors import InvalidRequest
 
 def read_parameters(raw: bytes, known: list[str] | tuple[str, ...] | None) -> dict[str, str]:
     """The parameters by name. `known` None: any name is. Raises InvalidRequest for unknown, empty and repeated ones."""
-    values: dict[str, str] = {}
+    return {name: values[0] for name, values in read_repeated_parameters(raw, known, ()).items()}
+
+
+def read_repeated_parameters(raw: bytes, known: list[str] | tuple[str, ...] | None, repeatable: Collection[str]) -> dict[str, list[str]]:
+    """The values of each parameter. Raises InvalidRequest as read_parameters() does, but takes several values of the repeatable ones."""
+    found: dict[str, list[str]] = {}
     for name, value in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="strict"):
         check_parameter(name, value, known)
-        if name in values:
+        if name in found and name not in repeatable:
             raise InvalidRequest(f"`{name}` appears several times; give it once.", param=name)
-        values[name] = value
-    return values
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...] | None) -> None:

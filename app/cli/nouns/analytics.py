@@ -14,8 +14,9 @@ from app.domain.errors import InvalidKeyField
 from app.recording.writer.rollup_backfill import count_all_uncounted
 from app.settings import Settings
 from app.store.postgres.database import transaction
-from app.store.usage.analytics import Analytics, AnalyticsRow, read_analytics
+from app.store.usage.analytics import read_analytics
 from app.store.usage.analytics_query import DIMENSIONS, MAX_GROUPS, Interval, Order, make_query
+from app.store.usage.analytics_rows import Analytics, AnalyticsRow
 
 
 @click.group(cls=OrderedGroup, invoke_without_command=True)

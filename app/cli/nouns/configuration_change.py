@@ -6,7 +6,7 @@ import click
 
 from app.cli.output import print_json
 from app.settings import Settings
-from app.store.configuration import configuration
+from app.store.configuration import configuration, confirmed_change
 from app.store.configuration.rows import State
 from app.store.postgres.audit_log import command_author
 from app.store.postgres.database import transaction
@@ -31,7 +31,7 @@ def report_change(name: str, changed: configuration.Changed, *, as_json: bool) -
     settings = server_addresses.resolve(Settings.read())
     message = "Nothing to change."
     if changed.version is not None:
-        served = query_database(settings.database_url, lambda url: configuration.report(url, changed, settings.apply_wait_s))
+        served = query_database(settings.database_url, lambda url: confirmed_change.report(url, changed, settings.apply_wait_s))
         message = f"Applied as version {changed.version} of the configuration; {served}"
     if as_json:
         print_json({"name": name, "version": changed.version, "message": message, "warnings": changed.warnings})

@@ -11,7 +11,8 @@ import click
 from app.billing.cost import format_usd
 from app.billing.cost_lines import walk_cost_lines
 from app.billing.focus import write_focus
-from app.billing.invoices import FORMATS, InvoiceError, InvoiceFormat
+from app.billing.invoice_cells import InvoiceError
+from app.billing.invoices import FORMATS, InvoiceFormat
 from app.billing.reconcile import ReconciledLine, Reconciliation, parse_invoice, parse_model_map, reconcile
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable

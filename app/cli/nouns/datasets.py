@@ -23,10 +23,12 @@ from app.datasets.reasons import DESCRIPTIONS
 from app.domain.exchange import Outcome
 from app.settings import Settings
 from app.store.datasets import datasets as store
+from app.store.datasets import versions
 from app.store.datasets.counts import LINE_FORMATS
-from app.store.datasets.datasets import Dataset, DatasetExists, DatasetVersion, FoundVersion, NotPossible
+from app.store.datasets.datasets import Dataset, DatasetExists
 from app.store.datasets.rows import Split
 from app.store.datasets.selection import DEFAULT_ROWS, MAX_ROWS, Chosen, FeedbackCondition, Selection
+from app.store.datasets.versions import DatasetVersion, FoundVersion, NotPossible
 from app.store.formats.parquet_lines import MISSING, can_write
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import command_author
@@ -178,7 +180,7 @@ def list_versions(name: str, as_json: bool) -> None:
     """
 
     async def read(connection: AsyncConnection) -> Page[DatasetVersion]:
-        return await store.list_versions(connection, await _find(connection, name), limit=_MAX_SHOWN, after=None)
+        return await versions.list_versions(connection, await _find(connection, name), limit=_MAX_SHOWN, after=None)
 
     rows = _run(read).data
     if as_json:
@@ -254,7 +256,7 @@ def export(name: str, number: int | None, format: ExportFormat, split: Split | N
 
     async def find(connection: AsyncConnection) -> FoundVersion:
         dataset = await _find(connection, name)
-        wanted = number or await store.newest_complete(connection, dataset)
+        wanted = number or await versions.newest_complete(connection, dataset)
         if wanted is None:
             raise OperatorError(f"No version of {name!r:.100} is complete; `narthex datasets versions` lists them.")
         version = await _find_version(connection, dataset, wanted)
@@ -291,7 +293,7 @@ def cancel(name: str, number: int, yes: bool) -> None:
     async def end(connection: AsyncConnection) -> None:
         dataset = await _find(connection, name, lock=True)
         version = await _find_version(connection, dataset, number, lock=True)
-        await store.end_version(connection, command_author(), dataset, version, "cancelled")
+        await versions.end_version(connection, command_author(), dataset, version, "cancelled")
 
     _run(end)
     click.echo(f"Version {number} is cancelled.")
@@ -318,7 +320,7 @@ def delete(name: str, number: int | None, yes: bool) -> None:
             await store.delete_dataset(connection, command_author(), dataset)
             return
         version = await _find_version(connection, dataset, number, lock=True)
-        await store.end_version(connection, command_author(), dataset, version, "deleted")
+        await versions.end_version(connection, command_author(), dataset, version, "deleted")
 
     _run(end)
     click.echo(f"Deleted {what}; the writers delete its rows.")
@@ -381,7 +383,7 @@ def _condition(text: str) -> FeedbackCondition:
 
 async def _add_version(connection: AsyncConnection, dataset: Dataset, selection: Selection) -> DatasetVersion:
     hours = Settings.read().keep_hours_days
-    return await store.create_version(connection, command_author(), dataset, selection, keep_hours_days=hours)
+    return await versions.create_version(connection, command_author(), dataset, selection, keep_hours_days=hours)
 
 
 async def _find(connection: AsyncConnection, name: str, *, lock: bool = False) -> Dataset:
@@ -392,7 +394,7 @@ async def _find(connection: AsyncConnection, name: str, *, lock: bool = False) -
 
 
 async def _find_version(connection: AsyncConnection, dataset: Dataset, number: int, *, lock: bool = False) -> FoundVersion:
-    found = await store.find_version(connection, dataset, number, lock=lock)
+    found = await versions.find_version(connection, dataset, number, lock=lock)
     if found is None:
         raise OperatorError(f"The dataset {dataset.name!r:.200} has no version {number}; the newest is {dataset.versions}.")
     return found

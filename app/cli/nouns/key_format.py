@@ -7,7 +7,7 @@ import msgspec
 
 from app.cli.output import format_drop
 from app.cli.times import format_time
-from app.store.teams.keys import KeyRow
+from app.store.teams.shown_keys import KeyRow
 
 
 def public_prefix(key: str) -> str:

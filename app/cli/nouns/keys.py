@@ -19,6 +19,7 @@ from app.domain.callers import ContentPolicy
 from app.store.keys.key_format import parse_prefix
 from app.store.postgres.audit_log import command_author
 from app.store.teams import keys as store
+from app.store.teams import shown_keys
 from app.store.teams.keys import KeyChanges
 from app.supervisor.machine.errors import OperatorError
 
@@ -135,7 +136,7 @@ def list_keys(team: str | None, include_inactive: bool, limit: int, after: str |
     if after is not None and parse_prefix(after) is None:
         raise click.BadParameter("it is not the public part of a key, such as nx-0123456789ab", param_hint="--after")
     now = datetime.now(UTC)
-    fetched = query_store(lambda url: store.list_keys(url, team=team, after=after, limit=limit + 1, valid_only=not include_inactive))
+    fetched = query_store(lambda url: shown_keys.list_keys(url, team=team, after=after, limit=limit + 1, valid_only=not include_inactive))
     rows, next_cursor = fetched[:limit], public_prefix(fetched[limit - 1].prefix) if len(fetched) > limit else None
     if as_json:
         print_json({"keys": [key_document(row) for row in rows], "next": next_cursor})

@@ -19,8 +19,8 @@ from app.domain.serving_models import serving_models
 from app.gateway.routing.permissions import matches
 from app.store.configuration import configuration
 from app.store.configuration.config_file import ConfigFile, parse_config_file
-from app.store.teams import keys, teams
-from app.store.teams.keys import KeyRow
+from app.store.teams import shown_keys, teams
+from app.store.teams.shown_keys import KeyRow
 from app.store.teams.teams import Team
 from app.supervisor.machine.errors import OperatorError
 
@@ -95,7 +95,7 @@ def show_model(name: str, as_json: bool) -> None:
     if model is None:
         raise OperatorError(f"There is no model {name!r}. There are: {', '.join(configured) or 'none yet'}.")
     dropping_teams = query_store(lambda url: teams.list_teams(url, limit=_MAX_CALLERS_SHOWN + 1, with_drop=True))
-    dropping_keys = query_store(lambda url: keys.list_keys(url, limit=_MAX_CALLERS_SHOWN + 1, valid_only=True, with_drop=True))
+    dropping_keys = query_store(lambda url: shown_keys.list_keys(url, limit=_MAX_CALLERS_SHOWN + 1, valid_only=True, with_drop=True))
     drops = [
         *_drops_of_targets(name, model, file),
         *_drops_of_callers(name, dropping_teams[:_MAX_CALLERS_SHOWN], dropping_keys[:_MAX_CALLERS_SHOWN]),

@@ -10,15 +10,16 @@ import msgspec
 from app.cli.errors import OrderedGroup
 from app.cli.output import format_drop, json_option, print_json, print_table, printable, progress
 from app.cli.store_query import query_store
-from app.doctor.provider_check.check import check_provider
-from app.doctor.provider_check.result import CheckResult
 from app.domain.routing import ProviderConfig
+from app.gateway.provider_check.check import check_provider
+from app.gateway.provider_check.result import CheckResult
 from app.settings import Settings
 from app.store.configuration import configuration
 from app.supervisor.database_query import query_database
 from app.supervisor.machine import secret_key, server_addresses
 from app.supervisor.machine.errors import OperatorError
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.catalogue import ADAPTERS, provider_url
 
 _MAX_MODELS_SHOWN = 12

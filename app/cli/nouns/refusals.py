@@ -14,8 +14,9 @@ from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.database import create_database_engine
 from app.store.postgres.paging import MAX_PAGE_ROWS
 from app.store.records.refusal_queries import Refusal, RefusalFilter, list_refusals
-from app.store.usage.analytics import Analytics, AnalyticsRow, read_analytics
+from app.store.usage.analytics import read_analytics
 from app.store.usage.analytics_query import AnalyticsQuery, make_query
+from app.store.usage.analytics_rows import Analytics, AnalyticsRow
 from app.store.usage.rollups import REFUSED
 
 _STATEMENT_TIMEOUT_S = 30.0

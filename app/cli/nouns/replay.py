@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.admin.experiments.replays import ReplayOrder
-from app.api.admin.records.inferences import InferenceFilters, to_filter
+from app.api.admin.records.inference_filters import InferenceFilters, to_filter
 from app.api.rest.request_parsing import convert_admin_body
 from app.cli.errors import CommandError, OrderedGroup
 from app.cli.finite_range import FiniteRange
@@ -35,8 +35,8 @@ from app.store.replays.replays import (
     NothingToReplay,
     Replay,
     ReplayDefinition,
-    TooManyReplays,
 )
+from app.store.replays.team_room import TooManyReplays
 from providers.canonical.errors import InvalidRequest
 
 _STATEMENT_TIMEOUT_S = 300.0

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Sequence[str]] = {
+    "episodes": ("List episodes, with the sums of their requests.",),
     "limits": (
         "List and set limits, override them until a time, and find those that nothing matches.",
         "Limits are part of the configuration, so `narthex apply` sets them, too, and budgets also `narthex budgets`. docs/budgets.md is a"
         " guide.",
     ),
     "models targets": ("List, add, replace and remove the targets that serve a model.",),
+    "records": ("Count recorded requests, and show what was written in them as media.",),
     "roles": (
         "Give roles to users, service accounts and groups, and take them back.",
         "A role applies to the whole company or, with --team, within one team. docs/roles.md says what each one permits. Changes take"

@@ -63,7 +63,8 @@ async def _serve(
     principal = Principal("key", "", author.name, (Grant("owner"),))
 
     def open_transaction(*, read_only: bool) -> AbstractAsyncContextManager[AsyncConnection]:
-        return admin_transaction(database, _PATIENCE * operation.timeout_s, read_only=read_only)
+        timeout_s = _PATIENCE * operation.timeout_s
+        return admin_transaction(database, timeout_s, read_only=read_only, one_moment=read_only and operation.one_moment)
 
     async def authenticate_again() -> Principal:
         return principal

@@ -12,13 +12,14 @@ from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.cooldown import Cooldown
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.state.stages import Attempted, Stage
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.abort import AbortSender
 from app.gateway.upstream.call import UpstreamCall
-from app.gateway.upstream.client import OutboundStream, UpstreamClient
+from app.gateway.upstream.client import UpstreamClient
+from app.gateway.upstream.outbound_stream import OutboundStream
 from app.gateway.upstream.progress import Charge
 from app.gateway.upstream.timeouts import AttemptTimeouts
 from app.otel.trace_context import TraceContext
@@ -76,7 +77,7 @@ class EndpointAttempts:
         endpoint: Endpoint,
         target: Target,
         translated: TranslatedRequest,
-        translator: RequestTranslator,
+        source: SourceRequest,
         meta: ResponseMeta,
         context: AttemptStage,
         attempted: Attempted,
@@ -89,9 +90,9 @@ class EndpointAttempts:
 
         Raises UpstreamError; CallerCredentialRequired where callers send their own credential and this one did not, or it was refused.
         """
-        arguments = (endpoint, target, translated, translator, meta, context, attempted, timeouts, prompt_tokens)
+        arguments = (endpoint, target, translated, source, meta, context, attempted, timeouts, prompt_tokens)
         failed: UpstreamError | None = None
-        for client in _candidate_clients(endpoint, target, translator):
+        for client in _candidate_clients(endpoint, target, source):
             if failed is not None and len(attempted.attempts) >= MAX_ATTEMPTS:
                 break
             generation, requested_at = client.generation, time.monotonic()
@@ -132,7 +133,7 @@ class EndpointAttempts:
         endpoint: Endpoint,
         target: Target,
         translated: TranslatedRequest,
-        translator: RequestTranslator,
+        source: SourceRequest,
         meta: ResponseMeta,
         context: AttemptStage,
         attempted: Attempted,
@@ -155,7 +156,7 @@ class EndpointAttempts:
         may_continue = False
         charge_of_parts: Charge | None = None
         try:
-            response = await self._client.send(call, translated, translator, meta, progress)
+            response = await self._client.send(call, translated, source, meta, progress)
             if translated.stream:  # of a response that is complete there is nothing left to do
                 call.mark_answered()
             return response
@@ -191,17 +192,17 @@ class EndpointAttempts:
             elif charge_of_parts is not None:
                 attempted.discard(attempt, charge_of_parts)
             elif may_continue:
-                input_tokens, reserved_output = translator.request.input_tokens, attempted.planned.reserved_output
+                input_tokens, reserved_output = source.request.input_tokens, attempted.planned.reserved_output
                 attempted.discard(attempt, progress.charge(input_tokens, reserved_output))
 
 
-def _candidate_clients(endpoint: Endpoint, target: Target, translator: RequestTranslator) -> list[CredentialClient]:
+def _candidate_clients(endpoint: Endpoint, target: Target, source: SourceRequest) -> list[CredentialClient]:
     """Returns at least one client with a credential to try.
 
     Raises CallerCredentialRequired if the caller has to send one and did not.
     """
     try:
-        clients = endpoint.credential_pool.candidates(translator.headers, target.model)
+        clients = endpoint.credential_pool.candidates(source.terms.headers, target.model)
     except CredentialError as fault:
         raise CallerCredentialRequired(str(fault)) from None
     if not clients:

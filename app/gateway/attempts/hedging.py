@@ -17,10 +17,10 @@ from app.domain.routing import HedgeConfig, Target
 from app.gateway.attempts.endpoint_attempts import AttemptStage
 from app.gateway.attempts.target_queues import Place
 from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.state.stages import Attempted, Stage
-from app.gateway.upstream.client import OutboundStream
+from app.gateway.upstream.outbound_stream import OutboundStream
 from app.gateway.upstream.timeouts import AttemptTimeouts
 from app.otel.trace_context import TraceContext
 from app.process.background_tasks import finish_despite_cancellation
@@ -100,7 +100,7 @@ class HedgedAttempt(Struct):
     endpoint: Endpoint
     target: Target
     translated: TranslatedRequest
-    translator: RequestTranslator
+    source: SourceRequest
     left_out: Sequence[str]  # paths of what the request does not have
     timeouts: AttemptTimeouts
     prompt_tokens: int

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 from app.domain.routing import Target
 from app.domain.serving_models import serving_targets
-from app.gateway.request_translation.choose_dialect import translate_request
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.dropped_fields import extended_drops
+from app.gateway.request_translation.recipient import TargetTerms
+from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.target_media import without_fetching
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.routing.permissions import usable_models
 from app.gateway.state.stages import Planned
 from providers.canonical.errors import NarthexError, Unsupported
@@ -17,11 +20,11 @@ _MAX_TARGETS = 12
 _MAX_NAMED = 5
 
 
-async def name_other_models(refusal: Unsupported, translator: RequestTranslator, planned: Planned) -> Unsupported:
+async def name_other_models(refusal: Unsupported, source: SourceRequest, planned: Planned) -> Unsupported:
     """The refusal, with the models that would take the request. As it is, where that would translate a large request."""
-    if translator.is_slow_to_translate:
+    if source.is_slow_to_translate:
         return refusal
-    translator = translator.without_fetching()
+    source = without_fetching(source)
     takers: list[str] = []
     tried = 0
     for model, serving, target in _other_targets(planned):
@@ -30,7 +33,7 @@ async def name_other_models(refusal: Unsupported, translator: RequestTranslator,
         if model in takers:
             continue
         tried += 1
-        if await _takes_request(target, model, serving, translator, planned):
+        if await _takes_request(target, model, serving, source, planned):
             takers.append(model)
         await asyncio.sleep(0)
     else:
@@ -54,14 +57,15 @@ def _other_targets(planned: Planned) -> Iterator[tuple[str, str, Target]]:
                 yield model, serving, target
 
 
-async def _takes_request(target: Target, model: str, serving: str, translator: RequestTranslator, planned: Planned) -> bool:
-    if translator.operator_drops is not None:
-        translator.apply_operator_drops((model, serving), target.provider)
-    translator.serving = Scope(serving, target.provider)
-    translator.capabilities = planned.plan.snapshot.models[serving].capabilities
+async def _takes_request(target: Target, model: str, serving: str, source: SourceRequest, planned: Planned) -> bool:
+    terms = TargetTerms(
+        Scope(serving, target.provider),
+        planned.plan.snapshot.models[serving].capabilities,
+        extended_drops(source.terms, (model, serving), target.provider),
+    )
     for endpoint in planned.endpoint_table.endpoints_of(target)[:1]:
         try:
-            await translate_request(translator, endpoint, target)
+            await translate_request(source, endpoint, target, terms)
         except NarthexError:
             return False
         return True

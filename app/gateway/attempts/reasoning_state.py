@@ -14,7 +14,8 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from app.domain.snapshot import Plan
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.grown_chat import continue_text
+from app.gateway.request_translation.source_request import SourceRequest
 from providers.canonical.carrier import find_carrier
 from providers.canonical.errors import UpstreamError, UpstreamRejected
 from providers.canonical.raw_json import Body
@@ -90,44 +91,42 @@ class MarkedState:
         return Body({key: _unmark(value) for key, value in body.items()}), dropped
 
 
-VariantTranslators: TypeAlias = Callable[[str], Awaitable["ProviderTranslators"]]
+VariantSources: TypeAlias = Callable[[str], Awaitable["ProviderSources"]]
 
 
-class ProviderTranslators:
-    """The translator of a request for each provider: where state is marked, each gets a request of its own.
+class ProviderSources:
+    """The source request for each provider: where state is marked, each gets one of its own.
 
     `marked_state` is None if the request has none. `are_all_the_same` means that every provider gets the
     original. `of_variant` returns the same for another variant of the function, whose request is another; it
     is None if the request is for no function.
     """
 
-    def __init__(
-        self, translator: RequestTranslator, marked_state: MarkedState | None = None, of_variant: "VariantTranslators | None" = None
-    ) -> None:
-        self.original = translator
+    def __init__(self, source: SourceRequest, marked_state: MarkedState | None = None, of_variant: "VariantSources | None" = None) -> None:
+        self.original = source
         self.of_variant = of_variant
         self.marked_state = marked_state
         self.are_all_the_same = marked_state is None
-        self._by_provider: dict[str, tuple[RequestTranslator, list[str]]] = {}
+        self._by_provider: dict[str, tuple[SourceRequest, list[str]]] = {}
         self._without_state: tuple[str, ...] = ()
 
-    async def of(self, provider: str) -> tuple[RequestTranslator, list[str]]:
-        """The translator, and the paths of state that its request does not have."""
+    async def of(self, provider: str) -> tuple[SourceRequest, list[str]]:
+        """The source request, and the paths of state that it does not have."""
         made = self._by_provider.get(provider)
         if made is None:
             state = self.marked_state
             if state is None:
                 return self.original, []
-            body, dropped = await self._run(functools.partial(state.body_for, provider))
+            body, dropped = await self.original.run_conversion(state.body_for, provider)
             made = self._by_provider[provider] = (self.original.with_body(body), dropped)
         return made
 
-    async def continue_text(self, text: str, written_tokens: int) -> "ProviderTranslators | None":
-        """See RequestTranslator.continue_text(). None also where each provider gets a request of its own."""
+    async def continue_text(self, text: str, written_tokens: int) -> "ProviderSources | None":
+        """See grown_chat.continue_text(). None also where each provider gets a request of its own."""
         if not self.are_all_the_same:
             return None
-        continuing = await self.original.continue_text(text, written_tokens)
-        return None if continuing is None else ProviderTranslators(continuing, of_variant=self.of_variant)
+        continuing = await continue_text(self.original, text, written_tokens)
+        return None if continuing is None else ProviderSources(continuing, of_variant=self.of_variant)
 
     async def leave_state_out(self, provider: str) -> bool:
         """Gives the provider the request without any state from now on.
@@ -137,16 +136,12 @@ class ProviderTranslators:
         if provider in self._without_state:
             return False
         self._without_state += (provider,)
-        translator, dropped = await self.of(provider)
-        remove = functools.partial(remove_state, translator.request.body, translator.caller_dialect.name, bool)
-        body, removed = await self._run(remove)
+        source, dropped = await self.of(provider)
+        body, removed = await self.original.run_conversion(remove_state, source.request.body, source.terms.dialect.name, bool)
         if removed:
             self._by_provider[provider] = (self.original.with_body(body), [*dropped, *removed])
             self.are_all_the_same = False
         return bool(removed)
-
-    async def _run(self, work: Callable[[], tuple[Body, list[str]]]) -> tuple[Body, list[str]]:
-        return await self.original.run_in_thread(work) if self.original.is_slow_to_translate else work()
 
 
 def find_marked_state(request: InboundRequest, raw: bytes) -> MarkedState | None:

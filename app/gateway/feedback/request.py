@@ -1,47 +1,30 @@
 """Feedback as callers send it, and what it must be for its metric. Pure: the inference or episode need not be recorded yet."""
 
 import hashlib
-import math
 import re
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, cast
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
 from app.domain import uuid7
 from app.domain.callers import Caller
-from app.domain.experiments import BUILT_IN_METRICS, MetricConfig, MetricKind, MetricLevel
+from app.domain.experiments import BUILT_IN_METRICS, MetricConfig
+from app.gateway.feedback.invalid_feedback import InvalidFeedback
+from app.gateway.feedback.target import read_target
+from app.gateway.feedback.value import read_value
 from app.gateway.state.episode_id import EpisodeIds
 from app.process.decoding_errors import in_plain_words
-from app.recording.spool.feedback_records import Feedback, has_nul
+from app.recording.spool.feedback_records import Feedback
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.slow_numbers import SLOW_NUMBERS_ADVICE, has_slow_numbers
 from providers.canonical.tags import check_tags
 
-MAX_COMMENT_CHARS = 16_384
-MAX_DEMONSTRATION_BYTES = 256 * 1024  # as JSON
-# What masks it, stores it and writes it to data sets goes into it level by level, each within calls of its own.
-MAX_DEMONSTRATION_LEVELS = 100
 MAX_IDEMPOTENCY_KEY_CHARS = 255
-_CLOCK_SKEW_MS = 60_000
 _UNDATED_MS = 1_577_836_800_000  # 2020-01-01: the time in the id of repeatable feedback
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-# Before the UUID in the ids of inferences that other APIs than chat return. Nobody returns `chatcmpl-`: clients are used to it.
-_ID_PREFIXES = re.compile(r"(?:chatcmpl-|cmpl-|resp_|msg_)?(.*)", re.DOTALL)
-_LEVELS_OF_COMMENT: tuple[MetricLevel, ...] = ("inference", "episode")  # of the one that is built in
-
-FeedbackErrorCode = Literal["unknown_metric", "wrong_level", "wrong_value", "invalid_id", "invalid_feedback"]
-
-
-class InvalidFeedback(InvalidRequest):
-    """An error in feedback. `code` tells its kind, for programs and for metrics."""
-
-    def __init__(self, message: str, *, param: str | None, code: FeedbackErrorCode = "invalid_feedback") -> None:
-        super().__init__(message, param=param)
-        self.code = code
 
 
 class FeedbackBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,13 +76,6 @@ def _invalid_body(message: str, param: str | None = None) -> InvalidFeedback:
     return InvalidFeedback(message, param=param, code="invalid_feedback")
 
 
-class Target(Struct, frozen=True):
-    """The inference or episode that feedback is about."""
-
-    level: MetricLevel
-    id: str
-
-
 def check_feedback(
     body: FeedbackBody,
     caller: Caller,
@@ -116,8 +92,8 @@ def check_feedback(
     """
     received_us = time.time_ns() // 1000
     name, metric = _find_metric(body, metrics)
-    target = _read_target(body, name, metric, caller.team_id, episode_ids, received_us // 1000)
-    value = _read_value(body.value, name, metric)
+    target = read_target(body.inference_id, body.episode_id, name, metric, caller.team_id, episode_ids, received_us // 1000)
+    value = read_value(body.value, name, metric)
     _check_tags(body.tags)
     if body.id is not None:
         if corrects is not None:
@@ -178,131 +154,6 @@ def _known(metrics: Mapping[str, MetricConfig]) -> str:
     names = sorted({*metrics, *BUILT_IN_METRICS})
     more = f" and {len(names) - 50} more" if len(names) > 50 else ""
     return f"The metrics are: {', '.join(names[:50])}{more}."
-
-
-def _read_target(body: FeedbackBody, name: str, metric: MetricConfig, team_id: str, episode_ids: EpisodeIds, now_ms: int) -> Target:
-    levels = _LEVELS_OF_COMMENT if metric is BUILT_IN_METRICS["comment"] else (metric.level,)
-    fields = {"inference": body.inference_id, "episode": body.episode_id}
-    sent = [level for level, id in fields.items() if id is not None]
-    expected = " or ".join(f"`{level}_id`" for level in levels)
-    if len(sent) == 2:
-        raise InvalidFeedback(
-            f"`inference_id` and `episode_id` exclude each other. {_describe(name, metric, levels)}: send {expected}.",
-            param="episode_id" if levels == ("inference",) else "inference_id",
-            code="wrong_level",
-        )
-    if not sent:
-        raise InvalidFeedback(f"{expected} is required. {_describe(name, metric, levels)}.", param=f"{levels[0]}_id")
-    if sent[0] not in levels:
-        raise InvalidFeedback(f"{_describe(name, metric, levels)}: send {expected}.", param=f"{sent[0]}_id", code="wrong_level")
-    if body.inference_id is not None:
-        return Target("inference", _read_inference_id(body.inference_id, now_ms))
-    assert body.episode_id is not None
-    try:
-        return Target("episode", episode_ids.read(body.episode_id, team_id, now_ms).id)
-    except InvalidRequest as fault:
-        raise InvalidFeedback(fault.message, param="episode_id", code="invalid_id") from None
-
-
-def _describe(name: str, metric: MetricConfig, levels: Iterable[MetricLevel]) -> str:
-    """Returns what a metric is, as the beginning of a sentence."""
-    return f"{name} is a {metric.kind} of an {' or an '.join(levels)}"
-
-
-def _read_inference_id(text: str, now_ms: int) -> str:
-    match = _ID_PREFIXES.fullmatch(text)
-    id = match[1] if match is not None else text
-    if not uuid7.is_uuid7(id):
-        raise InvalidFeedback(
-            "`inference_id` must be the id of a response, or its header x-narthex-inference-id: a UUIDv7, perhaps after `resp_`, `msg_` or"
-            f" `cmpl-`; {text!r:.60} is not one.",
-            param="inference_id",
-            code="invalid_id",
-        )
-    if uuid7.created_ms(id) > now_ms + _CLOCK_SKEW_MS:
-        raise InvalidFeedback(
-            "`inference_id` lies in the future: it was created more than a minute from now.", param="inference_id", code="invalid_id"
-        )
-    return id.lower()
-
-
-def _read_value(raw: msgspec.Raw | msgspec.UnsetType, name: str, metric: MetricConfig) -> str:
-    """Returns the value as JSON that Postgres can store.
-
-    Raises InvalidFeedback if it is not one of the metric.
-    """
-    if raw is msgspec.UNSET:
-        raise InvalidFeedback(f"`value` is required. {_expected(name, metric)}", param="value", code="wrong_value")
-    size_bytes = len(memoryview(raw))
-    if metric.kind == "demonstration" and size_bytes > MAX_DEMONSTRATION_BYTES:
-        raise InvalidFeedback(f"The value has {size_bytes} bytes. {_expected(name, metric)}", param="value", code="wrong_value")
-    try:
-        value = msgspec.json.decode(raw)
-        encoded = msgspec.json.encode(value).decode()
-    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError):
-        raise InvalidFeedback(f"The value cannot be stored. {_expected(name, metric)}", param="value", code="wrong_value") from None
-    if not _is_valid(value, metric.kind):
-        raise InvalidFeedback(f"{_expected(name, metric)} {_got(value)}", param="value", code="wrong_value")
-    if _has_more_levels(value, MAX_DEMONSTRATION_LEVELS):
-        message = f"`value` is nested too deeply: objects and lists may be within each other {MAX_DEMONSTRATION_LEVELS} times."
-        raise InvalidFeedback(message, param="value", code="wrong_value")
-    if "\\u0000" in encoded and has_nul(value):
-        raise InvalidFeedback("`value` holds a NUL character (\\u0000), which cannot be stored.", param="value", code="wrong_value")
-    return encoded
-
-
-def _is_valid(value: Any, kind: MetricKind) -> bool:
-    match kind:
-        case "boolean":
-            return isinstance(value, bool)
-        case "float":
-            return isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-        case "comment":
-            return isinstance(value, str) and 0 < len(value) <= MAX_COMMENT_CHARS
-        case "demonstration":
-            return bool(value) and isinstance(value, str | dict | list)
-
-
-def _has_more_levels(value: Any, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels + 1):
-        level = [inner for each in level if isinstance(each, dict | list) for inner in _within(cast("dict[str, Any] | list[Any]", each))]
-    return bool(level)
-
-
-def _within(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
-
-
-def _expected(name: str, metric: MetricConfig) -> str:
-    expected = {
-        "boolean": "true or false",
-        "float": "a finite number",
-        "comment": f"a text of 1 to {MAX_COMMENT_CHARS} characters",
-        "demonstration": f"a text, an object or a list, not empty, of at most {MAX_DEMONSTRATION_BYTES // 1024} KiB",
-    }
-    return f"{name} is a {metric.kind}: its value is {expected[metric.kind]}."
-
-
-def _got(value: Any) -> str:
-    match value:
-        case None | True | False:
-            return f"It was {msgspec.json.encode(value).decode()}."
-        case int() | float():
-            return "It was a number."
-        case str():
-            return f"It was a text of {len(value)} characters."
-        case list():
-            return f"It was a list of {len(cast('list[Any]', value))} items."
-        case _:
-            return "It was an object."
 
 
 def _check_tags(tags: Mapping[str, str]) -> None:

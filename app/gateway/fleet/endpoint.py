@@ -14,8 +14,9 @@ from app.gateway.fleet.breaker import Breaker
 from app.gateway.fleet.busy_times import BusyTimes
 from app.gateway.fleet.endpoint_load import EndpointLoad
 from providers import catalogue, credentials
+from providers.adapters.options import InvalidOption
 from providers.adapters.probe import ProbeResult
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.provider import Provider
 from providers.adapters.urls import server_root
 from providers.catalogue import ENGINE_PROBES
 from providers.credentials import Fetch

@@ -39,6 +39,7 @@ from app.domain.callers import Caller
 from app.gateway.idempotency.claim import Claim, with_error_code
 from app.gateway.idempotency.claims import Claims
 from app.gateway.idempotency.recorded_outcomes import find_recorded_outcome
+from app.gateway.large_body.body_size import run_in_any_thread
 from app.process.background_tasks import BackgroundTask
 from app.recording.spool.spool_progress import wait_until_stored
 from app.settings import Settings
@@ -61,7 +62,6 @@ _MAX_KEY_CHARS = 255
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.02, 0.25
 _RESOLVE_TIMEOUT_S = 15.0  # longer than the writer's status takes to reach Redis, with Postgres back from a restart
 _SPOOL_CHECK_TIMEOUT_S = 5.0
-_LARGE_BYTES = 256 * 1024  # from here on, hashed on a thread
 
 
 class Idempotency:
@@ -131,8 +131,7 @@ class Idempotency:
             raise InvalidRequest(f"An Idempotency-Key has 1 to {_MAX_KEY_CHARS} printable ASCII characters.", param="Idempotency-Key")
         refuse_if_running = _refuses_to_wait(headers)
         redis_key = claim_key(hashlib.sha256(b"\0".join((caller.key_id.encode(), route.encode(), key))).hexdigest()[:40])
-        digest_arguments = raw, headers, credential_headers
-        digest = _digest(*digest_arguments) if len(raw) < _LARGE_BYTES else await asyncio.to_thread(_digest, *digest_arguments)
+        digest = await run_in_any_thread(raw, _digest, raw, headers, credential_headers)
         claim = Claim(claims, ClaimRequest(redis_key, secrets.token_hex(12), digest, inference_id, claims.spool))
         try:
             return await self._begin(claim, claims, refuse_if_running)

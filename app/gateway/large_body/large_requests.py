@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import ParamSpec, TypeVar
 
+from app.gateway.large_body.body_size import LARGE_BYTES, SMALL_BYTES, is_large
 from app.gateway.large_body.request_size import RequestCaps
 from app.gateway.large_body.team_turns import TeamTurns, Turn
 from app.gateway.large_work.pool import LargeWorkPool
@@ -27,13 +28,8 @@ from providers.transport.loop_turns import LoopTurns
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A body up to the first size is parsed at once, whatever is in it; above the last one it is large; between them, if it has many
-# objects, arrays or values. Caps are for those above the second size.
-SMALL_BYTES = 16 * 1024
+# Caps are for bodies above this size.
 _UNCOUNTED_BYTES = 64 * 1024
-LARGE_BYTES = 256 * 1024
-_LARGE_CONTAINERS = 1_000
-_LARGE_VALUES = 20_000
 _LONG_CALL_S = 0.002
 _MIN_PAUSE_S = 0.005  # enough to serve a request
 # Which work at the same time, each in a thread; work of others waits until one of them is done.
@@ -127,6 +123,18 @@ class TeamLargeRequests:
         """Raises InvalidRequest."""
         return await self.run(self._large_requests.check_and_parse, dialect, raw) if is_large(raw) else dialect.parse_request(raw)
 
+    def for_body(self, raw: bytes) -> "TeamLargeRequests | None":
+        """Returns where work on this body runs, or None if that is at once."""
+        return self if is_large(raw) else None
+
+    def for_text(self, text: str) -> "TeamLargeRequests | None":
+        """Returns where work on this text runs, which is to become a part of a body, or None if that is where work on the body does."""
+        return self if len(text) > LARGE_BYTES else None
+
+    async def run_on_body(self, raw: bytes, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs work on this body: in the thread if it would hold up the event loop, and else at once."""
+        return await self.run(work, *args, **kwargs) if is_large(raw) else work(*args, **kwargs)
+
     async def run_if_large(self, size_bytes: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs the work in the thread if it is on more than 16 KiB, which may be a thousand objects, and else at once."""
         return await self.run(work, *args, **kwargs) if size_bytes > SMALL_BYTES else work(*args, **kwargs)
@@ -195,11 +203,3 @@ class _PauseAfterLongCalls:
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(callback)
-
-
-def is_large(raw: bytes) -> bool:
-    """Whether work on this body would hold up the event loop."""
-    size_bytes = len(raw)
-    if size_bytes <= SMALL_BYTES or size_bytes > LARGE_BYTES:
-        return size_bytes > LARGE_BYTES
-    return raw.count(b"{") + raw.count(b"[") > _LARGE_CONTAINERS or raw.count(b",") > _LARGE_VALUES

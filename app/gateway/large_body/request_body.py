@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, TeamLargeRequests, is_large
+from app.gateway.large_body.body_size import LARGE_BYTES, SMALL_BYTES, is_large
+from app.gateway.large_body.large_requests import LargeRequests, TeamLargeRequests
 from providers.dialect import CallerDialect, InboundRequest
 
 P = ParamSpec("P")
@@ -23,6 +24,11 @@ class RequestBody:
     @property
     def large_requests(self) -> TeamLargeRequests:
         return self._large_requests.of_team(self._team_id)
+
+    @property
+    def beside_loop(self) -> TeamLargeRequests | None:
+        """Returns where work on the body runs, or None if that is at once."""
+        return self.large_requests if self.is_large else None
 
     async def parse(self, dialect: CallerDialect) -> InboundRequest:
         """Raises InvalidRequest."""

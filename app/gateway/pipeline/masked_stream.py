@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
-from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES
+from app.gateway.large_body.body_size import LARGE_BYTES, is_slow_to_record
 from app.recording.content.masking import MaskRules
 from app.recording.content.stream_masking import StreamMasker
 from app.recording.spool.spool_record import LargeWork
@@ -42,7 +42,7 @@ class MaskedStream:
         is_running = self._running is not None and not self._running.done()
         if not is_running and self._running is not None:
             self._running.result()  # raises what went wrong
-        if not is_running and len(frames) <= SMALL_BYTES:
+        if not is_running and not is_slow_to_record(frames, is_masked=True):
             self._record.append_response(frames)
             return
         self._waiting.append(frames)
@@ -74,7 +74,7 @@ class MaskedStream:
             await self._record_part(self._take(), self._large_work)
 
     async def _record_part(self, frames: bytes, large_work: LargeWork) -> None:
-        if len(frames) > SMALL_BYTES:
+        if is_slow_to_record(frames, is_masked=True):
             await self._record.append_large_response(frames, large_work)
         else:
             self._record.append_response(frames)

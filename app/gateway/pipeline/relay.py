@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from app.billing.cost import format_usd
 from app.domain.episode_names import RecordedEpisode
-from app.gateway.attempts.reasoning_state import ProviderTranslators, marker_for
-from app.gateway.large_body.large_requests import SMALL_BYTES, is_large
+from app.gateway.attempts.reasoning_state import ProviderSources, marker_for
+from app.gateway.large_body.body_size import is_slow_to_record
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.masked_stream import MaskedStream
 from app.gateway.pipeline.parsed_request import ParsedRequest
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import Attempted, Planned
-from app.gateway.upstream.client import OutboundStream
+from app.gateway.upstream.outbound_stream import OutboundStream
 from app.process.background_tasks import finish_despite_cancellation
 from app.store.redis.idempotent_responses import StoredResponse
 from providers.canonical.errors import UpstreamError
@@ -73,7 +73,7 @@ async def relay_stream(
     context: RequestContext,
     attempted: Attempted,
     sink: ResponseSink,
-    translators: ProviderTranslators,
+    sources: ProviderSources,
     meta: ResponseMeta,
     masked: MaskedStream | None,
 ) -> None:
@@ -107,7 +107,7 @@ async def relay_stream(
             error = attempted.call.connection_error(fault)
         assert attempted.call is not None
         attempted.call.explain(error)
-        relayed = await gateway.attempts.resume(error, translators, attempted, meta, context)
+        relayed = await gateway.attempts.resume(error, sources, attempted, meta, context)
         if relayed is None:
             context.set_failure(200, error, error.message)
             last = editor.write_failure(error) or parsed.dialect.write_error_frame(error)
@@ -172,21 +172,18 @@ async def _add_cost(
     """A response, or the last frames of one, with the cost of the request in its usage, in US dollars; null: unknown."""
     microusd = context.prepare_record(attempted).cost_microusd
     added = dict.fromkeys(cost_fields, None if microusd is None else Raw(format_usd(microusd)))
-    if len(data) > SMALL_BYTES and is_large(data):
-        return await gateway.large_requests.of_team(attempted.planned.admitted.caller.team_id).run(add, data, added)
-    return add(data, added)
+    large_requests = gateway.large_requests.of_team(attempted.planned.admitted.caller.team_id)
+    return await large_requests.run_on_body(data, add, data, added)
 
 
 async def _mark_state(gateway: Gateway, planned: Planned, mark: Callable[[bytes], bytes], data: bytes) -> bytes:
-    if len(data) > SMALL_BYTES and is_large(data):
-        return await gateway.large_requests.of_team(planned.admitted.caller.team_id).run(mark, data)
-    return mark(data)
+    return await gateway.large_requests.of_team(planned.admitted.caller.team_id).run_on_body(data, mark, data)
 
 
 async def record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:
     """Writes a part of the response to the record: beside the event loop, if it is large."""
     admitted = planned.admitted
-    if len(data) > SMALL_BYTES and (is_large(data) or admitted.caller.content == "masked"):
+    if is_slow_to_record(data, is_masked=admitted.caller.content == "masked"):
         large_requests = gateway.large_requests.of_team(admitted.caller.team_id)
         await finish_despite_cancellation(planned.spool_record.append_large_response(data, large_requests))
     else:

@@ -2,7 +2,7 @@
 
 from app.domain.snapshot import Plan
 from app.gateway.functions.function_request import FunctionRequest
-from app.gateway.large_body.large_requests import SMALL_BYTES, is_large
+from app.gateway.large_body.body_size import is_slow_to_record
 from app.gateway.large_body.request_body import RequestBody
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.parsed_request import ParsedRequest
@@ -96,7 +96,7 @@ async def _make_request(
 
 async def _record_request(body: RequestBody, record: SpoolRecord) -> None:
     # The bytes that are recorded decide: `body.is_large` is of what came, or of what an engine gets.
-    if len(body.raw) > SMALL_BYTES and (record.is_masked or is_large(body.raw)):
+    if is_slow_to_record(body.raw, is_masked=record.is_masked):
         recording = record.append_large_request(body.raw, body.large_requests)
         # To mask a body may take long, and nothing was sent for it: that ends with its caller.
         await (recording if record.is_masked else finish_despite_cancellation(recording))

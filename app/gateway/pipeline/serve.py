@@ -30,10 +30,10 @@ from app.gateway.pipeline.masked_stream import MaskedStream
 from app.gateway.pipeline.parse import parse
 from app.gateway.pipeline.relay import ResponseSink, relay_stream, send_response
 from app.gateway.pipeline.reserve import reserve
-from app.gateway.pipeline.translate import meta_of, translators_of
+from app.gateway.pipeline.translate import meta_of, sources_of
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import Authenticated, Replayed
-from app.gateway.upstream.client import OutboundStream
+from app.gateway.upstream.outbound_stream import OutboundStream
 from app.store.redis.idempotent_responses import StoredResponse
 from providers.dialect import CallerDialect
 
@@ -61,17 +61,17 @@ async def serve(
     planned = await reserve(gateway, parsed, context)
     if planned.plan.snapshot.shadow_teams and context.origin is None:
         gateway.shadows.draw(context, dialect, planned, parsed.body.raw, planned.upstream_raw, parsed.headers)
-    translators, meta = translators_of(gateway, parsed, planned, context), meta_of(parsed, context)
+    sources, meta = sources_of(gateway, parsed, planned, context), meta_of(parsed, context)
     keep_alives, is_masked = gateway.keep_alives, authenticated.caller.content == "masked"
     is_watched = parsed.admitted.request.stream and context.origin is None and keep_alives.longest_s > 0
     if is_watched:
         keep_alives.streams[sink] = dialect, meta
     masked = MaskedStream(planned.spool_record, parsed.body.large_requests) if is_masked else None
     try:
-        response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
+        response, attempted = await gateway.attempts.serve(sources, planned, meta, context)
         context.status = 200
         if isinstance(response, OutboundStream):
-            await relay_stream(gateway, parsed, response, context, attempted, sink, translators, meta, masked)
+            await relay_stream(gateway, parsed, response, context, attempted, sink, sources, meta, masked)
         else:
             await send_response(gateway, parsed, response, context, attempted, sink)
     finally:

@@ -1,14 +1,14 @@
-"""The parts that lead from Planned to Attempted: translators of the request, and what responses say of it."""
+"""The parts that lead from Planned to Attempted: the source of all translations of the request, and what responses say of it."""
 
 import functools
 from collections.abc import Callable
 
-from app.gateway.attempts.reasoning_state import ProviderTranslators, find_marked_state
+from app.gateway.attempts.reasoning_state import ProviderSources, find_marked_state
 from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.parsed_request import ParsedRequest
 from app.gateway.request.caller_options import CallerOptions
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.source_request import CallerTerms, SourceRequest
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from app.gateway.routing.function_variants import write_variant
 from app.gateway.state.context import RequestContext
@@ -17,33 +17,36 @@ from providers.dialect import InboundRequest, ResponseMeta
 from providers.dialects.catalogue import CALLER_CHAT_DIALECTS, RAW_PROMPT_DIALECTS
 
 
-def translators_of(gateway: Gateway, parsed: ParsedRequest, planned: Planned, context: RequestContext) -> ProviderTranslators:
-    """Returns the translators of the request for each provider, and for each variant of its function."""
+def sources_of(gateway: Gateway, parsed: ParsedRequest, planned: Planned, context: RequestContext) -> ProviderSources:
+    """Returns the source request for each provider, and for each variant of its function."""
     caller, request, options = parsed.admitted.caller, parsed.admitted.request, parsed.options
     may_drop, operator_drops = drop_rules(options, planned)
-    translator = RequestTranslator(
-        request,
-        planned.upstream_raw,
+    terms = CallerTerms(
         parsed.dialect,
         gateway.media,
         may_drop,
         betas=parsed.headers.get(b"anthropic-beta", b""),
-        constraint=planned.constraint,
-        inference_id=context.id,
         max_repairs=options.max_repairs,
         headers=parsed.headers,
         team_id=caller.team_id,
         refuses_unvalidated=options.refuses_unvalidated,
         claim_bytes=lambda size_bytes: context.claim_body(gateway.body_memory, caller).add(size_bytes),
-        large_requests=parsed.body.large_requests if parsed.body.is_large else None,
         team_salts=gateway.team_salts,
         operator_drops=operator_drops,
         resumable=_resumable_stream(parsed, request) if options.resumes and request.stream else None,
     )
+    source = SourceRequest(
+        terms,
+        request,
+        planned.upstream_raw,
+        constraint=planned.constraint,
+        inference_id=context.id,
+        large_requests=parsed.body.beside_loop,
+    )
     of_variant = None
     if planned.function_request is not None:
-        of_variant = functools.partial(_translate_variant, gateway, parsed, planned, translator)
-    return ProviderTranslators(translator, find_marked_state(request, planned.upstream_raw), of_variant)
+        of_variant = functools.partial(_write_variant, gateway, parsed, planned, source)
+    return ProviderSources(source, find_marked_state(request, planned.upstream_raw), of_variant)
 
 
 def meta_of(parsed: ParsedRequest, context: RequestContext) -> ResponseMeta:
@@ -71,16 +74,14 @@ def drop_rules(options: CallerOptions, planned: Planned) -> tuple[Callable[[str]
     return may_drop, operator_drops
 
 
-async def _translate_variant(
-    gateway: Gateway, parsed: ParsedRequest, planned: Planned, translator: RequestTranslator, variant: str
-) -> ProviderTranslators:
-    """The translators of the request that another variant makes. Raises NarthexError."""
+async def _write_variant(gateway: Gateway, parsed: ParsedRequest, planned: Planned, source: SourceRequest, variant: str) -> ProviderSources:
+    """The source requests as another variant makes them. Raises NarthexError."""
     function_request, caller = planned.function_request, planned.admitted.caller
     assert function_request is not None
     request, raw = await write_variant(parsed.body.large_requests, function_request, variant, function_request.size_bytes)
     constraint = await gateway.checks.check_request(request, caller.team_id)
-    of_variant = functools.partial(_translate_variant, gateway, parsed, planned, translator)
-    return ProviderTranslators(translator.with_request(request, raw, constraint), find_marked_state(request, raw), of_variant)
+    of_variant = functools.partial(_write_variant, gateway, parsed, planned, source)
+    return ProviderSources(source.with_request(request, raw, constraint), find_marked_state(request, raw), of_variant)
 
 
 def _resumable_stream(parsed: ParsedRequest, request: InboundRequest) -> ResumableStream | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -14,25 +14,23 @@ from app.domain.exchange import Exchange, Origin, OriginKind
 from app.domain.inference_paths import INFERENCE_PATHS
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.replay import judge
+from app.gateway.replay.item_allowance import ItemAllowance, ReplayFailed
 from app.gateway.replay.judge import JudgedPair, NoJudgement, judge_pair
-from app.gateway.replay.own_request import MAX_RESPONSE_BYTES, OwnResponse, Withdrawn, make_request
+from app.gateway.replay.own_request import OwnResponse, Withdrawn, make_request
+from app.gateway.replay.recorded_requests import RecordedRequests
 from app.gateway.replay.replay_runs import (
     HeldReplay,
     Item,
     OriginalErased,
     RecordedRequest,
     ReplayCancelled,
-    begin_item,
-    read_request,
-    reserve_for_judge,
     settle_item,
     take_item,
 )
 from app.gateway.replay.spending import CapReached, Spending
 from app.gateway.replay.stored_request import HEADERS, NotRunnable, ReplayTarget, SentAgain, prepare_request
-from app.gateway.response_translation.written import WrittenChoice, as_text, read_written, say_the_same
+from app.gateway.response_translation.written import WrittenChoice, as_text, say_the_same
 from app.gateway.routing.permissions import may_come_from, may_use
-from app.store.formats.content_packing import unpack_within
 from app.store.keys.callers import find_key_holder
 from app.store.records.outcome_conditions import has_schema_failure, is_refused
 from providers.canonical.errors import (
@@ -56,19 +54,12 @@ _FIRST_WAIT_S, _MAX_WAIT_S = 0.5, 30.0
 _MAX_TRIES = 5
 # After so many it runs alone: what ends the next process is then not what happened to run beside it.
 _TRIES_BESIDE_OTHERS = 1
-# Larger requests take turns, so that they do not fill the memory.
-_SMALL_BYTES = 1024 * 1024
-_LARGE_AT_ONCE = 2
 # The gateway has no place at the moment, which says nothing of the model.
 _BUSY = (LimitExceeded, BodyMemoryExceeded, Unavailable)
 # About the key or the configuration: every other item would end alike.
 _HOPELESS = (CallerCredentialRequired, NotAllowed, UnknownModel)
 # What whoever used the model instead would have got: an error of the model's, as results count it.
 _ERRORS_OF_MODEL = (UpstreamError, Unsupported, OperationNotSupported)
-
-
-class ReplayFailed(Withdrawn):
-    """No item can be run. The message says why."""
 
 
 class LeftForLater(Withdrawn):
@@ -99,7 +90,7 @@ class ItemRuns:
         self._held = held
         self._spending = spending
         self._leaves = leaves
-        self._large_slots = asyncio.Semaphore(_LARGE_AT_ONCE)
+        self._recorded = RecordedRequests(gateway, database)
         self.waits_for: str | None = None
 
     async def run(self, item: Item) -> None:
@@ -107,8 +98,8 @@ class ItemRuns:
         async with self._database.begin() as connection:
             await take_item(connection, self._held, item)
         try:
-            original = await self._read(item.original_id)
-            async with self._body(original) as body:
+            original = await self._recorded.read(item.original_id)
+            async with self._recorded.open_body(original) as body:
                 sent = await self._prepare(original, body)
                 del body
                 response = await self._send(item, original, sent)
@@ -119,8 +110,8 @@ class ItemRuns:
             await self._settle(item, 0, 0, status="pending", tries=item.tries)
             raise
         assert response.exchange is not None
-        replayed = None if response.body is None else await self._written(original, response.body, streamed=original.streamed)
-        pair = _Pair(sent.prompt, await self._recorded_writing(original), replayed)
+        replayed = None if response.body is None else await self._recorded.written(original, response.body, streamed=original.streamed)
+        pair = _Pair(sent.prompt, await self._recorded.recorded_writing(original), replayed)
         known: dict[str, Any] = {"original": original.values, "replayed": values_of(response.exchange), "same": pair.same}
         await self._finish(item, original, pair, known)
 
@@ -130,7 +121,7 @@ class ItemRuns:
             if item.began_at is None and not item.reserved_microusd:
                 continue  # another process has, and ended
             # Of what was in progress nobody knows what it cost: as much as was reserved counts, unless the record says it.
-            found = None if item.replayed is not None else await self._find_response(item)
+            found = None if item.replayed is not None else await self._recorded.find_response(item)
             cost = item.reserved_microusd if found is None else found.values["cost_microusd"] or 0
             async with self._database.begin() as connection:
                 settled: dict[str, Any] = {"reserved_microusd": item.reserved_microusd, "cost_microusd": cost}
@@ -148,29 +139,22 @@ class ItemRuns:
             await self._settle(item, 0, 0, status=status, reason=reason)
             return
         await self._settle(item, 0, 0, tries=item.tries + 1)
-        answered = await self._find_response(item)
+        answered = await self._recorded.find_response(item)
         if answered is None or answered.outcome not in ("answered", "failed"):
             await self._settle(item, 0, 0, status="pending", tries=item.tries)
             if item.tries > _TRIES_BESIDE_OTHERS:
                 await self.run(item)
             return
         try:
-            original = await self._read(item.original_id)
-            async with self._body(original) as body:
+            original = await self._recorded.read(item.original_id)
+            async with self._recorded.open_body(original) as body:
                 sent = await self._prepare(original, body)
         except NotRunnable as fault:
             await self._settle(item, 0, 0, status="refused", reason=fault.reason)
             return
-        pair = _Pair(sent.prompt, await self._recorded_writing(original), await self._recorded_writing(answered))
+        pair = _Pair(sent.prompt, await self._recorded.recorded_writing(original), await self._recorded.recorded_writing(answered))
         known: dict[str, Any] = {"original": original.values, "replayed": answered.values, "same": pair.same}
         await self._finish(item, original, pair, known)
-
-    async def _find_response(self, item: Item) -> RecordedRequest | None:
-        """Returns the record of the request that another process made, or None if there is none."""
-        if item.inference_id is None:
-            return None
-        async with self._database.connect() as connection:
-            return await read_request(connection, item.inference_id)
 
     async def _finish(self, item: Item, original: RecordedRequest, pair: _Pair, known: dict[str, Any]) -> None:
         configured = self._held.definition.judge
@@ -226,7 +210,7 @@ class ItemRuns:
         while True:
             caller = await self._find_caller(original)
             origin = Origin(kind, original.id, self._held.id, None if caller.team_id == original.team_id else original.team_id)
-            allowance = _ItemAllowance(self._database, self._held, self._spending, item, kind)
+            allowance = ItemAllowance(self._database, self._held, self._spending, item, kind)
             try:
                 response = await make_request(self._gateway, dialect, path, body, HEADERS, caller, origin, allowance)
             except Withdrawn:
@@ -272,36 +256,6 @@ class ItemRuns:
             raise ReplayFailed("The key that pays may only be used from some networks.")
         return caller if caller.team_id == original.team_id else replace(caller, content="none")
 
-    async def _read(self, id: str) -> RecordedRequest:
-        """Raises NotRunnable if its content is not kept in full any more."""
-        async with self._database.connect() as connection:
-            found = await read_request(connection, id)
-        if found is None or found.policy is None:
-            raise NotRunnable("expired")
-        if found.policy != "full":
-            raise NotRunnable(found.policy)
-        if found.team_content != "full":
-            raise NotRunnable("team_policy")
-        if found.is_deleted:
-            raise NotRunnable("deleted")
-        if found.request is None:
-            raise NotRunnable("lost")
-        return found
-
-    @contextlib.asynccontextmanager
-    async def _body(self, original: RecordedRequest) -> AsyncGenerator[bytes]:
-        """The request's body. Raises NotRunnable if it is longer than a caller's may be."""
-        assert original.request is not None
-        body = await asyncio.to_thread(unpack_within, original.request, _SMALL_BYTES)
-        if body is not None:
-            yield body
-            return
-        async with self._large_slots:
-            body = await asyncio.to_thread(unpack_within, original.request, self._gateway.settings.max_body_bytes)
-            if body is None:
-                raise NotRunnable("too_long")
-            yield body
-
     async def _prepare(self, original: RecordedRequest, body: bytes) -> SentAgain:
         large_requests = self._gateway.large_requests.of_team(original.team_id)
         target = self._find_target()
@@ -315,54 +269,10 @@ class ItemRuns:
             return ReplayTarget(definition.model, definition.variant, is_function=True)
         raise ReplayFailed(f"There is no model or function {definition.model!r:.100} any more.")
 
-    async def _recorded_writing(self, recorded: RecordedRequest) -> tuple[WrittenChoice, ...] | None:
-        """Returns what the recorded response says.
-
-        Returns None if the response was an error, is not kept, or is longer than what is compared.
-        """
-        if recorded.response is None or recorded.policy != "full" or recorded.outcome != "answered":
-            return None
-        response = await asyncio.to_thread(unpack_within, recorded.response, MAX_RESPONSE_BYTES)
-        return None if response is None else await self._written(recorded, response, streamed=recorded.streamed)
-
-    async def _written(self, original: RecordedRequest, response: bytes, *, streamed: bool) -> tuple[WrittenChoice, ...] | None:
-        large_requests = self._gateway.large_requests.of_team(original.team_id)
-        return await large_requests.run_if_large(len(response), read_written, original.route, response, streamed=streamed)
-
     async def _settle(self, item: Item, reserved: int, cost: int, **columns: Any) -> None:
         async with self._database.begin() as connection:
             await settle_item(connection, self._held, item, reserved_microusd=reserved, cost_microusd=cost, **columns)
         await self._spending.settle(reserved, cost)
-
-
-class _ItemAllowance:
-    """Implements context.Allowance. `microusd`: what is reserved; None: nothing. `fault`: why the request was withdrawn."""
-
-    def __init__(self, database: AsyncEngine, held: HeldReplay, spending: Spending, item: Item, kind: OriginKind) -> None:
-        self._database = database
-        self._held = held
-        self._spending = spending
-        self._item = item
-        self._kind = kind
-        self.microusd: int | None = None
-        self.fault: Exception | None = None
-
-    async def reserve(self, inference_id: str, cost_microusd: int | None) -> None:
-        if cost_microusd is None and self._spending.cap_microusd is not None:
-            raise ReplayFailed("A model that may serve has no price, so no cap in dollars can hold.")
-        microusd = cost_microusd or 0
-        await self._spending.reserve(microusd)
-        try:
-            async with self._database.begin() as connection:
-                if self._kind == "replay":
-                    await begin_item(connection, self._held, self._item, inference_id, microusd)
-                else:
-                    await reserve_for_judge(connection, self._held, self._item, microusd)
-        except Exception as fault:
-            await self._spending.settle(microusd, 0)
-            self.fault = fault
-            raise Withdrawn from None
-        self.microusd = microusd
 
 
 def values_of(exchange: Exchange) -> dict[str, Any]:

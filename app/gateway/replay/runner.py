@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.gateway.pipeline.gateway import Gateway
-from app.gateway.replay.item_run import ItemRuns, LeftForLater, ReplayFailed
+from app.gateway.replay.item_allowance import ReplayFailed
+from app.gateway.replay.item_run import ItemRuns, LeftForLater
 from app.gateway.replay.replay_runs import (
     LEASE_S,
     HeldReplay,

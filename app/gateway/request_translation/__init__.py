@@ -1,1 +1,1 @@
-"""Request translation: from the caller's request to the target's. choose_dialect.py is the way in."""
+"""Request translation: from the caller's request to the target's. translate_request.py is the way in, and tells the story."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from app.domain.routing import Target
+from app.gateway.request_translation.recipient import Recipient
 from providers.adapters.provider import Provider
 from providers.canonical.chat import ChatRequest, Tool
 from providers.canonical.raw_json import Body
@@ -11,8 +12,8 @@ from providers.dialect_rule import DialectRule
 from providers.learned_rules.adapt import apply_rules, filter_betas
 from providers.learned_rules.bound_thinking import conversation_of
 from providers.learned_rules.rule import LearnedRule, RulesByTarget
+from providers.structured_output import Constraint
 
-NO_RULES: RulesByTarget = {}
 _NO_BODY = Body()
 _RESPONSES = "openai_responses"
 
@@ -39,9 +40,12 @@ def template_rule_for(provider: Provider, target: Target, own: RulesByTarget, di
     return next((kind for kind in reversed(TEMPLATE_RULES) if kind in kinds), None)
 
 
-def takes_no_schemas(provider: Provider, target: Target, own: RulesByTarget, dialect: str) -> bool:
-    """Whether the target is known to refuse schemas, of answers and of strict tools."""
-    rules = learned_rules_for(provider, target, own, _NO_BODY, dialect)
+def is_refused_schemas(constraint: Constraint, recipient: Recipient, own: RulesByTarget, dialect: str) -> bool:
+    """Whether the constraint demands a schema of a target that is known to refuse schemas, of answers and of strict tools."""
+    provider = recipient.provider
+    if not constraint.demands_schema or not (provider.learned_rules.has_any or own):
+        return False
+    rules = learned_rules_for(provider, recipient.target, own, _NO_BODY, dialect)
     return any(rule.kind == "no_schemas" and rule.dialect == dialect for rule in rules)
 
 

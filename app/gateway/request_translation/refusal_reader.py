@@ -2,8 +2,8 @@
 
 from app.domain.routing import Target
 from app.gateway.learned_rules.store import LearnedRuleStore
+from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.errors import UpstreamError
 from providers.canonical.raw_json import DECODE_ERRORS, Body
@@ -26,15 +26,14 @@ class RefusalReader:
         self.refused: TranslatedRequest | None = None
         self.has_had_blocks_dropped = False
 
-    async def learn(self, error: UpstreamError, translated: TranslatedRequest, translator: RequestTranslator, *, may_share: bool) -> bool:
+    async def learn(self, error: UpstreamError, translated: TranslatedRequest, source: SourceRequest, *, may_share: bool) -> bool:
         """Whether the request may be adapted, and tried once more. False after the first time: what is learned then is for others.
 
         `may_share`: whether others may be told what this request is.
         """
         if self._store.keep_s <= 0:
             return False
-        arguments = error, translated.dialect.name, translated.raw, translated.betas
-        lesson = await translator.run_in_thread(read_lesson, *arguments) if translator.is_slow_to_translate else read_lesson(*arguments)
+        lesson = await source.run_conversion(read_lesson, error, translated.dialect.name, translated.raw, translated.betas)
         if lesson is None:
             return False
         if lesson.is_shared and may_share:
@@ -42,19 +41,17 @@ class RefusalReader:
         if self.refused is not None:
             return False
         self.refused, self._error = translated, error
-        self._give_own_rules(translator, lesson.rules)
+        self._add_own_rules(source, lesson.rules)
         return True
 
-    def drop_bound_blocks(
-        self, error: UpstreamError, translated: TranslatedRequest, translator: RequestTranslator, provider: Provider
-    ) -> bool:
+    def drop_bound_blocks(self, error: UpstreamError, translated: TranslatedRequest, source: SourceRequest, provider: Provider) -> bool:
         """Whether the host is to drop thinking blocks that are bound to another conversation, in this request and all that follow it."""
         if self.has_had_blocks_dropped or provider.binding_controls_beta is None or self._store.keep_s <= 0:
             return False
         path = read_bound_block(error)
         if path is None or b'"block_binding"' in translated.raw:
             return False
-        if translated.dialect is not translator.caller_dialect:
+        if translated.dialect is not source.terms.dialect:
             path = "messages"
         try:
             body = Body.read(translated.raw)
@@ -64,16 +61,16 @@ class RefusalReader:
         self._conversation = conversation_of(body, translated.dialect.name, self._target.provider, self._target.model)
         if self._conversation is not None:
             self._store.bind_conversation(self._conversation, path)
-        self._give_own_rules(translator, (LearnedRule("unbound_thinking", translated.dialect.name, path),))
+        self._add_own_rules(source, (LearnedRule("unbound_thinking", translated.dialect.name, path),))
         return True
 
-    def forget_blocks(self, translator: RequestTranslator) -> None:
+    def forget_blocks(self, source: SourceRequest) -> None:
         """The host did not drop them."""
         if self._conversation is not None:
             self._store.unbind_conversation(self._conversation)
         key = self._target.provider, self._target.model
-        kept = tuple(rule for rule in translator.own_rules.get(key, ()) if rule.kind != "unbound_thinking")
-        translator.own_rules = {**translator.own_rules, key: kept}
+        kept = tuple(rule for rule in source.terms.own_rules.get(key, ()) if rule.kind != "unbound_thinking")
+        source.terms.own_rules = {**source.terms.own_rules, key: kept}
 
     def blames_dropped_blocks(self, error: UpstreamError) -> bool:
         """Whether the host refuses the field with which it was to drop blocks."""
@@ -86,6 +83,6 @@ class RefusalReader:
         if (refused.raw, refused.betas, refused.dialect) == (translated.raw, translated.betas, translated.dialect):
             raise error
 
-    def _give_own_rules(self, translator: RequestTranslator, rules: tuple[LearnedRule, ...]) -> None:
+    def _add_own_rules(self, source: SourceRequest, rules: tuple[LearnedRule, ...]) -> None:
         key = self._target.provider, self._target.model
-        translator.own_rules = {**translator.own_rules, key: (*translator.own_rules.get(key, ()), *rules)}
+        source.terms.own_rules = {**source.terms.own_rules, key: (*source.terms.own_rules.get(key, ()), *rules)}

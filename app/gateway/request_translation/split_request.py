@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from app.gateway.request_translation.source_request import SourceRequest
 from providers.canonical.errors import TooManyInputs, Unsupported
 from providers.canonical.raw_json import Body
 from providers.dialect import InboundRequest
@@ -13,6 +14,20 @@ from providers.dialect import InboundRequest
 MAX_PARTS = 128
 # Some engines have seeds of 32 bits.
 _MAX_SEED = 2**31 - 1
+
+
+def split_source(source: SourceRequest, reason: Unsupported) -> list[SourceRequest]:
+    """The parts into which the request can be split, as a target refuses all of it for this reason; else empty."""
+    return [_part(source, number, request) for number, request in enumerate(split_request(source.request, reason), 1)]
+
+
+def _part(source: SourceRequest, number: int, request: InboundRequest) -> SourceRequest:
+    chat = None
+    if source.chat is not None and source.terms.dialect.name == "openai_chat":
+        # It holds media that was fetched, once for all parts, and what a repair has added.
+        chat = replace(source.chat, n=None, seed=request.body.value("seed"))
+    inference_id = f"part{number}.{source.next_upstream_id()}"
+    return replace(source, request=request, inference_id=inference_id, id_count=0, chat=chat, emulable=None)
 
 
 def split_request(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from app.domain.exchange import Origin, ShadowRecord
 from app.domain.snapshot import Plan
-from app.gateway.attempts.reasoning_state import ProviderTranslators, find_marked_state
-from app.gateway.large_body.large_requests import SMALL_BYTES, TeamLargeRequests, is_large
+from app.gateway.attempts.reasoning_state import ProviderSources, find_marked_state
+from app.gateway.large_body.body_size import SMALL_BYTES, is_slow_to_record
+from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.usage_amounts import UsageEstimate
 from app.gateway.media.fetcher import ClaimBytes
@@ -21,7 +22,7 @@ from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.relay import record_response
 from app.gateway.pipeline.translate import drop_rules
 from app.gateway.request.caller_options import read_caller_options
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.source_request import CallerTerms, SourceRequest
 from app.gateway.routing.function_variants import write_variant
 from app.gateway.routing.plan import order_targets
 from app.gateway.shadow.choice import DropReason, config_of
@@ -30,7 +31,7 @@ from app.gateway.shadow.draft import ShadowDraft, ShadowDropped, paying_caller
 from app.gateway.state.charges import estimate_usage
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import Admitted, Attempted, Authenticated, Planned
-from app.gateway.upstream.client import OutboundStream
+from app.gateway.upstream.outbound_stream import OutboundStream
 from app.recording.spool.spool import SpoolFull
 from providers.canonical.chat import ChatRequest, HostTool
 from providers.canonical.errors import InvalidRequest, LimitExceeded, NarthexError, Unavailable, UpstreamError, WorkTooLarge
@@ -138,7 +139,7 @@ async def _reserve(
     planned = context.stage = Planned(
         admitted, plan, reservation, record, estimate.output_tokens, original.endpoint_table, original.matcher, shadow=link
     )
-    if len(draft.raw) > SMALL_BYTES and is_large(draft.raw):
+    if is_slow_to_record(draft.raw, is_masked=False):
         await record.append_large_request(draft.raw, large_requests)
     else:
         record.append_request(draft.raw)
@@ -173,25 +174,21 @@ async def _answer(
     constraint = await gateway.checks.check_request(request, _TEAM)
     options = read_caller_options(headers, is_stream=request.stream)
     may_drop, operator_drops = drop_rules(options, planned)
-    translator = RequestTranslator(
-        request,
-        raw,
+    terms = CallerTerms(
         draft.dialect,
         gateway.media,
         may_drop,
-        headers.get(b"anthropic-beta", b""),
-        constraint,
-        context.id,
-        options.max_repairs,
-        headers,
+        betas=headers.get(b"anthropic-beta", b""),
+        max_repairs=options.max_repairs,
+        headers=headers,
         # Of whoever wrote it: prefix caches of engines are not shared with the team that pays.
-        original.admitted.caller.team_id,
-        options.refuses_unvalidated,
-        claim_bytes,
-        large_requests if len(raw) > SMALL_BYTES and is_large(raw) else None,
-        gateway.team_salts,
-        operator_drops,
+        team_id=original.admitted.caller.team_id,
+        refuses_unvalidated=options.refuses_unvalidated,
+        claim_bytes=claim_bytes,
+        team_salts=gateway.team_salts,
+        operator_drops=operator_drops,
     )
+    source = SourceRequest(terms, request, raw, constraint=constraint, inference_id=context.id, large_requests=large_requests.for_body(raw))
     meta = ResponseMeta(
         context.id,
         planned.admitted.episode.id,
@@ -201,8 +198,8 @@ async def _answer(
         request.body,
         estimated_input=request.input_tokens,
     )
-    translators = ProviderTranslators(translator, find_marked_state(request, raw), None)
-    response, attempted = await gateway.attempts.serve(translators, planned, meta, context)
+    sources = ProviderSources(source, find_marked_state(request, raw), None)
+    response, attempted = await gateway.attempts.serve(sources, planned, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):
         written = await _read_stream(gateway, draft, response, attempted)

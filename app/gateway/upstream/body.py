@@ -4,8 +4,10 @@ from collections.abc import AsyncIterator
 
 import httpx
 
+from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.upstream.content_coding import CODINGS, decode_blocks
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.slow_numbers import check_response_numbers
 from providers.canonical.sse import BOM, StreamUnwrapper
 from providers.transport.response_stream import ResponseStream, ResponseTooLarge
 
@@ -28,6 +30,13 @@ async def read_body(response: httpx.Response, limit_bytes: int, coding: bytes = 
     except ResponseTooLarge:
         raise InvalidUpstreamResponse(f"The engine's answer is larger than {limit_bytes} bytes.") from None
     return raw[len(BOM) :] if raw.startswith(BOM) else raw
+
+
+async def read_whole_body(response: httpx.Response, limit_bytes: int, coding: bytes, large_requests: TeamLargeRequests) -> bytes:
+    """The whole body, whose numbers may be decoded. Raises InvalidUpstreamResponse if it is too large, or takes too long to decode."""
+    raw = await read_body(response, limit_bytes, coding)
+    await large_requests.run_on_body(raw, check_response_numbers, [raw])
+    return raw
 
 
 async def read_error_body(response: httpx.Response, limit_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.recording.erasure.copies import CopyStore
 from app.recording.erasure.datasets import count_left_dataset_rows, list_dataset_days
-from app.recording.erasure.erasures import Order, read_order, resolve_selector
+from app.recording.erasure.erasures import resolve_selector
 from app.recording.erasure.feedback import count_left_feedback
 from app.recording.erasure.hashes import Selector, SqlHash, hash_of, read_key
 from app.recording.erasure.inferences import (
@@ -23,6 +23,7 @@ from app.recording.erasure.inferences import (
     find_left_texts,
     list_days,
 )
+from app.recording.erasure.orders import Order, read_order
 from app.recording.erasure.subjects import count_left_sums
 from app.recording.writes.cost_changes import driver_connection
 from app.settings import Settings

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from app.domain import uuid7
-from app.recording.erasure.erasures import Order
 from app.recording.erasure.hashes import SqlHash
 from app.recording.erasure.inferences import hash_condition, id_range
+from app.recording.erasure.orders import Order
 from app.store.datasets.builds import DATASETS_LOCK
 from app.store.datasets.counts import DatasetCounts
 from app.store.postgres.locks import ERASED

@@ -10,8 +10,8 @@ from typing import Any
 
 from app.domain import uuid7
 from app.recording.erasure.episodes import find_erased_episodes
-from app.recording.erasure.erasures import Order
 from app.recording.erasure.hashes import SqlHash
+from app.recording.erasure.orders import Order
 from app.recording.writes.feedback_writes import lock_feedback
 from app.store.postgres.locks import ERASED
 from app.store.postgres.partitions import DAY_MS, Connection

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from app.domain import uuid7
-from app.recording.erasure.erasures import Order
 from app.recording.erasure.hashes import SqlHash
+from app.recording.erasure.orders import Order
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS, ROW_EXPRESSIONS
 from app.store.postgres.partitions import DAY_MS, Connection, partition_days
 

@@ -6,7 +6,7 @@ import traceback
 from collections import Counter
 
 from app.recording.erasure.copies import CopiesUnavailable, CopyStore
-from app.recording.erasure.erasures import Order, complete_order, lock_due_order, move_order, note_failure
+from app.recording.erasure.orders import Order, complete_order, lock_due_order, move_order, note_failure
 from app.recording.erasure.steps import LAST_STEP, Context, find_step, settle_s_of, step_after
 from app.settings import Settings
 from app.store.postgres.bounded_transactions import bounded_transaction

@@ -13,7 +13,7 @@ from app.recording.erasure.copies import CopyStore
 from app.recording.erasure.datasets import FIRST_DATASET_SOURCE, erase_dataset_rows, erase_selected_tag, wait_for_dataset_pieces
 from app.recording.erasure.episodes import note_erased_episodes
 from app.recording.erasure.erased_rows import erase_row, lost_episodes
-from app.recording.erasure.erasures import FIRST_STEP, Order, due_arrivals, forget_arrivals, last_arrival, note_arrivals
+from app.recording.erasure.erasures import FIRST_STEP
 from app.recording.erasure.feedback import erase_feedback_on_episodes, erase_some_feedback
 from app.recording.erasure.inferences import (
     find_erased,
@@ -24,12 +24,13 @@ from app.recording.erasure.inferences import (
     lock_matching,
     store_erased,
 )
+from app.recording.erasure.orders import Order, due_arrivals, forget_arrivals, last_arrival, note_arrivals
 from app.recording.erasure.subjects import move_subjects, sweep_subject
 from app.recording.erasure.units import erase_units
 from app.recording.rows.rollup_sums import sum_lost_subjects
 from app.recording.writes.inference_texts import delete_texts
 from app.settings import Settings
-from app.store.experiment_units.units import forget_units
+from app.store.experiment_units.forgotten_units import forget_units
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from app.store.postgres.locks import WRITERS_LOCK
 from app.store.postgres.partitions import DAY_MS, Connection

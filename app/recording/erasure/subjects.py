@@ -6,8 +6,9 @@ from typing import Any
 
 import asyncpg
 
-from app.recording.erasure.erasures import Order, dimension_of
+from app.recording.erasure.erasures import dimension_of
 from app.recording.erasure.hashes import SqlHash
+from app.recording.erasure.orders import Order
 from app.store.postgres.locks import ERASED
 from app.store.postgres.partitions import DAY_MS, Connection
 from app.store.postgres.tables import subject_rollup_tables

@@ -1,9 +1,11 @@
 """Units of experiments, as an erasure finds them by their hash: also those whose inferences have expired, or were before the experiment."""
 
 from app.domain.experiment_unit import draw_enrolment, episode_unit, value_unit
-from app.recording.erasure.erasures import Order
+from app.recording.erasure.orders import Order
+from app.store.experiment_units.counted_experiments import read_experiments
+from app.store.experiment_units.forgotten_units import forget_units_by_hash
 from app.store.experiment_units.pre_period_feedback import forget_pre_period
-from app.store.experiment_units.units import forget_units_by_hash, read_experiments, wait_for_counting
+from app.store.experiment_units.units import wait_for_counting
 from app.store.postgres.partitions import Connection
 
 _LOWEST_ID = "00000000-0000-0000-0000-000000000000"

@@ -6,9 +6,6 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
-
-from msgspec import Struct
 
 from app.recording.spool.segment_format import (
     ANY_HEADER,
@@ -30,66 +27,20 @@ from app.recording.spool.segment_format import (
     unpack_head,
     unpack_part,
 )
+from app.recording.spool.segment_records import (
+    BrokenPartChain,
+    DamagedBytes,
+    ExchangeRecord,
+    FeedbackRecord,
+    PartLocation,
+    Record,
+    RefusalsRecord,
+    UnknownSegmentVersion,
+)
 
 CHUNK_BYTES = 256 * 1024
 UNREADABLE_GRACE_S = 1.0
 UNKNOWN_KEY = b""
-
-
-class ExchangeRecord(Struct, frozen=True):
-    """The record of an exchange, at [`offset`, `end`). `last_part` 0: `request` and `response` are its complete content."""
-
-    offset: int
-    end: int
-    at_ms: int
-    is_content_lost: bool
-    last_part: int
-    meta: bytes
-    request: bytes
-    response: bytes
-
-
-class RefusalsRecord(Struct, frozen=True):
-    """A record of refused requests, at [`offset`, `end`)."""
-
-    offset: int
-    end: int
-    body: bytes
-
-
-class FeedbackRecord(Struct, frozen=True):
-    """The record of one feedback, at [`offset`, `end`)."""
-
-    offset: int
-    end: int
-    body: bytes
-
-
-class DamagedBytes(Struct, frozen=True):
-    """Bytes that are not a record of this segment, up to the next record."""
-
-    offset: int
-    end: int
-    reason: str
-
-
-Record: TypeAlias = ExchangeRecord | RefusalsRecord | FeedbackRecord | DamagedBytes
-
-
-class PartLocation(Struct, frozen=True):
-    """The location of a part of a request or response: its record is at [`offset`, `end`)."""
-
-    offset: int
-    end: int
-    is_request: bool
-
-
-class BrokenPartChain(Exception):
-    """An exchange whose parts cannot all be read."""
-
-
-class UnknownSegmentVersion(Exception):
-    """A segment of another version of this software, which only that version can read."""
 
 
 class SegmentReader:

@@ -1,12 +1,9 @@
 """The spool: a durable queue on this machine's disk. A response is in it before the caller has its last byte; the writer stores it."""
 
 import logging
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from app.domain.callers import ContentPolicy, MaskConfig
 from app.domain.exchange import Exchange
@@ -15,52 +12,30 @@ from app.recording.spool.disk_space import DiskSpace
 from app.recording.spool.durability import Durability
 from app.recording.spool.exchange_encoding import encode_exchange
 from app.recording.spool.open_segment import OpenSegment
+from app.recording.spool.own_segments import OwnSegments
 from app.recording.spool.segment_format import (
     CONTENT_LOST,
     EXCHANGE,
     FEEDBACK,
-    FEEDBACK_SUFFIX,
     HEAD_BYTES,
-    HEADER,
     MAX_BODY_BYTES,
     REFUSALS,
-    REFUSALS_SUFFIX,
-    list_segments,
-    pack_exchange,
+    exchange_body,
     pack_part,
-    segment_created_ms,
 )
 from app.recording.spool.spool_record import SpoolRecord
-from app.recording.spool.writer_status import read_status
+from app.recording.spool.spool_stats import SpoolStats, oldest_record_s
 from app.settings import Settings
 from providers.transport.write_batcher import WriteBatcher
 
 logger = logging.getLogger(__name__)
 
-WRITER_SILENT_S = 5.0
 _DEFAULT_MASK = MaskConfig()
-# Kinds of records with segments of their own, by the suffixes of these, and how large such a segment gets.
-_OWN_SUFFIXES = {REFUSALS: REFUSALS_SUFFIX, FEEDBACK: FEEDBACK_SUFFIX}
-_OWN_SEGMENT_BYTES = 4 * 1024 * 1024
 _MAX_RECORDS_PER_WRITE = 256  # two buffers a record, and a kernel takes at most 1024 in one write
 
 
 class SpoolFull(Exception):
     """A new request cannot be recorded, so it is refused. The message is for its caller."""
-
-
-class SpoolStats(Struct, frozen=True):
-    """The state of the spool. `size_bytes` and `oldest_s` are of the folder; the others count what this
-    worker did.
-
-    `oldest_s` is 0 if everything is in Postgres.
-    """
-
-    size_bytes: int
-    lost_content: int
-    lost_records: int
-    oldest_s: float
-    failed_syncs: int
 
 
 class _FinishedRecord(NamedTuple):
@@ -97,7 +72,7 @@ class Spool:
         self._lost_records = 0
         self._segment: OpenSegment | None = None
         self._reserve: OpenSegment | None = None
-        self._own_segments: dict[int, OpenSegment] = {}  # by the kind of their records
+        self._own_segments = OwnSegments(folder, self._segment_bytes, self._durability)
         self._has_logged_failure = False
         self._write_batcher = write_batcher
         self._finished: list[_FinishedRecord] = []
@@ -127,17 +102,18 @@ class Spool:
     def stats(self) -> SpoolStats:
         if self._space.is_refresh_due():
             self._refresh_space()
-        return SpoolStats(self._space.size_bytes, self._lost_content, self._lost_records, self._oldest_s(), self._durability.failed)
+        oldest_s = oldest_record_s(self._home, self._folder)
+        return SpoolStats(self._space.size_bytes, self._lost_content, self._lost_records, oldest_s, self._durability.failed)
 
     def close(self) -> None:
         """Release the segments, so that the writer can finish them; a segment with parts of an open exchange once that has ended."""
         self._write_finished()
         self._durability.close()
-        for segment in (self._segment, self._reserve, *self._own_segments.values()):
+        for segment in (self._segment, self._reserve):
             if segment is not None:
                 segment.retire()
         self._segment = self._reserve = None
-        self._own_segments = {}
+        self._own_segments.retire_all()
 
     @property
     def _is_full(self) -> bool:
@@ -175,19 +151,11 @@ class Spool:
         if self._is_full:
             return False
         try:
-            segment = self._own_segments.get(kind)
-            if segment is None:
-                segment = self._own_segments[kind] = OpenSegment(self._folder, suffix=_OWN_SUFFIXES[kind])
-                self._durability.sync_folder(self._folder)
-            segment.append_all(kind, bodies)
+            self._own_segments.append(kind, bodies)
         except OSError as error:
             self._handle_disk_error(error)
             return False
         self._space.size_bytes += sum(map(len, bodies)) + HEAD_BYTES * len(bodies)
-        self._durability.mark_dirty(segment)
-        if segment.size >= min(self._segment_bytes, _OWN_SEGMENT_BYTES):
-            del self._own_segments[kind]
-            segment.retire()
         return True
 
     def finish_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
@@ -215,7 +183,7 @@ class Spool:
         ):
             return False
         try:
-            bodies = [_exchange_body(encode_exchange(each.exchange), each.request, each.response) for each in batch]
+            bodies = [exchange_body(encode_exchange(each.exchange), each.request, each.response) for each in batch]
             if max(map(len, bodies)) > MAX_BODY_BYTES:
                 return False
             self._segment.append_all(EXCHANGE, bodies)
@@ -246,7 +214,7 @@ class Spool:
                 spool_record.segment.release()
 
     def _write_in_segment(self, spool_record: SpoolRecord, meta: bytes, request: bytes, response: bytes) -> bool:
-        body = _exchange_body(meta, request, response, spool_record.last_part)
+        body = exchange_body(meta, request, response, spool_record.last_part)
         try:
             segment = spool_record.segment or self._current_segment()
             segment.append(EXCHANGE, 0, body)
@@ -257,7 +225,7 @@ class Spool:
         return True
 
     def _write_without_content(self, spool_record: SpoolRecord, meta: bytes) -> None:
-        body = pack_exchange(len(meta), 0, 0) + meta
+        body = exchange_body(meta, b"", b"")
         flags = CONTENT_LOST if spool_record.is_content_lost else 0
         if not self._is_full:
             try:
@@ -295,16 +263,11 @@ class Spool:
             self._segment.retire()
             self._segment = None
 
-    def _retire_own(self) -> None:
-        for segment in self._own_segments.values():
-            segment.retire()
-        self._own_segments.clear()
-
     def _handle_disk_error(self, error: OSError) -> None:
         self._space.disk_is_full = True
         # Even if the disk takes more again, this file may not grow: a limit on file sizes is such a case.
         self._retire_segment()
-        self._retire_own()
+        self._own_segments.retire_all()
         if not self._has_logged_failure:
             self._has_logged_failure = True
             logger.error(
@@ -316,7 +279,7 @@ class Spool:
         if self._space.is_over_limit:  # the writer can only remove complete segments
             if self._segment is not None and self._segment.has_records:
                 self._retire_segment()
-            self._retire_own()
+            self._own_segments.retire_all()
         if self._is_full:
             return
         self._has_logged_failure = False
@@ -334,19 +297,3 @@ class Spool:
         if not spool_record.is_content_lost:
             spool_record.is_content_lost = True
             self._lost_content += 1
-
-    def _oldest_s(self) -> float:
-        now = time.time()
-        status = read_status(self._home)
-        segments = [each for each in list_segments(self._folder) if not each.is_reserve and each.size > len(HEADER)]
-        if status is None:
-            return now - min((segment_created_ms(each.name) for each in segments), default=now * 1000) / 1000
-        if status.oldest_s:
-            return status.oldest_s + now - status.at
-        # Everything was in Postgres when the writer last reported. If it has been silent since, newer records are waiting.
-        is_silent = now - status.at > WRITER_SILENT_S and any(each.changed_at > status.at for each in segments)
-        return now - status.at if is_silent else 0.0
-
-
-def _exchange_body(meta: bytes, request: bytes, response: bytes, last_part: int = 0) -> bytes:
-    return b"".join((pack_exchange(len(meta), len(request), last_part), meta, request, response))

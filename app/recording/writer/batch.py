@@ -10,7 +10,8 @@ from app.recording.rows.inference_rows import PackedContent, content_row, infere
 from app.recording.spool.exchange_encoding import decode_exchange
 from app.recording.spool.feedback_records import Feedback, decode_feedback, feedback_row
 from app.recording.spool.refusal_records import Refusals
-from app.recording.spool.segment_reader import BrokenPartChain, ExchangeRecord, FeedbackRecord, PartLocation, SegmentReader
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.segment_records import BrokenPartChain, ExchangeRecord, FeedbackRecord, PartLocation
 from app.recording.writes.feedback_writes import add_feedback
 from app.recording.writes.inference_writes import ROW_ERRORS, copy_rows
 from app.store.formats.content_packing import pack, pack_pieces

@@ -9,13 +9,12 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from app.recording.erasure import erasures
 from app.recording.erasure.episodes import note_erased_episodes
 from app.recording.erasure.erased_rows import ERASED_CONTENT, erase_exchange, erase_row, lost_episodes
-from app.recording.erasure.erasures import Order
 from app.recording.erasure.feedback import erase_feedback_on_episodes
 from app.recording.erasure.hashes import Selector, hash_of, read_key
 from app.recording.erasure.inferences import find_erased, lock_made_of
+from app.recording.erasure.orders import Order, newest_number, note_arrivals, read_orders_after
 from app.recording.erasure.steps import erase_made
 from app.recording.rows.inference_rows import content_row
 from app.recording.spool.feedback_records import erase_feedback, feedback_row
@@ -49,7 +48,7 @@ class LateErasure:
         given meanwhile misses them.
         """
         await self._connection.execute("SELECT pg_advisory_xact_lock_shared($1)", WRITERS_LOCK)
-        newest = await erasures.newest_number(self._connection)
+        newest = await newest_number(self._connection)
         if newest > self._number:
             await self._read_orders()
             self._number = max(self._number, newest)  # an old one is not held
@@ -57,7 +56,7 @@ class LateErasure:
             return rows
         arrivals: Counter[str] = Counter()
         checked = [self._erase(row, arrivals) if row.inference[_ID].lower() < self._newest else row for row in rows]
-        await erasures.note_arrivals(self._connection, arrivals)
+        await note_arrivals(self._connection, arrivals)
         if arrivals:
             lost = lost_episodes((row.inference for row in rows), (row.inference for row in checked))
             await note_erased_episodes(self._connection, lost)
@@ -88,7 +87,7 @@ class LateErasure:
             return rows
         arrivals: Counter[str] = Counter()
         checked = [self._erase_feedback(row, arrivals) if row.feedback.id < self._newest else row for row in rows]
-        await erasures.note_arrivals(self._connection, arrivals)
+        await note_arrivals(self._connection, arrivals)
         return checked
 
     def _erase_feedback(self, row: FeedbackRow, arrivals: Counter[str]) -> FeedbackRow:
@@ -106,7 +105,7 @@ class LateErasure:
     async def _read_orders(self) -> None:
         self._key = await read_key(self._connection) or b""
         since = datetime.datetime.now(datetime.UTC) - self._oldest
-        for order in await erasures.read_orders_after(self._connection, self._number, since):
+        for order in await read_orders_after(self._connection, self._number, since):
             self._number = order.number
             self._newest = max(self._newest, order.before)
             self._by_hash.setdefault(order.hash, []).append(order)

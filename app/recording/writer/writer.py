@@ -22,7 +22,8 @@ from app.recording.spool.segment_format import HEADER, list_segments
 from app.recording.spool.spool_folder import exclusive_lock, record_written_ms, remove_stale_files, spool_id
 from app.recording.spool.writer_status import WriterStatus, write_status
 from app.recording.writer.feedback_matcher import FeedbackMatcher
-from app.recording.writer.writer_session import WriterSession, WriterState
+from app.recording.writer.writer_session import WriterSession
+from app.recording.writer.writer_state import WriterState
 from app.recording.writes.inference_texts import index_closed_days
 from app.recording.writes.inference_writes import PositionTaken
 from app.recording.writes.uncounted_spools import touch_uncounted

@@ -7,51 +7,24 @@ import logging
 import time
 from pathlib import Path
 
-from msgspec import Struct, field
-
 from app.otel.directory import Directory
 from app.otel.exporter import Exporter
-from app.recording.rows.rollup_sums import RollupSummer
-from app.recording.rows.usage_sums import sum_usage
 from app.recording.spool.quarantine import quarantine_record
-from app.recording.spool.refusal_records import Refusals, decode_refusals, sample_row
+from app.recording.spool.refusal_records import decode_refusals
 from app.recording.spool.segment_format import FEEDBACK_SUFFIX, REFUSALS_SUFFIX, list_segments
-from app.recording.spool.segment_reader import (
-    DamagedBytes,
-    ExchangeRecord,
-    FeedbackRecord,
-    Record,
-    RefusalsRecord,
-    SegmentReader,
-    UnknownSegmentVersion,
-)
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.segment_records import DamagedBytes, ExchangeRecord, FeedbackRecord, Record, RefusalsRecord, UnknownSegmentVersion
 from app.recording.spool.spool_folder import remove_segment, spool_id
-from app.recording.writer.batch import (
-    UNUSABLE_RECORD_ERRORS,
-    Batch,
-    InferenceRow,
-    add_all_feedback,
-    add_valid_feedback,
-    copy_all,
-    copy_valid_rows,
-    fold_feedback,
-    fold_record,
-    record_byte_ranges,
-)
-from app.recording.writer.late_erasure import LateErasure
-from app.recording.writer.text_rows import add_row_texts, add_valid_row_texts
+from app.recording.writer.batch import UNUSABLE_RECORD_ERRORS, Batch, fold_feedback, fold_record, record_byte_ranges
+from app.recording.writer.batch_store import BatchStore
+from app.recording.writer.writer_state import WriterState
 from app.recording.writes import retention
 from app.recording.writes.export_names import read_adapters, read_team_names
-from app.recording.writes.feedback_pending import VERY_LATE, wake, wake_all
-from app.recording.writes.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
-from app.recording.writes.refusal_writes import add_refusals
+from app.recording.writes.inference_writes import forget_positions, load_positions
 from app.settings import Settings
-from app.store.experiment_units.touched_units import touch_units, touches_of
 from app.store.postgres import partitions
-from app.store.postgres.inference_columns import INFERENCE_COLUMNS
 from app.store.postgres.partitions import Connection
 from app.store.postgres.spools import report_stored_until
-from app.store.usage.rollups import RollupSums, add_rollups
 
 logger = logging.getLogger(__name__)
 
@@ -61,33 +34,11 @@ HOUSEKEEPING_EVERY_S = 3600.0
 REPORT_EVERY_S = 1.0
 DIRECTORY_EVERY_S = 30.0
 NEW_NAMES_EVERY_S = 1.0
-STORE_TIMEOUT_S = 120.0
 MAX_ROWS_PER_READ = 200  # prepared before the event loop runs again
 MAX_REFUSALS_PER_READ = 10  # records, each of up to some thousand counts
 MAX_FEEDBACK_PER_READ = 50  # each of up to some hundred KiB
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; others wait
-
-_ID, _TEAM_ID, _EPISODE_ID, _RECEIVED_AT = (INFERENCE_COLUMNS.index(name) for name in ("id", "team_id", "episode_id", "received_at"))
-
-
-class WriterState(Struct):
-    """The state that outlives a session: counts since the writer's start, committed positions, and segments
-    that wait (see QuarantineFailed).
-
-    `last_error` is the last one since a batch was stored.
-    """
-
-    rows: int = 0
-    feedback: int = 0
-    conflicting_feedback: int = 0
-    quarantined: int = 0
-    unfinished_parts: int = 0
-    torn_records: int = 0
-    lost_content: int = 0
-    last_error: str | None = None
-    committed: dict[str, int] = field(default_factory=dict[str, int])
-    postponed_until: dict[str, float] = field(default_factory=dict[str, float])
 
 
 class WriterSession:
@@ -117,9 +68,7 @@ class WriterSession:
         self._stored_batch = Batch()
         self._store_task: asyncio.Task[None] | None = None
         self._removed_segments: list[str] = []
-        self._known_days: set[int] = set()
-        self._rollups = RollupSummer(connection)
-        self._late_erasure = LateErasure(connection, settings)
+        self._batch_store = BatchStore(settings, connection, self._spool_id, state, self._quarantine_record)
         # Everything that was in the spool then is read, is in the batch being stored, is stored.
         self._read_until = self._storing_until = self._stored_until = 0.0
         self._report_due = 0.0
@@ -265,7 +214,7 @@ class WriterSession:
         await self._do_housekeeping()  # here too, or it would never run where there is always something to read
         self._stored_batch, self._batch = self._batch, Batch()
         self._storing_until = self._read_until
-        self._store_task = asyncio.create_task(self._store(self._stored_batch))
+        self._store_task = asyncio.create_task(self._batch_store.store(self._stored_batch))
 
     async def _complete_store(self) -> None:
         if self._store_task is None:
@@ -288,77 +237,6 @@ class WriterSession:
             finally:
                 self._exporter.add(exchanges)
 
-    async def _store(self, batch: Batch) -> None:
-        async with asyncio.timeout(STORE_TIMEOUT_S):
-            await self._make_partitions(batch.days)
-            try:
-                async with self._connection.transaction():
-                    await self._move_positions(batch)
-                    rows = await self._late_erasure.apply(batch.rows)
-                    await copy_all(self._connection, rows)
-                    await add_row_texts(self._connection, rows)
-                    await self._wake_feedback(rows)
-                    batch.conflicts = await add_all_feedback(self._connection, await self._late_erasure.apply_to_feedback(batch.feedback))
-                    sums = await self._add_refusals_and_sums(rows, batch.refusals)
-                batch.rows = rows
-            except ROW_ERRORS:
-                self._known_days.clear()  # another machine's retention may have dropped one
-                await self._make_partitions(batch.days)
-                sums = await self._store_valid_rows(batch)
-        self._rollups.mark_stored(sums)
-
-    async def _store_valid_rows(self, batch: Batch) -> RollupSums:
-        async with self._connection.transaction():
-            await self._move_positions(batch)
-            rows = await self._late_erasure.apply(batch.rows)
-            rejected = await copy_valid_rows(self._connection, rows)
-            for row, reason in rejected:
-                self._quarantine_record(row.reader, record_byte_ranges(row.reader, row), reason)
-            rejected_ids = {id(row) for row, _ in rejected}
-            valid = [row for row in rows if id(row) not in rejected_ids]
-            await add_valid_row_texts(self._connection, valid)
-            await self._wake_feedback(valid)
-            batch.feedback = await self._late_erasure.apply_to_feedback(batch.feedback)
-            batch.conflicts, rejected_feedback = await add_valid_feedback(self._connection, batch.feedback)
-            for feedback, reason in rejected_feedback:
-                self._quarantine_record(feedback.reader, [(feedback.offset, feedback.end)], reason)
-                batch.feedback.remove(feedback)
-            sums = await self._add_refusals_and_sums(valid, batch.refusals)
-        batch.rows = valid
-        return sums
-
-    async def _add_refusals_and_sums(self, rows: list[InferenceRow], refusals: list[Refusals]) -> RollupSums:
-        """Add refusals and sums, at the end of the transaction: other machines' writers wait for the sums
-        until it is committed.
-        """
-        await touch_units(self._connection, touches_of(row.inference for row in rows))
-        await add_refusals(self._connection, [sample_row(sample) for each in refusals for sample in each.samples])
-        sums = await self._rollups.sum([row.inference for row in rows], refusals)
-        await add_rollups(self._connection, sums, self._rollups.stored_groups)
-        await add_usage(self._connection, sum_usage(row.inference for row in rows))
-        return sums
-
-    async def _wake_feedback(self, rows: list[InferenceRow]) -> None:
-        """Wake feedback that waits for these rows, perhaps for so long that it would not be looked for soon."""
-        before = datetime.datetime.now(datetime.UTC) - VERY_LATE
-        late, in_time = set[tuple[str, str]](), set[tuple[str, str]]()
-        for row in rows:
-            inference = row.inference
-            targets = {(inference[_TEAM_ID], inference[_ID]), (inference[_TEAM_ID], inference[_EPISODE_ID])}
-            (late if inference[_RECEIVED_AT] < before else in_time).update(targets)
-        await wake(self._connection, in_time)
-        await wake_all(self._connection, late)
-
-    async def _move_positions(self, batch: Batch) -> None:
-        for name, (_, position) in batch.positions.items():
-            await move_position(self._connection, self._spool_id, name, self._state.committed.get(name), position)
-
-    async def _make_partitions(self, days: set[int]) -> None:
-        missing = days - self._known_days
-        if missing:
-            await partitions.create_partitions(self._connection, missing)
-            self._known_days |= missing
-
     async def _do_housekeeping(self) -> None:
         """Remove finished segments, create and drop partitions; postponed while the connection is in use."""
         if self._store_task is not None:
@@ -375,7 +253,7 @@ class WriterSession:
         if time.monotonic() >= self._housekeeping_due:
             self._housekeeping_due = time.monotonic() + HOUSEKEEPING_EVERY_S
             today = partitions.today()
-            await self._make_partitions({today, today + 1})
+            await self._batch_store.make_partitions({today, today + 1})
             await retention.delete_expired(self._connection, self._settings)
 
     async def _report_stored_until(self) -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from app.settings import Settings
-from app.store.experiment_units.units import KEEP_UNITS_DAYS
+from app.store.experiment_units.counted_experiments import KEEP_UNITS_DAYS
 
 MIN_USAGE_DAYS = 62  # a budget of a calendar month, in any time zone, and the one before it
 _NEEDED_BY_BUDGETS = ("usage", "webhook_events", "webhook_deliveries")  # these say which thresholds were reached

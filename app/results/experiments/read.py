@@ -1,44 +1,32 @@
 """Reading results: from the kept sums to comparisons, of every arm and metric."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import isfinite
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain.experiments import BUILT_IN_OUTCOMES, MetricConfig
+from app.domain.experiments import MetricConfig
 from app.process.thread_steps import in_steps, run_in_steps
+from app.results.experiments.arm_units import Counts, arm_units, count_by_arm
+from app.results.experiments.forecast import Forecast
 from app.results.experiments.metric_facts import MetricFacts, metric_facts, metric_names
-from app.results.experiments.results import (
-    ArmComparison,
-    ArmUnits,
-    ArmValue,
-    ExperimentResults,
-    MetricResult,
-    Part,
-    Range,
-    SampleRatioCheck,
-)
+from app.results.experiments.results import ArmComparison, ArmValue, ExperimentResults, MetricResult, Part, Range, SampleRatioCheck
 from app.results.experiments.sentences import conclusion_of, lost_values_warning, mismatch_warning
 from app.results.experiments.strata import build_strata, probabilities_of
-from app.results.statistics.burn_in import burn_in_units
 from app.results.statistics.compare import Comparison, compare
 from app.results.statistics.confidence_sequence import Interval
 from app.results.statistics.estimate import arm_estimate
-from app.results.statistics.power import needed_units
 from app.results.statistics.sample_ratio import SampleRatio, sample_ratio, sample_ratio_of
 from app.results.statistics.sums import Stratum
 from app.results.units.outcomes import scale_of
 from app.store.configuration.metric_queries import read_metrics
-from app.store.experiment_units.sums import CountKey, SumKey, read_counts, read_sums
+from app.store.experiment_units.sums import SumKey, read_counts, read_sums
 from app.store.experiments.queries import ExperimentRow, read_weights
 
 _MAX_VALUES_SHOWN = 20  # of a slice
-_DAYS_OF_RATE = 7
-_LONGEST_WAIT_DAYS = 3650
 
 Sums = Sequence[tuple[SumKey, Mapping[str, int]]]
-Counts = Sequence[tuple[CountKey, Mapping[str, int]]]
 
 
 async def read_results(
@@ -82,8 +70,8 @@ class Reading:
         self._facts = metric_facts(experiment, declared)
         self._now = now
         self._others = [each for each in experiment.arms if each != experiment.control and arm in (None, each)]
-        self._by_arm = _by_arm(counts)
-        self._units_per_day = _units_per_day(experiment, counts, now)
+        self._by_arm = count_by_arm(counts)
+        self._forecast = Forecast(experiment, weights, counts, self._by_arm, now)
 
     def results(self, sums: Sums, sliced: Sums, metrics: Sequence[str] | None) -> ExperimentResults:
         experiment, analysis = self._experiment, self._experiment.analysis
@@ -103,11 +91,11 @@ class Reading:
             window_minutes=analysis.window_minutes,
             feedback_hours=analysis.feedback_hours,
             slices=analysis.slices,
-            units_per_day=self._units_per_day,
+            units_per_day=self._forecast.units_per_day,
             conclusion=self._conclusion(found, split),
             warnings=self._warnings(found, split),
             sample_ratio=_check(split),
-            arms=self._arms(),
+            arms=arm_units(experiment.arms, self._weights, self._by_arm),
             metrics=found,
         )
 
@@ -179,8 +167,8 @@ class Reading:
         return [self._comparison(facts, arm, compare(strata, self._experiment.control, arm, facts.plan)) for arm in in_steps(self._others)]
 
     def _comparison(self, facts: MetricFacts, arm: str, found: Comparison) -> ArmComparison:
-        more_units = self._more_units(facts, arm, found)
-        more_days = self._days(facts, arm, found, more_units)
+        more_units = self._forecast.more_units(facts, arm, found)
+        more_days = self._forecast.days(facts, arm, found, more_units)
         return ArmComparison(
             arm=arm,
             verdict=found.verdict,
@@ -199,53 +187,6 @@ class Reading:
             conclusion=conclusion_of(facts, self._experiment.control, arm, found, more_days),
         )
 
-    def _more_units(self, facts: MetricFacts, arm: str, found: Comparison) -> int | None:
-        """Returns how many more units of both arms together are needed, or None if nobody knows.
-
-        They are counted until there is an interval or, once there is one, until the difference seen now would
-        be certain.
-        """
-        of_control, of_arm = self._shares(arm)
-        if not (of_control and of_arm):
-            return None
-        share = of_arm / (of_control + of_arm)
-        if found.verdict == "too early":
-            missing = burn_in_units(facts.kind, share) - found.units - found.units_left_out
-            return missing if missing > 0 else None
-        if found.verdict != "no difference yet" or not found.difference or not found.unit_variance:
-            return None
-        return max(0, needed_units(found.difference, found.unit_variance, facts.plan, share) - found.units)
-
-    def _days(self, facts: MetricFacts, arm: str, found: Comparison, more_units: int | None) -> float | None:
-        """Returns the days that more units take at the present rate of units, and of those that get a value.
-
-        Returns None if they take for ever, or nobody knows.
-        """
-        if more_units is None or self._experiment.status != "running" or not self._units_per_day:
-            return None
-        counted = "measured" if facts.name in BUILT_IN_OUTCOMES else "complete"
-        of_both = sum(self._by_arm.get(each, {}).get(counted, 0) for each in (arm, self._experiment.control))
-        with_value = found.units + found.units_left_out
-        part = min(1.0, with_value / of_both) if of_both and with_value else 1.0
-        days = self._days_to_first(facts) + more_units / (self._units_per_day * sum(self._shares(arm)) * part)
-        return days if days < _LONGEST_WAIT_DAYS else None
-
-    def _days_to_first(self, facts: MetricFacts) -> float:
-        """Returns the days until the first units are complete, in the window of the first ones after the
-        start.
-        """
-        if self._experiment.started_at is None:
-            return 0.0
-        analysis = self._experiment.analysis
-        lasts_s = analysis.window_minutes * 60 if facts.name in BUILT_IN_OUTCOMES else analysis.feedback_hours * 3600
-        started = datetime.fromisoformat(self._experiment.started_at)
-        return max(0.0, lasts_s - (self._now - started).total_seconds()) / 86_400
-
-    def _shares(self, arm: str) -> tuple[float, float]:
-        """Returns the shares of the control and of this arm in all new units."""
-        shares = probabilities_of(self._experiment, self._weights, max(self._weights), "")
-        return shares.get(self._experiment.control, 0.0), shares.get(arm, 0.0)
-
     def _assigned(self) -> SampleRatio:
         """Returns the sample ratio of all units when they are assigned, by version and kind of episode."""
         units: dict[tuple[int, str], dict[str, int]] = {}
@@ -259,30 +200,6 @@ class Reading:
                 if sum(by_arm.values())
             ]
         )
-
-    def _arms(self) -> list[ArmUnits]:
-        weights = self._weights[max(self._weights)]
-        total = sum(weights.values())
-        arms: list[ArmUnits] = []
-        for arm in self._experiment.arms:
-            counted = self._by_arm.get(arm, {})
-            units, measured, inferences = (counted.get(name, 0) for name in ("units", "measured", "inferences"))
-            episodes = counted.get("episodes", 0)
-            arms.append(
-                ArmUnits(
-                    arm=arm,
-                    share=weights.get(arm, 0) / total,
-                    units=units,
-                    open=units - measured,
-                    measured=measured,
-                    complete=counted.get("complete", 0),
-                    excluded=counted.get("excluded", 0),
-                    inferences=inferences,
-                    inferences_per_episode=inferences / episodes if episodes else None,
-                    served_by_other_share=counted.get("served_by_other", 0) / inferences if inferences else None,
-                )
-            )
-        return arms
 
     def _conclusion(self, found: Sequence[MetricResult], split: SampleRatio) -> str:
         if split.mismatch:
@@ -312,29 +229,6 @@ class Reading:
                     f"{of_callers} of {units} episodes have ids that callers chose. Who chooses ids can choose arms; compare `parts`."
                 )
         return warnings
-
-
-def _by_arm(counts: Counts) -> dict[str, dict[str, int]]:
-    by_arm: dict[str, dict[str, int]] = {}
-    for key, values in counts:
-        of_arm = by_arm.setdefault(key.arm, {})
-        for name, value in values.items():
-            of_arm[name] = of_arm.get(name, 0) + value
-    return by_arm
-
-
-def _units_per_day(experiment: ExperimentRow, counts: Counts, now: datetime) -> float:
-    """Returns the new units per day of the last full days (UTC), or since the start where there is none."""
-    if experiment.started_at is None:
-        return 0.0
-    started = datetime.fromisoformat(experiment.started_at).astimezone(UTC)
-    ended = now if experiment.ended_at is None else datetime.fromisoformat(experiment.ended_at).astimezone(UTC)
-    full_days = [ended.date() - timedelta(days=back) for back in range(1, _DAYS_OF_RATE + 1)]
-    full_days = [day for day in full_days if day > started.date()]
-    if full_days:
-        return sum(values["units"] for key, values in counts if key.day in full_days) / len(full_days)
-    elapsed_days = max((ended - started).total_seconds(), 3600) / 86_400
-    return sum(values["units"] for _, values in counts) / elapsed_days
 
 
 def _range(interval: Interval | None) -> Range | None:

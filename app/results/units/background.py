@@ -9,7 +9,7 @@ from app.process.background_tasks import BackgroundTask
 from app.results.units.counting import UNITS_AT_ONCE, count_due_units, put_off_due_unit, take_in_touched
 from app.results.units.pre_period import give_up_scan, scan_pre_period
 from app.settings import Settings
-from app.store.experiment_units.units import delete_old_units
+from app.store.experiment_units.forgotten_units import delete_old_units
 from app.store.postgres.database import connect
 from app.store.postgres.db_errors import BUSY_ERRORS, DB_UNAVAILABLE_ERRORS, TOO_LONG_ERRORS
 from app.store.postgres.outage_log import OutageLog

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.domain import uuid7
 from app.results.units.outcomes import capped, scale_of
+from app.store.experiment_units.counted_experiments import CountedExperiment
 from app.store.experiment_units.sums import CountKey, SumKey
-from app.store.experiment_units.units import CountedExperiment, UnitRow
+from app.store.experiment_units.units import UnitRow
 
 
 def sums_of(experiment: CountedExperiment, unit: UnitRow) -> Iterator[tuple[SumKey, Sequence[int]]]:

@@ -5,51 +5,44 @@ sums of it is kept with it: both change in one transaction, by the difference.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.domain import uuid7
 from app.results.units.contributions import Changes
 from app.results.units.outcomes import covariates, measure
+from app.results.units.windows import complete_at, feedback_window, is_in_window, window_end, window_of
+from app.store.experiment_units.counted_experiments import CountedExperiment, find_experiments, read_experiments
+from app.store.experiment_units.forgotten_units import is_forgotten
 from app.store.experiment_units.pre_period_feedback import read_expected_feedback, unfinished_scans
 from app.store.experiment_units.sums import add_sums, read_slice_values
 from app.store.experiment_units.touched_units import Touch, take_touches
 from app.store.experiment_units.unit_measurements import (
-    FeedbackWindow,
     FirstInference,
-    Subject,
     UnitSummary,
-    Window,
     measure_feedback,
     measure_units,
     only_by_index,
     read_first_inferences,
-    read_usage_before,
 )
 from app.store.experiment_units.units import (
-    CountedExperiment,
     UnitKey,
     UnitRow,
-    find_experiments,
     insert_units,
-    is_forgotten,
     lock_counting,
     lock_due_units,
     lock_units,
     move_units,
     put_off_first,
-    read_experiments,
     update_units,
 )
+from app.store.experiment_units.usage_before import Subject, read_usage_before
 from app.store.postgres.bounded_transactions import bounded_transaction
 from app.store.postgres.locks import ERASED
-from app.store.postgres.partitions import DAY_MS, Connection
+from app.store.postgres.partitions import Connection
 
 TOUCHES_AT_ONCE = 2_000
 UNITS_AT_ONCE = 500
-# Between the end of a window and the moment when a unit is measured: an inference is stored when it has ended.
-GRACE = timedelta(seconds=5)
 OTHER_VALUE = "(other)"
 _MAX_SLICE_VALUES = 50
 _MAX_VALUE_CHARACTERS = 100
@@ -89,10 +82,10 @@ async def take_in_touched(connection: Connection) -> bool:
                     new.append(unit)
                     changes.add(experiment, None, unit)
             elif enrolled is not None and enrolled.id < unit.first_id:
-                due_at = _window_end(experiment, enrolled.id) if unit.state == "open" else now + _wait(unit)
+                due_at = window_end(experiment, enrolled.id) if unit.state == "open" else now + _wait(unit)
                 moved.append((key, enrolled.id, due_at))
                 changes.add(experiment, unit, replace(unit, first_id=enrolled.id))  # maybe of another day
-            elif unit.state != "open" and any(_is_in_window(experiment, unit, touch.id) for touch in of_unit):
+            elif unit.state != "open" and any(is_in_window(experiment, unit, touch.id) for touch in of_unit):
                 moved.append((key, unit.first_id, now + _wait(unit)))
         await insert_units(connection, new)
         await move_units(connection, moved)
@@ -154,7 +147,7 @@ def _new_unit(experiment: CountedExperiment, unit: str, first: Touch) -> UnitRow
         version=first.version,
         episode_kind=kind,
         arm=first.arm,
-        due_at=_window_end(experiment, first.id),
+        due_at=window_end(experiment, first.id),
     )
 
 
@@ -179,15 +172,15 @@ async def _count(
     connection: Connection, experiments: Mapping[str, CountedExperiment], due: Sequence[tuple[UnitRow, FirstInference]], now: datetime
 ) -> list[UnitRow]:
     """Returns the units as they are now, in the same order."""
-    windows = [_window(experiments[unit.experiment_id], unit) for unit, _ in due]
+    windows = [window_of(experiments[unit.experiment_id], unit) for unit, _ in due]
     summaries = await measure_units(connection, windows)
-    is_complete = [now >= _complete_at(experiments[unit.experiment_id], unit.first_id) for unit, _ in due]
+    is_complete = [now >= complete_at(experiments[unit.experiment_id], unit.first_id) for unit, _ in due]
     with_feedback = [
         at
         for at, (unit, _) in enumerate(due)
         if is_complete[at] and experiments[unit.experiment_id].has_feedback and summaries[at].excluded is None
     ]
-    feedback_windows = [_feedback_window(experiments[due[at][0].experiment_id], due[at][0], windows[at]) for at in with_feedback]
+    feedback_windows = [feedback_window(experiments[due[at][0].experiment_id], due[at][0], windows[at]) for at in with_feedback]
     feedback = dict(zip(with_feedback, await measure_feedback(connection, feedback_windows), strict=True))
     before = await _covariates(connection, experiments, due)
     slices: dict[str, dict[str, set[str]]] = {}
@@ -231,7 +224,7 @@ def _counted_unit(
         measured=measure(experiment, summary, feedback),
         covariates=before if unit.covariates is None else unit.covariates,
         slices=slices,
-        due_at=None if is_complete else _complete_at(experiment, unit.first_id),
+        due_at=None if is_complete else complete_at(experiment, unit.first_id),
     )
 
 
@@ -280,39 +273,3 @@ def _slices(experiment: CountedExperiment, first: FirstInference, known: dict[st
         of_slice.add(value)
         values.append(value)
     return values
-
-
-def _is_in_window(experiment: CountedExperiment, unit: UnitRow, inference_id: str) -> bool:
-    """Returns whether an inference is in the unit's window, or as long before it.
-
-    There, an inference that is not enrolled excludes the unit.
-    """
-    window = _window(experiment, unit)
-    return window.since <= inference_id < window.until
-
-
-def _window(experiment: CountedExperiment, unit: UnitRow) -> Window:
-    first_ms = uuid7.created_ms(unit.first_id)
-    since, until = (uuid7.lowest_at(at_ms) for at_ms in (first_ms - experiment.window_ms, first_ms + experiment.window_ms))
-    return Window(experiment.name, unit.unit, since, unit.first_id, until, experiment.unit == "episode")
-
-
-def _feedback_window(experiment: CountedExperiment, unit: UnitRow, window: Window) -> FeedbackWindow:
-    # An id may be known, and rated, before the clock of another machine has reached the time in it.
-    first_ms = uuid7.created_ms(unit.first_id)
-    return FeedbackWindow(
-        window, uuid7.lowest_at(first_ms - DAY_MS), uuid7.lowest_at(first_ms + experiment.feedback_ms), experiment.metrics
-    )
-
-
-def _window_end(experiment: CountedExperiment, first_id: str) -> datetime:
-    return _moment(uuid7.created_ms(first_id) + experiment.window_ms) + GRACE
-
-
-def _complete_at(experiment: CountedExperiment, first_id: str) -> datetime:
-    wait_ms = experiment.feedback_ms if experiment.has_feedback else experiment.window_ms
-    return _moment(uuid7.created_ms(first_id) + wait_ms) + GRACE
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -5,9 +5,10 @@ Own units: latency and time to first token in seconds, cost in US dollars, error
 
 from collections.abc import Mapping
 
-from app.domain.experiments import BUILT_IN_OUTCOMES
-from app.store.experiment_units.unit_measurements import UnitSummary, UsageBefore, rounded_mean
-from app.store.experiment_units.units import CountedExperiment
+from app.domain.experiments import BUILT_IN_OUTCOMES, AnalysisConfig
+from app.store.experiment_units.counted_experiments import CountedExperiment
+from app.store.experiment_units.unit_measurements import UnitSummary, rounded_mean
+from app.store.experiment_units.usage_before import UsageBefore
 
 _MICRO = 1_000_000
 _LARGEST = 2**63 - 1
@@ -41,8 +42,14 @@ def covariates(experiment: CountedExperiment, before: UsageBefore, feedback: Map
 
 
 def capped(experiment: CountedExperiment, metric: str, value: int) -> int:
-    cap = experiment.analysis.caps.get(metric)
-    return value if cap is None else min(value, round(min(cap, _LARGEST_CAP) * scale_of(metric)))
+    cap = cap_of(experiment.analysis, metric)
+    return value if cap is None else min(value, cap)
+
+
+def cap_of(analysis: AnalysisConfig, metric: str) -> int | None:
+    """Returns the most that a unit counts with, or None if there is no cap."""
+    cap = analysis.caps.get(metric)
+    return None if cap is None else round(min(cap, _LARGEST_CAP) * scale_of(metric))
 
 
 def _outcome(metric: str, summary: UnitSummary) -> int | None:

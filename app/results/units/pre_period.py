@@ -4,9 +4,10 @@ It is made once, when the experiment has started, and units wait for it: so no c
 """
 
 from app.domain.experiments import BUILT_IN_OUTCOMES
+from app.store.experiment_units.counted_experiments import read_experiments
 from app.store.experiment_units.pre_period_feedback import Scan, add_events, finish_scan, move_scan, read_events, unfinished_scans
 from app.store.experiment_units.unit_measurements import only_by_index
-from app.store.experiment_units.units import lock_counting, read_experiments
+from app.store.experiment_units.units import lock_counting
 from app.store.postgres.bounded_transactions import bounded_transaction
 from app.store.postgres.partitions import Connection
 

@@ -14,7 +14,7 @@ from app.domain.snapshot import Snapshot
 from app.process.background_tasks import BackgroundTask
 from app.process.thread_steps import run_in_steps
 from app.settings import Settings
-from app.store.configuration import snapshots
+from app.store.configuration import saved_snapshot, snapshots
 from app.store.configuration.snapshots import StoredConfiguration
 from app.store.keys import rows as key_rows
 from app.store.keys.change_watch import ChangeWatch
@@ -92,7 +92,7 @@ class SnapshotCache:
             await self._refresh()
             remove_stale_logs(self._folder, self._settings.workers)
         except Exception as fault:
-            saved = snapshots.load_from_disk(self._path)
+            saved = saved_snapshot.load_from_disk(self._path)
             if saved is None:
                 raise
             if isinstance(fault, DB_UNAVAILABLE_ERRORS):
@@ -276,7 +276,7 @@ class SnapshotCache:
 
     async def _save(self, snapshot: Snapshot) -> None:
         try:
-            await run_in_steps(lambda: snapshots.save_to_disk(snapshot, self._path))
+            await run_in_steps(lambda: saved_snapshot.save_to_disk(snapshot, self._path))
         except OSError as fault:  # a full disk is no reason to serve the old one
             log.warning("the configuration could not be saved to disk", extra={"fault": repr(fault)})
 

@@ -1,10 +1,7 @@
 """Snapshots: the configuration in Postgres as one immutable record in memory, and on disk for a start without Postgres."""
 
 import hashlib
-import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -27,7 +24,6 @@ from app.store.postgres import tables
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
 
 EMPTY = Snapshot(version=0, hash="", providers={}, models={})
 CHANNEL = "narthex_directory"
@@ -238,10 +234,10 @@ def _hashed_content(snapshot: Snapshot) -> bytes:
         "metrics": snapshot.metrics,
     }
     content = {"providers": snapshot.providers, "models": snapshot.models, **{name: each for name, each in later_sections.items() if each}}
-    return _encode({name: content[name] for name in sorted(content)})
+    return encode_sections({name: content[name] for name in sorted(content)})
 
 
-def _encode(sections: Mapping[str, Any]) -> bytes:
+def encode_sections(sections: Mapping[str, Any]) -> bytes:
     """The sections as one JSON object, in their order; what is in them is sorted by name. In steps."""
     return b"{%b}" % b",".join(msgspec.json.encode(name) + b":" + _encode_section(section) for name, section in sections.items())
 
@@ -279,23 +275,3 @@ async def report_snapshot(connection: AsyncConnection, snapshot: Snapshot) -> No
     `snapshot` must be what Postgres has, or had, as its version. What it consists of is then read from the history.
     """
     await connection.execute(_REPORT_SNAPSHOT, {"hash": snapshot.hash, "version": snapshot.version})
-
-
-def save_to_disk(snapshot: Snapshot, path: Path) -> None:
-    """Save the snapshot to disk, atomically. In steps."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_suffix(f".{os.getpid()}.new")
-    draft.write_bytes(_encode(msgspec.structs.asdict(snapshot)))
-    draft.chmod(0o600)
-    draft.replace(path)
-
-
-def load_from_disk(path: Path) -> Snapshot | None:
-    """The snapshot that an earlier run saved; None if there is none that can be read."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Snapshot)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as fault:
-        log.warning("the saved configuration cannot be read, so it is ignored", extra={"path": str(path), "fault": str(fault)})
-        return None

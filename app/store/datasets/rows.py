@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.store.datasets.counts import LineFormat
-from app.store.datasets.datasets import NotPossible
+from app.store.datasets.versions import NotPossible
 from app.store.postgres import tables
 from app.store.postgres.conditions import OpenTransaction
 from app.store.postgres.paging import Page, read_cursor, write_cursor

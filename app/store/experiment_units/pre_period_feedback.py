@@ -10,8 +10,9 @@ import msgspec
 
 from app.domain import uuid7
 from app.domain.experiment_unit import draw_enrolment, team_unit, value_unit
+from app.store.experiment_units.counted_experiments import CountedExperiment
 from app.store.experiment_units.unit_measurements import VALUE_IN_MILLIONTHS, rounded_mean
-from app.store.experiment_units.units import CountedExperiment, UnitKey
+from app.store.experiment_units.units import UnitKey
 from app.store.postgres.locks import ERASED
 from app.store.postgres.partitions import Connection
 from app.store.records.feedback_targets import TargetKey, find_targets

@@ -22,8 +22,12 @@ _SETTINGS = text("SELECT set_config('statement_timeout', :timeout, true), set_co
 
 
 @asynccontextmanager
-async def admin_transaction(database: AsyncEngine, timeout_s: float, *, read_only: bool) -> AsyncGenerator[AsyncConnection]:
+async def admin_transaction(
+    database: AsyncEngine, timeout_s: float, *, read_only: bool, one_moment: bool = False
+) -> AsyncGenerator[AsyncConnection]:
     """A transaction that is committed at the end, unless it was rolled back. `timeout_s`: of each statement; thrice that in all.
+
+    `one_moment`: all its statements see what was stored when it began.
 
     Raises Unavailable for a statement that takes too long, Conflict for a deadlock, InvalidRequest for a value that cannot be stored,
     and one of DB_UNAVAILABLE_ERRORS.
@@ -32,6 +36,8 @@ async def admin_transaction(database: AsyncEngine, timeout_s: float, *, read_onl
     limit: asyncio.Timeout | None = None
     try:
         async with asyncio.timeout(3 * timeout_s) as limit, database.connect() as connection:
+            if one_moment:
+                await connection.execution_options(isolation_level="REPEATABLE READ")
             await connection.execute(_SETTINGS, settings)
             yield connection
             if connection.in_transaction():

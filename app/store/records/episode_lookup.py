@@ -9,7 +9,7 @@ from app.domain import uuid7
 from app.domain.episode_names import episode_id_of, is_uuid8, name_problem
 from app.domain.errors import InvalidKeyField
 from app.store.postgres import tables
-from app.store.postgres.conditions import one_of
+from app.store.postgres.conditions import AnyOf, one_of, values_of
 
 MAX_TEAMS = 1_000  # whose ids of one text are looked for at once
 
@@ -26,7 +26,7 @@ async def find_episode_ids(
     connection: AsyncConnection,
     named: str,
     *,
-    team: str | None = None,
+    team: AnyOf | None = None,
     team_id: str | None = None,
     only_teams: Collection[str] | None = None,
 ) -> list[str]:
@@ -40,7 +40,7 @@ async def find_episode_ids(
         return [episode_id_of(team_id, named)]
     query = select(tables.teams.c.id)
     if team is not None:
-        query = query.where(tables.teams.c.name == team)
+        query = query.where(one_of(tables.teams.c.name, values_of(team)))
     if only_teams is not None:
         query = query.where(one_of(tables.teams.c.name, only_teams))
     team_ids = (await connection.execute(query.limit(MAX_TEAMS + 1))).scalars().all()

@@ -2,13 +2,15 @@
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.exchange import Outcome
+from app.store.messages.read_messages import Messages
+from app.store.messages.turns import Turn, read_turns
 from app.store.postgres.tables import inferences
 from app.store.records.inference_queries import episode_conditions, find_team_name, list_episode
 from app.store.records.recorded_tool_calls import CalledTool, RecordedStream, read_tool_calls
@@ -19,7 +21,7 @@ AttemptReason = Literal["first", "retry", "fallback", "hedge", "resumption"]
 
 
 class TimelineAttempt(Struct, frozen=True, kw_only=True):
-    """Times since the inference was received. `started_us` null: it served at once, which records no start.
+    """Times since the inference was received. `started_us` of a single attempt is that by which it ended as the response did.
 
     `duration_us`: of the one that served until the end of its response. `error` null: it served.
     """
@@ -68,6 +70,10 @@ class TimelineInference(Struct, frozen=True, kw_only=True):
     cost_microusd: int | None
     attempts: Sequence[TimelineAttempt]
     tool_calls: Sequence[CalledTool] | None
+    messages: Annotated[
+        Messages | None,
+        Meta(description="What is new in this turn, if requested: messages after the last response in the request, and the response."),
+    ]
 
 
 class EpisodeTotals(Struct, frozen=True, kw_only=True):
@@ -115,8 +121,12 @@ async def read_timeline(
     limit: int,
     with_tools: bool = True,
     hidden: Collection[str] = (),
+    message_characters: int | None = None,
 ) -> EpisodeTimeline | None:
-    """A page of the timeline; None: there is no such episode. `hidden`: fields of attempts to leave out."""
+    """A page of the timeline; None: there is no such episode. `hidden`: fields of attempts to leave out.
+
+    `message_characters`: of each part of a message; None: without messages, as they are without `with_tools`.
+    """
     totals = (await connection.execute(_totals(team_id, episode_id))).one()
     if totals.began_at is None:
         return None
@@ -125,6 +135,9 @@ async def read_timeline(
     tools: Mapping[str, Sequence[CalledTool]] = {}
     if with_tools:
         tools = await read_tool_calls(connection, [RecordedStream(row["id"], row["route"], row["streamed"]) for row in page])
+    messages: Mapping[str, Messages] = {}
+    if with_tools and message_characters is not None:
+        messages = await read_turns(connection, [Turn(row["id"], row["route"], row["streamed"]) for row in page], message_characters)
     sums = {name: int(getattr(totals, name) or 0) for name in EpisodeTotals.__struct_fields__}
     return EpisodeTimeline(
         id=episode_id,
@@ -134,7 +147,7 @@ async def read_timeline(
         began_at=totals.began_at.isoformat(),
         ended_at=totals.ended_at.isoformat(),
         totals=EpisodeTotals(**sums),
-        inferences=[_inference(row, totals.began_at, tools.get(row["id"]), hidden) for row in page],
+        inferences=[_inference(row, totals.began_at, tools.get(row["id"]), messages.get(row["id"]), hidden) for row in page],
         next=page[-1]["id"] if len(rows) > limit else None,
         content_hidden=not with_tools,
     )
@@ -166,7 +179,11 @@ _SHARED = (
 
 
 def _inference(
-    row: Mapping[str, Any], began_at: datetime.datetime, tools: Sequence[CalledTool] | None, hidden: Collection[str]
+    row: Mapping[str, Any],
+    began_at: datetime.datetime,
+    tools: Sequence[CalledTool] | None,
+    messages: Messages | None,
+    hidden: Collection[str],
 ) -> TimelineInference:
     offset = datetime.datetime.fromisoformat(row["received_at"]) - began_at
     return TimelineInference(
@@ -174,6 +191,7 @@ def _inference(
         offset_us=offset // datetime.timedelta(microseconds=1),
         attempts=timeline_attempts(row, hidden),
         tool_calls=tools,
+        messages=messages,
     )
 
 
@@ -222,5 +240,11 @@ def _only_attempt(row: Mapping[str, Any], hidden: Collection[str]) -> TimelineAt
         "output_tokens": row["charged_output"],
         "cost_microusd": row["cost_microusd"],
     }
-    fields |= dict.fromkeys(("started_us", "status", "error", "code", *hidden))
+    answered = row["outcome"] == "answered"
+    served_us: int | None = row["served_us"]
+    fields |= {
+        "started_us": None if served_us is None else max(0, row["duration_us"] - served_us),
+        "status": row["status"] if answered else None,
+        **dict.fromkeys(("error", "code", *hidden)),
+    }
     return TimelineAttempt(reason="first", **fields)

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, case, func, or_, select
 
 from app.domain import uuid7
 from app.domain.episode_names import episode_id_of
 from app.domain.exchange import OriginKind
 from app.store.postgres import tables
-from app.store.postgres.conditions import one_of
+from app.store.postgres.conditions import AnyOf, one_of, values_of
 from app.store.usage.counted_models import model_names
 from app.store.usage.named_filters import NamedFilters
 
@@ -18,40 +18,56 @@ from app.store.usage.named_filters import NamedFilters
 _EPISODE_TOLERANCE_MS = 60_000
 _LOWEST_ID = uuid7.lowest_at(0)
 
+Statuses = int | tuple[int, ...]
+# The least and the most of a measurement, by the column of it.
+RANGES = ("cost_microusd", "duration_us", "first_token_us", "input_tokens", "output_tokens")
+
 
 class InferenceFilter(Struct, frozen=True):
     """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time. `team`, `model`: its name.
 
+    A filter with several values is met by each of them; `status` and `status_class` together by either. `min_...`, `max_...`: at least
+    and at most that much, of what was measured. `min_attempts`: so many attempts were made.
+
     `only_teams`: of teams with these names. `key`: its public part, without nx-. `status_class`: the first digit of the status.
-    `tag`: its name and value. `min_cost_microusd`, `min_duration_us`: at least that. `request_id`: the caller's own, or the gateway's id
+    `tag`: its name and value. `request_id`: the caller's own, or the gateway's id
     of a request whose caller gave none. `episode`: its UUID, or the text that its caller names it by; `episode_ids`: the ids that it may
     have, which conditions() needs. `origin`: why the gateway made the request itself; "caller": it did not. `original_id`: made of that
     inference. `shadow`: of the shadow of this function or model. `text`: a search, as read_search() makes it, of teams with full-text
     search.
     """
 
-    model: str | None = None
+    model: AnyOf | None = None
     team_id: str | None = None
-    outcome: str | None = None
+    outcome: AnyOf | None = None
     since_ms: int | None = None
     until_ms: int | None = None
-    team: str | None = None
+    team: AnyOf | None = None
     only_teams: Collection[str] | None = None
-    key: str | None = None
+    key: AnyOf | None = None
     episode: str | None = None
-    end_user: str | None = None
+    end_user: AnyOf | None = None
     tag: tuple[str, str] | None = None
-    provider: str | None = None
-    served_model: str | None = None
-    route: str | None = None
-    function: str | None = None
-    variant: str | None = None
-    experiment: str | None = None
-    status: int | None = None
-    status_class: int | None = None
-    error: str | None = None
+    provider: AnyOf | None = None
+    served_model: AnyOf | None = None
+    route: AnyOf | None = None
+    function: AnyOf | None = None
+    variant: AnyOf | None = None
+    experiment: AnyOf | None = None
+    status: Statuses | None = None
+    status_class: Statuses | None = None
+    error: AnyOf | None = None
     min_cost_microusd: int | None = None
+    max_cost_microusd: int | None = None
     min_duration_us: int | None = None
+    max_duration_us: int | None = None
+    min_first_token_us: int | None = None
+    max_first_token_us: int | None = None
+    min_input_tokens: int | None = None
+    max_input_tokens: int | None = None
+    min_output_tokens: int | None = None
+    max_output_tokens: int | None = None
+    min_attempts: int | None = None
     trace_id: str | None = None
     request_id: str | None = None
     origin: OriginKind | Literal["caller"] | None = None
@@ -75,24 +91,25 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     """Yields the conditions of a filter on inferences, without those on the time and the text."""
     columns = tables.inferences.c
     names = (
-        *("team_id", "outcome", "end_user", "served_model", "route", "status", "error", "trace_id"),
+        *("team_id", "outcome", "end_user", "served_model", "route", "error", "trace_id"),
         *("function", "variant", "experiment", "original_id", "shadow"),
     )
     if not filters.has_repeats:
         yield columns.origin.is_(None)
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
+    yield from status_conditions(filters, columns.status)
     if filters.origin is not None:
         yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
     if filters.model is not None:
-        yield columns.model.in_(model_names(filters.model))
+        yield columns.model.in_(_sent_models(filters))
     if filters.team is not None:
-        yield of_teams([filters.team])
+        yield of_teams(values_of(filters.team))
     if filters.only_teams is not None:
         yield of_teams(filters.only_teams)
         # Whoever may see what the team that pays sent may not see what others sent.
         yield or_(columns.content_team_id.is_(None), of_teams(filters.only_teams, columns.content_team_id))
     if filters.key is not None:
-        yield columns.key_id == select(tables.keys.c.id).where(tables.keys.c.prefix == filters.key).scalar_subquery()
+        yield columns.key_id.in_(select(tables.keys.c.id).where(one_of(tables.keys.c.prefix, values_of(filters.key))))
     if filters.episode is not None:
         assert filters.episode_ids is not None, "they were looked for before"
         yield columns.episode_id.in_(filters.episode_ids)
@@ -102,51 +119,90 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
         yield or_(has_it, columns.id == filters.request_id.lower()) if uuid7.is_uuid7(filters.request_id) else has_it
     if filters.tag is not None:
         yield columns.tags[filters.tag[0]].astext == filters.tag[1]
-    if filters.status_class is not None:
-        yield columns.status.between(filters.status_class * 100, filters.status_class * 100 + 99)
-    if filters.min_cost_microusd is not None:
-        yield columns.cost_microusd >= filters.min_cost_microusd
-    if filters.min_duration_us is not None:
-        yield columns.duration_us >= filters.min_duration_us
+    for name in RANGES:
+        least, most = getattr(filters, f"min_{name}"), getattr(filters, f"max_{name}")
+        if least is not None:
+            yield columns[name] >= least
+        if most is not None:
+            yield columns[name] <= most
+    if filters.min_attempts is not None:
+        yield attempts_made() >= filters.min_attempts
+
+
+def attempts_made() -> ColumnElement[int]:
+    """How many attempts an inference had. One that served at once is recorded without a list of them."""
+    columns = tables.inferences.c
+    return func.coalesce(func.jsonb_array_length(columns.attempts), case((columns.served_provider.is_(None), 0), else_=1))
 
 
 def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
     """Whether conditions() and the time choose an inference. `row`: as lists have it, with `key`, the public part of its key."""
     wanted = (
         *((filters.team_id, row["team_id"]), (filters.outcome, row["outcome"]), (filters.end_user, row["end_user"])),
-        *((filters.served_model, row["served_model"]), (filters.route, row["route"]), (filters.status, row["status"])),
+        *((filters.served_model, row["served_model"]), (filters.route, row["route"])),
         *((filters.error, row["error"]), (filters.trace_id, row["trace_id"]), (filters.provider, row["served_provider"])),
         *((filters.function, row["function"]), (filters.variant, row["variant"]), (filters.experiment, row["experiment"])),
-        *((filters.team, row["team"]), (filters.key, row["key"]), (filters.original_id, row["original_id"])),
+        *((filters.team, row["team"]), (filters.key, (row["key"] or "").removeprefix("nx-")), (filters.original_id, row["original_id"])),
         (filters.origin, row["origin"] or "caller"),
         (filters.shadow, row["shadow"]),
     )
     received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
     return (
-        all(value is None or value == found for value, found in wanted)
+        all(value is None or found in values_of(value) for value, found in wanted)
         and (filters.episode is None or row["episode_id"] == episode_id_of(row["team_id"], filters.episode))
         and (filters.request_id is None or filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"])
-        and (filters.model is None or row["model"] in model_names(filters.model))
+        and (filters.model is None or row["model"] in _sent_models(filters))
         and (filters.has_repeats or row["origin"] is None)
         and (filters.only_teams is None or {row["team"], row["content_team"] or row["team"]} <= {*filters.only_teams})
         and (filters.tag is None or tags.get(filters.tag[0]) == filters.tag[1])
-        and (filters.status_class is None or row["status"] // 100 == filters.status_class)
-        and (filters.min_cost_microusd is None or (row["cost_microusd"] or 0) >= filters.min_cost_microusd)
-        and (filters.min_duration_us is None or row["duration_us"] >= filters.min_duration_us)
+        and _has_status(filters, row["status"])
+        and all(_is_within(filters, name, row[name]) for name in RANGES)
+        and (filters.min_attempts is None or attempts_of(row) >= filters.min_attempts)
         and (filters.since_ms is None or received_ms >= filters.since_ms)
         and (filters.until_ms is None or received_ms < filters.until_ms)
     )
 
 
+def attempts_of(row: Mapping[str, Any]) -> int:
+    """Does what attempts_made() does, for a row."""
+    attempts: list[Any] | None = row["attempts"]
+    return len(attempts) if attempts is not None else int(row["served_provider"] is not None)
+
+
 def equal_conditions(filters: InferenceFilter, columns: Mapping[str, ColumnElement[Any]]) -> Iterator[ColumnElement[bool]]:
     """Yields a condition for each field that is set. `columns` has the column of each field."""
     for name, column in columns.items():
-        if (value := getattr(filters, name)) is not None:
-            yield column == value
+        if (wanted := getattr(filters, name)) is not None:
+            values = values_of(wanted)
+            yield column == values[0] if len(values) == 1 else column.in_(values)
+
+
+def status_conditions(filters: InferenceFilter, status: ColumnElement[int]) -> Iterator[ColumnElement[bool]]:
+    classes = (status.between(each * 100, each * 100 + 99) for each in values_of(filters.status_class))
+    either = [*(status == each for each in values_of(filters.status)), *classes]
+    if either:
+        yield or_(*either)
 
 
 def of_teams(names: Collection[str], team_id: ColumnElement[str] = tables.inferences.c.team_id) -> ColumnElement[bool]:
     return team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
+
+
+def _has_status(filters: InferenceFilter, status: int) -> bool:
+    is_any = filters.status is None and filters.status_class is None
+    return is_any or status in values_of(filters.status) or status // 100 in values_of(filters.status_class)
+
+
+def _is_within(filters: InferenceFilter, name: str, measured: int | None) -> bool:
+    """Returns whether a measurement is within the range of a filter; what was not measured is within none."""
+    least, most = getattr(filters, f"min_{name}"), getattr(filters, f"max_{name}")
+    if least is None and most is None:
+        return True
+    return measured is not None and (least is None or measured >= least) and (most is None or measured <= most)
+
+
+def _sent_models(filters: InferenceFilter) -> list[str]:
+    return [name for wanted in values_of(filters.model) for name in model_names(wanted)]
 
 
 def earliest_id(episode_id: str) -> str:

@@ -17,7 +17,7 @@ from app.store.postgres import tables
 from app.store.postgres.conditions import OpenTransaction
 from app.store.records import matching_hours, text_search
 from app.store.records.episode_lookup import find_episode_ids
-from app.store.records.inference_filter import InferenceFilter, conditions, earliest_id, named_filters, of_teams
+from app.store.records.inference_filter import InferenceFilter, attempts_of, conditions, earliest_id, named_filters, of_teams
 from app.store.usage.named_filters import check_named
 
 SEARCHED_ROWS = 5_000
@@ -33,6 +33,9 @@ def _name_of(team_id: ColumnElement[str], label: str) -> Label[str]:
 
 team_name = _name_of(tables.inferences.c.team_id, "team")
 content_team_name = _name_of(tables.inferences.c.content_team_id, "content_team")
+key_prefix = select(tables.keys.c.prefix).where(tables.keys.c.id == tables.inferences.c.key_id).scalar_subquery().label("key")
+# What row_to_dict() makes a row of.
+shown_columns = (*tables.record_columns, team_name, content_team_name, key_prefix)
 
 
 @asynccontextmanager
@@ -73,7 +76,7 @@ async def _page(
     if search is None:
         found = await list_inferences(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=limit + 1)
         return InferencePage(found[:limit], found[limit - 1]["id"] if len(found) > limit else None)
-    filters = await _with_episode_ids(connection, filters)
+    filters = await with_episode_ids(connection, filters)
     teams = await text_search.find_searched_teams(connection, team=filters.team, team_id=filters.team_id, only_teams=filters.only_teams)
     oldest_ms = await text_search.oldest_text_ms(connection)
     if oldest_ms is None:
@@ -82,7 +85,7 @@ async def _page(
     within = structs.replace(filters, since_ms=since_ms)
     matches = await text_search.find_matches(
         connection,
-        _select(filters),
+        select_inferences(filters),
         search,
         teams,
         _ranges(connection, within, keep_hours_days, before),
@@ -107,8 +110,8 @@ async def list_inferences(
     Where rollups can tell, only hours that hold a match are read: a filter that matches little, or nothing, is answered as soon.
     `keep_hours_days`: for how long they are kept; 0: for ever. Raises InvalidKeyField for an episode that may be of too many teams.
     """
-    columns, filters = tables.inferences.c, await _with_episode_ids(connection, filters)
-    query = _select(filters).order_by(columns.id.desc())
+    columns, filters = tables.inferences.c, await with_episode_ids(connection, filters)
+    query = select_inferences(filters).order_by(columns.id.desc())
     if before is not None:
         query = query.where(columns.id < before)
     if filters.trace_id is not None or filters.request_id is not None:
@@ -138,9 +141,9 @@ async def search_inferences(
     `text`, `episode`, and ids of requests.
     """
     deadline = time.monotonic() + search_s
-    columns, query = tables.inferences.c, _select(filters).order_by(tables.inferences.c.id.desc())
+    columns, query = tables.inferences.c, select_inferences(filters).order_by(tables.inferences.c.id.desc())
     found: list[dict[str, Any]] = []
-    async for begin_ms, end_ms in _searched_ranges(connection, filters, keep_hours_days, before):
+    async for begin_ms, end_ms in searched_ranges(connection, filters, keep_hours_days, before):
         begin, end = uuid7.lowest_at(begin_ms), uuid7.lowest_at(end_ms)
         end = end if before is None else min(end, before)
         while begin < end:
@@ -156,7 +159,7 @@ async def search_inferences(
     return InferencePage(found, None)
 
 
-async def _searched_ranges(
+async def searched_ranges(
     connection: AsyncConnection, filters: InferenceFilter, keep_hours_days: int, before: str | None
 ) -> AsyncIterator[tuple[int, int]]:
     if matching_hours.can_narrow(filters):
@@ -166,20 +169,23 @@ async def _searched_ranges(
         yield filters.since_ms or 0, _END_MS if filters.until_ms is None else filters.until_ms
 
 
-async def _with_episode_ids(connection: AsyncConnection, filters: InferenceFilter) -> InferenceFilter:
+async def with_episode_ids(connection: AsyncConnection, filters: InferenceFilter) -> InferenceFilter:
     if filters.episode is None:
         return filters
     found = await find_episode_ids(connection, filters.episode, team=filters.team, team_id=filters.team_id, only_teams=filters.only_teams)
     return structs.replace(filters, episode_ids=found)
 
 
-def _select(filters: InferenceFilter) -> Select[Any]:
-    query = select(*tables.record_columns, team_name, content_team_name).where(*conditions(filters))
+def select_inferences(filters: InferenceFilter) -> Select[Any]:
+    return select(*shown_columns).where(*conditions(filters), *id_conditions(filters))
+
+
+def id_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
+    """Yields the conditions on the time, which is in the ids."""
     if filters.since_ms is not None:
-        query = query.where(tables.inferences.c.id >= uuid7.lowest_at(filters.since_ms))
+        yield tables.inferences.c.id >= uuid7.lowest_at(filters.since_ms)
     if filters.until_ms is not None:
-        query = query.where(tables.inferences.c.id < uuid7.lowest_at(filters.until_ms))
-    return query
+        yield tables.inferences.c.id < uuid7.lowest_at(filters.until_ms)
 
 
 def _ranges(
@@ -206,18 +212,24 @@ async def walk_inferences(
 
 async def find_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
     """One inference; None if there is none (a new one is stored within moments)."""
-    query = select(*tables.record_columns, team_name, content_team_name).where(tables.inferences.c.id == id)
+    query = select(*shown_columns).where(tables.inferences.c.id == id)
     row = (await connection.execute(query)).first()
     return None if row is None else row_to_dict(row)
 
 
-async def read_content(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
-    """Request and response of an inference as text, and the policy that they were kept by; None: they are not kept, or no longer."""
+class PackedContent(Struct, frozen=True):
+    """The request and response of an inference, packed, and the policy that they were kept by."""
+
+    policy: str
+    request: bytes | None
+    response: bytes | None
+
+
+async def read_packed_content(connection: AsyncConnection, id: str) -> PackedContent | None:
+    """Reads what was written; None: it is not kept, or no longer."""
     content = tables.inference_content
     row = (await connection.execute(select(content).where(content.c.id == id))).first()
-    if row is None:
-        return None
-    return {"policy": row.policy, "request": await _unpack_text(row.request), "response": await _unpack_text(row.response)}
+    return None if row is None else PackedContent(row.policy, row.request, row.response)
 
 
 async def find_episodes(
@@ -249,12 +261,7 @@ async def list_episode(
 ) -> list[dict[str, Any]]:
     """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
     columns = tables.inferences.c
-    query: Select[Any] = (
-        select(*tables.record_columns, team_name, content_team_name)
-        .where(*episode_conditions(team_id, episode_id))
-        .order_by(columns.id)
-        .limit(limit)
-    )
+    query: Select[Any] = select(*shown_columns).where(*episode_conditions(team_id, episode_id)).order_by(columns.id).limit(limit)
     if after is not None:
         query = query.where(columns.id > after)
     return [row_to_dict(row) for row in await connection.execute(query)]
@@ -279,9 +286,10 @@ def own_conditions() -> Iterator[ColumnElement[bool]]:
 
 
 def row_to_dict(row: Row[Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {**row._mapping}  # pyright: ignore[reportPrivateUsage]
     times = {"received_at": row.received_at.isoformat(), "erased_at": None if row.erased_at is None else row.erased_at.isoformat()}
-    return {**row._mapping, **times}  # pyright: ignore[reportPrivateUsage]
+    return {**fields, **times, "key": row.key and f"nx-{row.key}", "attempts_count": attempts_of(fields)}
 
 
-async def _unpack_text(packed: bytes | None) -> str | None:
+async def unpack_text(packed: bytes | None) -> str | None:
     return None if packed is None else (await unpack_beside_loop(packed)).decode("utf-8", "replace")

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.store.postgres import tables
-from app.store.records.inference_queries import content_team_name, row_to_dict, team_name
+from app.store.records.inference_queries import row_to_dict, shown_columns
 
 MAX_POSITION_CHARACTERS = 4000
 _POSITION = re.compile(r"\d{1,18}:\d{1,18}:(?:\d{1,18}(?:,\d{1,18})*)?")
@@ -21,7 +21,6 @@ _POSITION = re.compile(r"\d{1,18}:\d{1,18}:(?:\d{1,18}(?:,\d{1,18})*)?")
 _OLDEST = datetime.timedelta(days=2)
 
 _columns = tables.inferences.c
-_key = select(tables.keys.c.prefix).where(tables.keys.c.id == _columns.key_id).scalar_subquery().label("key")
 
 After = tuple[int, str]  # the transaction and the id of the last row of a page
 
@@ -47,7 +46,7 @@ async def read_stored(
     """
     oldest_ms = int((datetime.datetime.now(datetime.UTC) - _OLDEST).timestamp() * 1000)
     query = (
-        select(*tables.record_columns, _columns.stored_in, team_name, content_team_name, _key)
+        select(*shown_columns, _columns.stored_in)
         .where(_columns.id >= uuid7.lowest_at(oldest_ms), _unseen(since), ~_unseen(until))
         .order_by(_columns.stored_in, _columns.id)
         .limit(limit)

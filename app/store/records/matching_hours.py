@@ -7,7 +7,8 @@ from sqlalchemy import ColumnElement, Table, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.postgres import tables
-from app.store.records.inference_filter import InferenceFilter, equal_conditions
+from app.store.postgres.conditions import values_of
+from app.store.records.inference_filter import InferenceFilter, equal_conditions, status_conditions
 from app.store.usage.rollups import OTHER, REFUSED
 
 _HOUR = datetime.timedelta(hours=1)
@@ -36,23 +37,25 @@ async def ranges(
 
     The last one may be of a time from which there are no rollups.
     """
-    newest = (await connection.execute(select(_table(filters).c.time).order_by(_table(filters).c.time.desc()).limit(1))).scalar()
-    since = await _kept_since(connection, keep_hours_days)
-    oldest = _hour_of(max(since, _EPOCH if filters.since_ms is None else _moment(filters.since_ms)))
+    newest = (
+        await connection.execute(select(hourly_table(filters).c.time).order_by(hourly_table(filters).c.time.desc()).limit(1))
+    ).scalar()
+    since = await kept_since(connection, keep_hours_days)
+    oldest = _hour_of(max(since, _EPOCH if filters.since_ms is None else moment_of(filters.since_ms)))
     end = _EPOCH if newest is None else newest + _HOUR
-    if before_ms < _ms(end):
-        end = _hour_of(_moment(before_ms)) + _HOUR
+    if before_ms < to_ms(end):
+        end = _hour_of(moment_of(before_ms)) + _HOUR
     window = _FIRST_WINDOW
     while end > oldest:
         begin = max(end - window, oldest)
         for first, after in _runs(await _hours(connection, filters, begin, end)):
-            yield _ms(max(first, since)), _ms(after)
+            yield to_ms(max(first, since)), to_ms(after)
         end, window = begin, min(2 * window, _LONGEST_WINDOW)
-    if filters.since_ms is None or filters.since_ms < _ms(since):
-        yield 0, _ms(since)
+    if filters.since_ms is None or filters.since_ms < to_ms(since):
+        yield 0, to_ms(since)
 
 
-async def _kept_since(connection: AsyncConnection, keep_hours_days: int) -> datetime.datetime:
+async def kept_since(connection: AsyncConnection, keep_hours_days: int) -> datetime.datetime:
     """Every inference that was received from then on is in the rollups by hour."""
     since = (await connection.execute(select(tables.rollups_since.c.since))).scalar_one()
     if not keep_hours_days:
@@ -64,40 +67,41 @@ async def _hours(
     connection: AsyncConnection, filters: InferenceFilter, begin: datetime.datetime, end: datetime.datetime
 ) -> list[datetime.datetime]:
     """The newest first."""
-    rollups, groups = _table(filters), tables.rollup_groups
+    rollups, groups = hourly_table(filters), tables.rollup_groups
     query = (
         select(rollups.c.time)
         .select_from(rollups.join(groups, groups.c.id == rollups.c.group_id))
-        .where(rollups.c.time >= begin, rollups.c.time < end, groups.c.outcome != REFUSED, *_conditions(filters, rollups))
+        .where(rollups.c.time >= begin, rollups.c.time < end, *rollup_conditions(filters, rollups))
         .distinct()
         .order_by(rollups.c.time.desc())
     )
     return list((await connection.execute(query)).scalars())
 
 
-def _table(filters: InferenceFilter) -> Table:
+def hourly_table(filters: InferenceFilter) -> Table:
     by_subject = filters.end_user is not None or filters.tag is not None
     return (tables.subject_rollup_tables if by_subject else tables.rollup_tables)["hour"]
 
 
-def _conditions(filters: InferenceFilter, rollups: Table) -> Iterator[ColumnElement[bool]]:
+def rollup_conditions(filters: InferenceFilter, rollups: Table) -> Iterator[ColumnElement[bool]]:
+    """Yields the conditions on rollups, joined with their groups, without those on the time: whatever has a match is among them."""
+    yield tables.rollup_groups.c.outcome != REFUSED
     groups, teams, keys = tables.rollup_groups.c, tables.teams.c, tables.keys.c
-    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "status", "error", "function", "variant")
+    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "error", "function", "variant")
     yield from equal_conditions(filters, {name: groups[name] for name in names})
-    for wanted in (None if filters.team is None else [filters.team], filters.only_teams):
+    yield from status_conditions(filters, groups.status)
+    for wanted in (None if filters.team is None else values_of(filters.team), filters.only_teams):
         if wanted is not None:
             yield groups.team_id.in_(select(teams.id).where(teams.name.in_(list(wanted))))
     if filters.key is not None:
-        yield groups.key_id == select(keys.id).where(keys.prefix == filters.key).scalar_subquery()
-    if filters.status_class is not None:
-        yield groups.status.between(filters.status_class * 100, filters.status_class * 100 + 99)
+        yield groups.key_id.in_(select(keys.id).where(keys.prefix.in_(values_of(filters.key))))
     if filters.min_cost_microusd is not None:
         yield rollups.c.max_cost_microusd >= filters.min_cost_microusd
     if filters.min_duration_us is not None:
         yield rollups.c.max_duration_us >= filters.min_duration_us
     # One subject suffices: whoever has both has either.
     if filters.end_user is not None:
-        yield and_(rollups.c.dimension == "end_user", rollups.c.value.in_([filters.end_user, OTHER]))
+        yield and_(rollups.c.dimension == "end_user", rollups.c.value.in_([*values_of(filters.end_user), OTHER]))
     elif filters.tag is not None:
         name, value = filters.tag
         yield or_(
@@ -119,13 +123,24 @@ def _runs(hours: list[datetime.datetime]) -> Iterator[tuple[datetime.datetime, d
         yield first, after
 
 
-def _moment(milliseconds: int) -> datetime.datetime:
+def moment_of(milliseconds: int) -> datetime.datetime:
     return _EPOCH + datetime.timedelta(milliseconds=milliseconds)
+
+
+def hour_of(milliseconds: int) -> datetime.datetime:
+    """The beginning of the hour of a Unix time in ms."""
+    return _hour_of(moment_of(milliseconds))
+
+
+def next_hour(moment: datetime.datetime) -> datetime.datetime:
+    """The moment, or the beginning of the next hour if it is within one."""
+    hour = _hour_of(moment)
+    return hour if hour == moment else hour + _HOUR
 
 
 def _hour_of(moment: datetime.datetime) -> datetime.datetime:
     return moment.replace(minute=0, second=0, microsecond=0)
 
 
-def _ms(moment: datetime.datetime) -> int:
+def to_ms(moment: datetime.datetime) -> int:
     return round((moment - _EPOCH).total_seconds() * 1000)

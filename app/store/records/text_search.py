@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain.errors import InvalidKeyField
 from app.domain.uuid7 import lowest_at
 from app.store.postgres import tables
-from app.store.postgres.conditions import one_of
+from app.store.postgres.conditions import AnyOf, one_of, values_of
 from app.store.postgres.partitions import DAY_MS, partition_days
 
 MAX_TEAMS = 100
@@ -43,13 +43,13 @@ class Matches(Struct, frozen=True):
 
 
 async def find_searched_teams(
-    connection: AsyncConnection, *, team: str | None, team_id: str | None, only_teams: Collection[str] | None
+    connection: AsyncConnection, *, team: AnyOf | None, team_id: str | None, only_teams: Collection[str] | None
 ) -> list[str]:
     """The ids of the teams to search. `team`, `team_id`: of this one; `only_teams`: of those with these names. Raises InvalidKeyField."""
     columns = tables.teams.c
     query = select(columns.id).where(columns.search).limit(MAX_TEAMS + 1)
     if team is not None:
-        query = query.where(columns.name == team)
+        query = query.where(one_of(columns.name, values_of(team)))
     if team_id is not None:
         query = query.where(columns.id == team_id)
     if only_teams is not None:

@@ -1,7 +1,7 @@
 """Replays: recorded requests that are answered again by another model or variant. How they are started, listed, ended and deleted."""
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -18,12 +18,9 @@ from app.store.postgres.conditions import one_of
 from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 from app.store.records.inference_filter import InferenceFilter
 from app.store.replays.sample import choose_items
+from app.store.replays.team_room import check_room, check_running, read_kept
 
 MAX_ITEMS = 100_000
-MAX_RUNNING_OF_TEAM = 20
-# Replays that are kept, and items of them, whether they have ended or not.
-MAX_KEPT_OF_TEAM, MAX_ITEMS_OF_TEAM = 10_000, 1_000_000
-_NAMED_REPLAYS = 3
 MAX_CONCURRENCY = 64
 
 ReplayStatus = Literal["running", "complete", "cancelled", "failed"]
@@ -138,15 +135,11 @@ class NothingToReplay(Exception):
         self.refused = refused
 
 
-class TooManyReplays(Exception):
-    """The team has as many replays that have not ended, or as many items of replays, as it may have. The message says what to do."""
-
-
 async def start_replay(connection: AsyncConnection, author: Author, new: NewReplay) -> str:
     """Chooses the items, and starts; returns its id. Raises NothingToReplay, TooManyReplays and InvalidKeyField."""
-    await _check_running(connection, new.team_id, new.team)
-    kept = (await connection.execute(_ITEMS_OF_TEAM, {"team": new.team_id, "limit": MAX_KEPT_OF_TEAM})).all()
-    _check_room(new.team, kept, 1)
+    await check_running(connection, new.team_id, new.team)
+    kept = await read_kept(connection, new.team_id)
+    check_room(new.team, kept, 1)
     id, definition = uuid7.mint(), replace(new.definition, filter=_without_persons(new.definition.filter))
     values: dict[str, Any] = {
         **{"id": id, "definition": msgspec.to_builtins(definition), "team_id": new.team_id, "key_id": new.key_id},
@@ -156,41 +149,11 @@ async def start_replay(connection: AsyncConnection, author: Author, new: NewRepl
     chosen = await choose_items(connection, id, new.filters, sample=definition.sample, seed=definition.seed, max_items=definition.max_items)
     if not chosen.items:
         raise NothingToReplay(chosen.refused)
-    _check_room(new.team, kept, chosen.items)
+    check_room(new.team, kept, chosen.items)
     await connection.execute(tables.replays.update().where(_replays.id == id).values(refused=dict(chosen.refused)))
     after = {**msgspec.to_builtins(definition), "items": chosen.items, "refused": chosen.refused}
     await record(connection, author, AuditEvent("start", "replay", id, None, after, new.team))
     return id
-
-
-async def _check_running(connection: AsyncConnection, team_id: str, team: str | None) -> None:
-    """Raises TooManyReplays if none may begin to run. Until the end of the transaction no other of the team begins, either."""
-    await connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('narthex replays ' || :team, 0))"), {"team": team_id})
-    running = select(func.count()).where(_replays.team_id == team_id, _replays.status == "running")
-    if (await connection.scalar(running) or 0) >= MAX_RUNNING_OF_TEAM:
-        raise TooManyReplays(f"The team {team!r:.100} has {MAX_RUNNING_OF_TEAM} replays that have not ended. Wait, or cancel one.")
-
-
-# Items are numbered from 1.
-_ITEMS_OF_TEAM = text("""
-    SELECT id::text, status, created_at, coalesce((SELECT max(number) FROM replay_items WHERE replay_id = replays.id), 0) AS items
-    FROM replays WHERE team_id = :team LIMIT :limit
-""")
-
-
-def _check_room(team: str, kept: Sequence[Row[Any]], added: int) -> None:
-    """`kept`: rows of _ITEMS_OF_TEAM. Raises TooManyReplays, which names the largest that have ended."""
-    items = sum(row.items for row in kept)
-    if len(kept) < MAX_KEPT_OF_TEAM and items + added <= MAX_ITEMS_OF_TEAM:
-        return
-    ended = sorted((row for row in kept if row.status != "running"), key=lambda row: (-row.items, row.created_at))[:_NAMED_REPLAYS]
-    named = ", ".join(f"{row.id} ({row.items:,} requests, of {row.created_at:%Y-%m-%d})" for row in ended)
-    raise TooManyReplays(
-        f"The team {team!r:.100} keeps {len(kept):,} replays of {items:,} requests, and {added:,} requests more are too many: at most"
-        f" {MAX_KEPT_OF_TEAM:,} replays are kept, and {MAX_ITEMS_OF_TEAM:,} requests in them. Take fewer (`max_items`), or delete replays"
-        " that are no longer needed (`narthex replay delete ID`, DELETE /admin/v1/replays/ID)"
-        + (f", such as {named}." if named else ", once they have ended.")
-    )
 
 
 def _without_persons(filter: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,7 +178,7 @@ async def resume_replay(connection: AsyncConnection, author: Author, id: str) ->
     team_id = (await connection.execute(select(_replays.team_id).where(_replays.id == id))).scalar_one()
     replay = await find_replay(connection, id)
     assert replay is not None, "its caller holds its lock"
-    await _check_running(connection, str(team_id), replay.team)
+    await check_running(connection, str(team_id), replay.team)
     await _change(connection, author, id, "resume", {"status": "running", "ended_at": None, "reason": None, "counts": None})
 
 

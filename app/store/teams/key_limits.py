@@ -22,7 +22,7 @@ from app.store.postgres import tables
 from app.store.postgres.audit_log import Author
 from app.store.postgres.calendar_periods import CalendarUnit
 from app.store.postgres.conditions import one_of
-from app.store.teams.keys import KeyRow
+from app.store.teams.shown_keys import KeyRow
 
 MAX_NEW_LIMITS = 20
 

@@ -1,88 +1,33 @@
-"""Keys: create, list, change, rotate and revoke them. A key itself is shown once and stored nowhere.
+"""Keys: create, change, rotate and revoke them. A key itself is shown once and stored nowhere; shown_keys.py lists what may be shown.
 
 Changes are audited in their transactions. `database`: an address, an engine, or the connection of a transaction to take part in.
 """
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from sqlalchemy import Row, Select, func, not_, or_, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.callers import ContentPolicy, DroppableFields
 from app.store.configuration.validation.team_restrictions import check_within_team
-from app.store.keys.droppable_fields import drop_column, from_drop_column
+from app.store.keys.droppable_fields import drop_column
 from app.store.keys.key_format import check_expiry, check_name, hash_key, parse_prefix
 from app.store.keys.rows import lock_changes, notify_workers, valid_key_conditions
 from app.store.keys.validation import check_models, check_networks, check_overlap, check_routes
 from app.store.postgres import tables
 from app.store.postgres.audit_log import SYSTEM, AuditEvent, Author, record
-from app.store.postgres.conditions import one_of
 from app.store.postgres.database import Database, transaction
 from app.store.postgres.names import check_priority, check_team
-from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
+from app.store.teams.shown_keys import KeyRow, show_key
 from app.store.teams.teams import upsert_team
 
 _keys, _teams = tables.keys, tables.teams
-
-
-KeyState = Literal["valid", "revoked", "expired"]
-
-_KEYSET = Keyset(
-    {
-        "created_at": SortColumn(_keys.c.created_at, datetime),
-        "name": SortColumn(_keys.c.name),
-        "team": SortColumn(_teams.c.name),
-        "prefix": SortColumn(_keys.c.prefix),
-    },
-    SortColumn(_keys.c.id),
-)
-
-
-class KeyRow(Struct, frozen=True):
-    """The part of a key that may be shown. Times are ISO 8601.
-
-    None in a restriction means that there is none. `drop` is without what its team's adds. `priority` is None
-    if the team's counts. `counts_as` is the first of the keys that it replaces, one after the other, as which
-    limits count it.
-    """
-
-    prefix: str
-    team: str
-    name: str
-    admin: bool
-    created_at: str
-    revoked_at: str | None
-    expires_at: str | None
-    models: list[str] | None
-    routes: list[str] | None
-    networks: list[str] | None
-    drop: DroppableFields
-    priority: int | None
-    replaced_by: str | None
-    counts_as: str | None
-    id: str
-
-
-class KeyFilter(Struct, frozen=True):
-    """The keys that a list has. None in a field means any.
-
-    `only_teams` leaves keys of teams with these names. `expires_before` finds keys whether they are valid or
-    not. `search` finds keys with this text in the name or public part, in any case; of a complete key only
-    the public part counts.
-    """
-
-    team: str | None = None
-    only_teams: Collection[str] | None = None
-    admin: bool | None = None
-    state: KeyState | None = None
-    search: str | None = None
-    expires_before: datetime | None = None
 
 
 class KeyReplaced(Exception):
@@ -139,76 +84,6 @@ async def create_key(
         await notify_workers(connection)
         await _record(connection, author, "create", key)
     return key
-
-
-async def list_keys(
-    database: Database,
-    *,
-    team: str | None = None,
-    after: str | None = None,
-    limit: int | None = None,
-    valid_only: bool = False,
-    with_drop: bool = False,
-) -> list[KeyRow]:
-    """Keys, oldest first, after the one with the prefix `after`.
-
-    `valid_only`: without those revoked or expired. `with_drop`: only those with the option `drop`.
-    """
-    query = _select_rows().order_by(_keys.c.id).limit(limit)
-    if team is not None:
-        team_id = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
-        query = query.where(_keys.c.team_id == team_id)
-    if valid_only:
-        query = query.where(*valid_key_conditions())
-    if with_drop:
-        query = query.where(_keys.c.drop.is_not(None))
-    if after is not None:
-        last = select(_keys.c.id).where(_keys.c.prefix == parse_prefix(after)).scalar_subquery()
-        query = query.where(_keys.c.id > last)
-    async with transaction(database) as connection:
-        return [_to_key_row(row) for row in await connection.execute(query)]
-
-
-async def page_keys(connection: AsyncConnection, query: PageQuery, filters: KeyFilter) -> Page[KeyRow]:
-    rows = (await connection.execute(_KEYSET.page_query(_select_rows().where(*_conditions(filters)), query))).all()
-    return _KEYSET.page(rows, query, _to_key_row)
-
-
-def _conditions(filters: KeyFilter) -> list[Any]:
-    conditions: list[Any] = []
-    if filters.team is not None:
-        conditions.append(_teams.c.name == filters.team)
-    if filters.only_teams is not None:
-        conditions.append(one_of(_teams.c.name, filters.only_teams))
-    if filters.admin is not None:
-        conditions.append(_keys.c.admin if filters.admin else not_(_keys.c.admin))
-    match filters.state:
-        case "valid":
-            conditions += valid_key_conditions()
-        case "revoked":
-            conditions.append(_keys.c.revoked_at.is_not(None))
-        case "expired":
-            conditions += [_keys.c.revoked_at.is_(None), _keys.c.expires_at <= func.now()]
-        case None:
-            pass
-    if filters.search is not None:
-        text = parse_prefix(filters.search) or filters.search
-        matches = (column.icontains(text, autoescape=True) for column in (_keys.c.name, _keys.c.prefix))
-        conditions.append(or_(*matches))
-    if filters.expires_before is not None:
-        conditions.append(_keys.c.expires_at < filters.expires_before)
-    return conditions
-
-
-def _select_rows() -> Select[Any]:
-    return select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
-
-
-async def show_key(database: Database, prefix: str) -> KeyRow | None:
-    query = _select_rows()
-    async with transaction(database) as connection:
-        row = (await connection.execute(query.where(_keys.c.prefix == parse_prefix(prefix)))).one_or_none()
-    return None if row is None else _to_key_row(row)
 
 
 async def revoke_key(database: Database, prefix: str, *, author: Author = SYSTEM) -> bool:
@@ -307,23 +182,3 @@ async def _record(connection: AsyncConnection, author: Author, action: str, pref
 
 def _audited(row: KeyRow) -> dict[str, Any]:
     return {**msgspec.to_builtins(row), "prefix": f"nx-{row.prefix}"}
-
-
-def _to_key_row(row: Row[Any]) -> KeyRow:
-    return KeyRow(
-        row.prefix,
-        row.team,
-        row.name,
-        row.admin,
-        row.created_at.isoformat(),
-        row.revoked_at and row.revoked_at.isoformat(),
-        row.expires_at and row.expires_at.isoformat(),
-        row.models,
-        row.routes,
-        row.networks,
-        from_drop_column(row.drop),
-        row.priority,
-        row.replaced_by,
-        row.counts_as,
-        row.id,
-    )

@@ -7,14 +7,15 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.errors import InvalidKeyField
 from app.store.postgres import spools
+from app.store.postgres.conditions import values_of
 from app.store.postgres.tables import rollup_tables, subject_rollup_tables
 from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
+from app.store.usage.analytics_rows import Analytics, AnalyticsRow, Quantiles
 from app.store.usage.named_filters import NamedFilters, check_named
 from app.store.usage.rollups import REFUSED, UNKNOWN
 from app.store.usage.sketches import COUNT_BITS, quantiles
@@ -60,61 +61,6 @@ _READ_COLUMNS = (
 )
 
 
-class Quantiles(Struct, frozen=True):
-    """Quantiles in microseconds, each within 2 %. Null means that nothing was measured."""
-
-    p50: int | None
-    p90: int | None
-    p95: int | None
-    p99: int | None
-
-
-class AnalyticsRow(Struct, frozen=True, kw_only=True):
-    """Sums of a group in an interval. `time`: when it begins; null: they are of the whole period. `group`: a value by dimension; null: it
-    has none.
-
-    `requests`: recorded ones. `refused`: those that the gateway refused itself; they are recorded only if they had a plan before.
-    `failed`: requests whose caller got an error. `cost_microusd`: of the requests whose cost is known; `unpriced`: how many others there
-    are; `estimated_microusd`: the part of the cost that was charged by an estimate. `duration`, `first_token`: null unless requested.
-    """
-
-    time: str | None
-    group: Mapping[str, str | None]
-    requests: int
-    refused: int
-    failed: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    reasoning_tokens: int
-    cost_microusd: int
-    estimated_microusd: int
-    unpriced: int
-    mean_duration_us: int
-    max_duration_us: int
-    duration: Quantiles | None = None
-    first_token: Quantiles | None = None
-
-
-class Analytics(Struct, frozen=True):
-    """`since`, `until`: the period, widened to what sums are kept by. `has_more`: there are more groups than `limit`.
-
-    `complete_until`: requests that had ended by then are counted; what ended later may still be on its way into the database. Null: no
-    writer has run yet. `uncounted`: requests of these days, of all groups, that an earlier version recorded and that are in no sum;
-    `narthex analytics backfill` counts them.
-    """
-
-    since: str
-    until: str
-    complete_until: str | None
-    uncounted: int
-    interval: str | None
-    time_zone: str
-    group_by: Sequence[str]
-    data: Sequence[AnalyticsRow]
-    has_more: bool
-
-
 Key = tuple[Any, ...]
 
 
@@ -126,8 +72,10 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
     reader = _Reader(connection, query, only_teams)
     groups, has_more = await reader.top_groups()
     rows = await reader.rows(groups)
-    if not rows and query.filters.get("outcome") != REFUSED:  # what is refused may have any name
+    if not rows and REFUSED not in values_of(query.filters.get("outcome")):  # what is refused may have any name
         await check_named(connection, _named_filters(query), only_teams)
+    if query.fill:
+        rows = reader.filled(rows, groups)
     until = query.end if stored_until is None else min(stored_until, query.end)
     return Analytics(
         query.begin.astimezone(query.zone).isoformat(),
@@ -191,6 +139,18 @@ class _Reader:
         if query.interval is None:
             keys = [key for key in groups if key in sums_by_key]
         return [self._row(key, sums_by_key[key], durations.get(key), first_tokens.get(key)) for key in keys]
+
+    def filled(self, rows: Sequence[AnalyticsRow], groups: Sequence[Key]) -> list[AnalyticsRow]:
+        """The rows of these groups, and one of zeros for each interval in which a group has none."""
+        names = self._query.group_by
+        found = {(row.time, *(row.group[name] for name in names)): row for row in rows}
+        filled: list[AnalyticsRow] = []
+        for at in self._query.interval_begins():
+            for group in groups:
+                key = (at, *group)
+                row = self._row(key, [0] * len(_SUMS), None, None)
+                filled.append(found.get((row.time, *(row.group[name] for name in names)), row))
+        return filled
 
     async def _read_sums(self, groups: Sequence[Key]) -> dict[Key, list[int]]:
         names = [*self._time_labels(), *self._labels]
@@ -264,8 +224,8 @@ class _Reader:
                 self._parameters["subject"] = self._subject
                 conditions.append("dimension = :subject")
                 if self._subject in query.filters:
-                    self._parameters["subject_value"] = query.filters[self._subject]
-                    conditions.append("value = :subject_value")
+                    self._parameters["subject_values"] = list(values_of(query.filters[self._subject]))
+                    conditions.append("value = ANY(CAST(:subject_values AS text[]))")
             pieces.append(f"SELECT {', '.join(columns)} FROM {self._table(piece)} WHERE {' AND '.join(conditions)}")
         dimensions = [f"{'value' if is_subject(name) else f'groups.g{at}'} AS d{at}" for at, name in enumerate(query.group_by)]
         if query.interval is not None:
@@ -285,14 +245,12 @@ class _Reader:
         query = self._query
         labels = [f"{_GROUP_EXPRESSIONS[name]} AS g{at}" for at, name in enumerate(query.group_by) if not is_subject(name)]
         conditions: list[str] = []
-        for at, (name, value) in enumerate((name, value) for name, value in query.filters.items() if not is_subject(name)):
-            if name == "status" and value.endswith("xx"):
-                conditions.append(f"rollup_groups.status / 100 = CAST(:filter{at} AS smallint)")
-                value = value.removesuffix("xx")
-                self._parameters[f"filter{at}"] = int(value)
-            else:
-                conditions.append(f"{_GROUP_EXPRESSIONS[name]} = :filter{at}")
-                self._parameters[f"filter{at}"] = value
+        for at, (name, wanted) in enumerate((name, wanted) for name, wanted in query.filters.items() if not is_subject(name)):
+            condition = f"{_GROUP_EXPRESSIONS[name]} = ANY(CAST(:filter{at} AS text[]))"
+            if name == "status":  # 5xx is a class of them
+                condition = f"({condition} OR rollup_groups.status / 100 || 'xx' = ANY(CAST(:filter{at} AS text[])))"
+            conditions.append(condition)
+            self._parameters[f"filter{at}"] = list(values_of(wanted))
         if only_teams is not None:
             self._parameters["only_teams"] = sorted(only_teams)
             conditions.append("teams.name = ANY(CAST(:only_teams AS text[]))")

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from app.domain.errors import InvalidKeyField
+from app.store.postgres.conditions import AnyOf
 from app.store.postgres.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
 from app.store.usage.rollups import Breadth, Period
 
@@ -62,17 +63,21 @@ class Piece(Struct, frozen=True):
 
 
 class AnalyticsQuery(Struct, frozen=True):
-    """`interval` None: one row for the whole period. `filters`: a value by dimension. `limit`: groups, the first by `order_by`."""
+    """`interval` None: one row for the whole period. `filters`: a value by dimension, or several of which any will do.
+
+    `limit`: groups, the first by `order_by`.
+    """
 
     pieces: tuple[Piece, ...]
     interval: Interval | None
     time_zone: str
     zone: datetime.tzinfo
     group_by: tuple[str, ...]
-    filters: Mapping[str, str]
+    filters: Mapping[str, AnyOf]
     order_by: Order
     limit: int
     quantiles: bool
+    fill: bool = False  # rows of zero for intervals without requests
 
     @property
     def begin(self) -> datetime.datetime:
@@ -81,6 +86,14 @@ class AnalyticsQuery(Struct, frozen=True):
     @property
     def end(self) -> datetime.datetime:
         return self.pieces[-1].end
+
+    def interval_begins(self) -> Iterator[datetime.datetime]:
+        """Yields when each interval of the period begins, as Postgres cuts time in the time zone."""
+        assert self.interval is not None, "there is one row for the whole period"
+        at = _interval_begin(self.begin.astimezone(self.zone), self.interval)
+        while at < self.end:
+            yield at
+            at = _next_interval(at, self.interval)
 
     def breadth(self, *, by_team: bool) -> Breadth | None:
         """Returns the broadest groups that tell apart all that is in the query.
@@ -110,10 +123,11 @@ def make_query(
     interval: Interval | None = None,
     time_zone: str = "UTC",
     group_by: str = "",
-    filters: Mapping[str, str] | None = None,
+    filters: Mapping[str, AnyOf] | None = None,
     order_by: Order = "requests",
     limit: int = 20,
     quantiles: bool = False,
+    fill: bool = False,
 ) -> AnalyticsQuery:
     """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by`: names with commas.
 
@@ -126,12 +140,14 @@ def make_query(
     groups = _parse_groups(group_by)
     end = now if until is None else until
     begin = end - _DEFAULT_PERIODS.get(interval, 30 * _DAY) if since is None else since
+    if fill and interval is None:
+        raise InvalidKeyField("fill", "`fill` adds intervals: give an `interval`, too.")
     if begin >= end:
         raise InvalidKeyField("since", "`since` must be before `until`.")
     if end - begin > _MAX_DAYS * _DAY:
         raise InvalidKeyField("since", f"The time between `since` and `until` may be {_MAX_DAYS} days at most.")
     pieces = tuple(_split(begin, end, interval, zone, time_zone, now, keep_minutes_days, keep_hours_days))
-    query = AnalyticsQuery(pieces, interval, time_zone, zone, groups, filters or {}, order_by, limit, quantiles)
+    query = AnalyticsQuery(pieces, interval, time_zone, zone, groups, filters or {}, order_by, limit, quantiles, fill)
     _check_subjects(query)
     _check_rows(query)
     return query
@@ -219,6 +235,27 @@ def _split(
     yield Piece("day", whole_begin, whole_end)
     if whole_end < last:
         yield Piece("hour", whole_end, last)
+
+
+def _interval_begin(moment: datetime.datetime, interval: Interval) -> datetime.datetime:
+    begin = moment.replace(second=0, microsecond=0)
+    if interval == "minute":
+        return begin
+    begin = begin.replace(minute=0)
+    if interval == "hour":
+        return begin
+    begin = begin.replace(hour=0, fold=0)
+    if interval == "week":
+        return begin - datetime.timedelta(days=begin.weekday())  # wall-clock days, as both are of the same zone
+    return begin.replace(day=1) if interval == "month" else begin
+
+
+def _next_interval(begin: datetime.datetime, interval: Interval) -> datetime.datetime:
+    if interval in ("minute", "hour"):  # of elapsed time, also where the clock is put back
+        return (begin.astimezone(datetime.UTC) + _STEPS[interval]).astimezone(begin.tzinfo)
+    if interval == "month":
+        return begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
+    return begin + _STEPS[interval]
 
 
 def _floor(moment: datetime.datetime, level: Period) -> datetime.datetime:

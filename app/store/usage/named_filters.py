@@ -12,6 +12,7 @@ from app.domain.errors import InvalidKeyField
 from app.domain.functions import FUNCTION_PREFIXES
 from app.domain.routing import MODEL_PREFIXES
 from app.store.postgres import tables
+from app.store.postgres.conditions import AnyOf, values_of
 from app.store.usage.counted_models import sent_names
 from app.store.usage.rollups import OTHER, UNKNOWN
 
@@ -28,12 +29,12 @@ _SECTIONS: Mapping[str, tuple[str, Table, ColumnElement[str]]] = {
 class NamedFilters(Struct, frozen=True):
     """The filters that name something; None: there is none. `key`: the public part, with or without nx-."""
 
-    team: str | None = None
+    team: AnyOf | None = None
     team_id: str | None = None
-    key: str | None = None
-    model: str | None = None
-    function: str | None = None
-    provider: str | None = None
+    key: AnyOf | None = None
+    model: AnyOf | None = None
+    function: AnyOf | None = None
+    provider: AnyOf | None = None
 
 
 async def check_named(connection: AsyncConnection, filters: NamedFilters, only_teams: Collection[str] | None = None) -> None:
@@ -43,33 +44,55 @@ async def check_named(connection: AsyncConnection, filters: NamedFilters, only_t
     has records is known. `only_teams` are the teams that the reader may see; None means all. Readers do not
     learn whether other teams exist.
     """
-    visible = [] if only_teams is None else [_teams.name.in_(only_teams)]
-    if filters.team is not None and not _is_placeholder(filters.team):
-        # Where a team was removed, its id stands for it in sums.
-        by_id = [_teams.id == filters.team] if uuid7.is_uuid7(filters.team) else []
-        found = select(_teams.id).where(or_(_teams.name == filters.team, *by_id), *visible)
+    for team in values_of(filters.team):
+        await _check_team(connection, team, only_teams)
+    if filters.team_id is not None:
+        found = select(_teams.id).where(_teams.id == filters.team_id, *_visible(only_teams))
         if not await _has(connection, found):
-            await _refuse_unless_recorded(connection, "team", filters.team, _groups.team_id, only_teams)
-    if filters.team_id is not None and not await _has(connection, select(_teams.id).where(_teams.id == filters.team_id, *visible)):
-        await _refuse_unless_recorded(connection, "team_id", filters.team_id, _groups.team_id, only_teams)
-    if filters.key is not None and not _is_placeholder(filters.key):
-        of_key = _keys.prefix == filters.key.removeprefix("nx-")
-        found = select(_keys.id).join(tables.teams, _teams.id == _keys.team_id).where(of_key, *visible)
-        if not await _has(connection, found):
-            await _refuse_unless_recorded(connection, "key", filters.key, _groups.key_id, only_teams)
-    for name, (section, table, recorded) in _SECTIONS.items():
-        value: str | None = getattr(filters, name)
-        if value is None or _is_placeholder(value):
-            continue
-        names = [value] if name == "provider" else _configured_names(value)
-        # A request for a function has its name as that of its model, too.
-        sections = {section: table, **({"functions": tables.functions} if name == "model" else {})}
-        known = [select(each.c.name).where(each.c.name.in_(names)) for each in sections.values()]
-        known.append(select(_changes.name).where(_changes.section.in_(sections), _changes.name.in_(names)))
-        sent = [value] if name == "provider" else [each for configured in names for each in sent_names(configured)]
-        known.append(select(_groups.id).where(recorded.in_(sent)))
-        if not any([await _has(connection, each) for each in known]):
-            raise _unknown(name, value)
+            await _refuse_unless_recorded(connection, "team_id", filters.team_id, _groups.team_id, only_teams)
+    for key in values_of(filters.key):
+        await _check_key(connection, key, only_teams)
+    for name in _SECTIONS:
+        for value in values_of(getattr(filters, name)):
+            await _check_configured(connection, name, value)
+
+
+async def _check_team(connection: AsyncConnection, team: str, only_teams: Collection[str] | None) -> None:
+    if _is_placeholder(team):
+        return
+    # Where a team was removed, its id stands for it in sums.
+    by_id = [_teams.id == team] if uuid7.is_uuid7(team) else []
+    found = select(_teams.id).where(or_(_teams.name == team, *by_id), *_visible(only_teams))
+    if not await _has(connection, found):
+        await _refuse_unless_recorded(connection, "team", team, _groups.team_id, only_teams)
+
+
+async def _check_key(connection: AsyncConnection, key: str, only_teams: Collection[str] | None) -> None:
+    if _is_placeholder(key):
+        return
+    of_key = _keys.prefix == key.removeprefix("nx-")
+    found = select(_keys.id).join(tables.teams, _teams.id == _keys.team_id).where(of_key, *_visible(only_teams))
+    if not await _has(connection, found):
+        await _refuse_unless_recorded(connection, "key", key, _groups.key_id, only_teams)
+
+
+async def _check_configured(connection: AsyncConnection, name: str, value: str) -> None:
+    if _is_placeholder(value):
+        return
+    section, table, recorded = _SECTIONS[name]
+    names = [value] if name == "provider" else _configured_names(value)
+    # A request for a function has its name as that of its model, too.
+    sections = {section: table, **({"functions": tables.functions} if name == "model" else {})}
+    known = [select(each.c.name).where(each.c.name.in_(names)) for each in sections.values()]
+    known.append(select(_changes.name).where(_changes.section.in_(sections), _changes.name.in_(names)))
+    sent = [value] if name == "provider" else [each for configured in names for each in sent_names(configured)]
+    known.append(select(_groups.id).where(recorded.in_(sent)))
+    if not any([await _has(connection, each) for each in known]):
+        raise _unknown(name, value)
+
+
+def _visible(only_teams: Collection[str] | None) -> list[ColumnElement[bool]]:
+    return [] if only_teams is None else [_teams.name.in_(only_teams)]
 
 
 async def _refuse_unless_recorded(

@@ -14,11 +14,12 @@ from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.canonical.sse import SSEDecoder
-from providers.canonical.tool_calls import is_json_object, is_unparsed, read_arguments
+from providers.canonical.tool_calls import is_unparsed, read_arguments
 from providers.dialects.anthropic.errors import find_anthropic_error
 from providers.dialects.anthropic_messages.citations import read_citation
 from providers.dialects.anthropic_messages.finish_reasons import read_stop_reason
 from providers.dialects.anthropic_messages.opaque_states import CallState, read_signature
+from providers.dialects.anthropic_messages.open_block import OpenBlock
 from providers.dialects.anthropic_messages.read_response import read_block
 from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, read_tier, to_usage
 
@@ -52,27 +53,6 @@ class _Event(Struct):
 
 _event_decoder = msgspec.json.Decoder(_Event)
 _EMPTY_BLOCK = Raw(b"{}")
-_object = msgspec.json.Decoder(dict[str, Raw])
-
-
-class _OpenBlock:
-    """A block that has begun. `part` None: it is not a part, but carries the signature of a call.
-
-    `initial_arguments`: those that came with the start of a call. `input_pieces` and `fields`: what followed the start of a block that
-    only Anthropic has.
-    """
-
-    __slots__ = ("citations", "fields", "has_content", "initial_arguments", "input_pieces", "part", "part_index", "signature")
-
-    def __init__(self, part_index: int, part: Part | None, initial_arguments: str = "") -> None:
-        self.part_index = part_index
-        self.part = part
-        self.has_content = False
-        self.signature = ""
-        self.citations: list[Citation] = []
-        self.initial_arguments = initial_arguments
-        self.input_pieces: list[str] = []
-        self.fields: dict[str, Raw] = {}
 
 
 class MessagesStreamReader:
@@ -84,7 +64,7 @@ class MessagesStreamReader:
         self._started = False
         self._finished = False
         self._part_count = 0
-        self._open_blocks: dict[int, _OpenBlock] = {}
+        self._open_blocks: dict[int, OpenBlock] = {}
         self._counts: Counts | None = None
         self._call_states: dict[str, OpaqueState] = {}
         # The end of a call waits for the next block, which may carry the call's signature.
@@ -176,7 +156,7 @@ class MessagesStreamReader:
             raise _invalid_event(decode_error) from None
         if isinstance(part, CallState):
             self._call_states[part.call_id] = OpaqueState(part.origin, part.data)
-            self._open_blocks[event.index] = _OpenBlock(-1, None)
+            self._open_blocks[event.index] = OpenBlock(-1, None)
             return
         yield from self._close_pending_call()
         initial_arguments = ""
@@ -201,12 +181,12 @@ class MessagesStreamReader:
         yield PartStarted(0, block.part_index, part)
         yield from self._read_delta(block, delta, data)
 
-    def _new_block(self, part: Part, initial_arguments: str = "") -> _OpenBlock:
-        block = _OpenBlock(self._part_count, part, initial_arguments)
+    def _new_block(self, part: Part, initial_arguments: str = "") -> OpenBlock:
+        block = OpenBlock(self._part_count, part, initial_arguments)
         self._part_count += 1
         return block
 
-    def _read_delta(self, block: _OpenBlock, delta: _Delta, data: bytes) -> tuple[Event, ...]:
+    def _read_delta(self, block: OpenBlock, delta: _Delta, data: bytes) -> tuple[Event, ...]:
         text: str | None
         match block.part:
             case Text():
@@ -222,7 +202,7 @@ class MessagesStreamReader:
                     block.initial_arguments = read_arguments(Raw(text.encode()))
                     return ()
             case Opaque():
-                _collect_opaque_delta(block, delta, data)
+                block.collect_opaque(delta.partial_json, data)
                 return ()
             case _:
                 return ()
@@ -231,7 +211,7 @@ class MessagesStreamReader:
         block.has_content = True
         return (PartDelta(0, block.part_index, text),)
 
-    def _close_block(self, block: _OpenBlock) -> Iterator[Event]:
+    def _close_block(self, block: OpenBlock) -> Iterator[Event]:
         match block.part:
             case Text():
                 yield PartFinished(0, block.part_index, citations=tuple(block.citations))
@@ -242,7 +222,7 @@ class MessagesStreamReader:
                     yield PartDelta(0, block.part_index, block.initial_arguments or "{}")
                 self._pending_call_end = block.part_index, block.part.id
             case Opaque():
-                yield PartStarted(0, block.part_index, _assemble_opaque(block.part, block))
+                yield PartStarted(0, block.part_index, block.assemble_opaque(block.part))
                 yield PartFinished(0, block.part_index)
             case _:
                 pass
@@ -282,22 +262,3 @@ def _decode_citation(raw: Raw) -> Citation:
         return read_citation(raw)
     except DECODE_ERRORS as decode_error:
         raise _invalid_event(decode_error) from None
-
-
-def _collect_opaque_delta(block: _OpenBlock, delta: _Delta, data: bytes) -> None:
-    """`input` arrives in pieces; any other field of a delta replaces that of the block."""
-    if delta.partial_json is not None:
-        block.input_pieces.append(delta.partial_json)
-    else:
-        delta_fields = _object.decode(_object.decode(data)["delta"])
-        block.fields.update({key: value for key, value in delta_fields.items() if key != "type"})
-
-
-def _assemble_opaque(part: Opaque, block: _OpenBlock) -> Opaque:
-    if not block.input_pieces and not block.fields:
-        return part
-    fields = {**_object.decode(part.raw), **block.fields}
-    input_json = "".join(block.input_pieces)
-    if is_json_object(input_json):
-        fields["input"] = Raw(input_json.encode())
-    return Opaque(part.origin, Raw(msgspec.json.encode(fields)))

@@ -15,9 +15,10 @@ from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.errors import write_response_error
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
-from providers.dialects.openai_responses.item_ids import id_prefix, item_id
+from providers.dialects.openai_responses.item_ids import id_prefix
 from providers.dialects.openai_responses.namespaces import read_qualified_names
 from providers.dialects.openai_responses.open_parts import OpenMessage, OpenPart
+from providers.dialects.openai_responses.output_events import OutputEvents
 from providers.dialects.openai_responses.response_object import response_head
 from providers.dialects.openai_responses.usage import write_usage
 from providers.dialects.openai_responses.write_output_items import (
@@ -46,11 +47,9 @@ class ResponsesStreamWriter:
         self._response = response_head(meta)
         self._as_summary = wants_summary(meta)
         self._names = read_qualified_names(meta.request_body)
-        self._sequence_number = 0
-        self._output: list[Any] = []
+        self._events = OutputEvents(meta)
         self._parts: dict[int, OpenPart] = {}
         self._message: OpenMessage | None = None
-        self._held_item: tuple[int, dict[str, Any]] | None = None
         self._logprobs: list[Raw] = []
         self._open_text: OpenPart | None = None
         self._last_text: dict[str, Any] | None = None
@@ -65,15 +64,15 @@ class ResponsesStreamWriter:
                 if part is None:
                     return b""
                 part.texts.append(event.text)
-                number = self._sequence_number
+                number = self._events.sequence_number
                 if not part.delta_prefix:
-                    return self._start_reasoning_text(part) + self._write_delta(part, event.text)
-                self._sequence_number = number + 1
+                    return self._start_reasoning_text(part) + self._events.write_delta(part, event.text)
+                self._events.sequence_number = number + 1
                 return b'%b%b%b,"sequence_number":%d}\n\n' % (part.delta_prefix, _encode(event.text), part.delta_suffix, number)
             case ResponseStarted():
                 return self._write_start(event)
             case PartStarted():
-                return self._release_item("completed") + self._open_part(event) if event.choice == 0 else b""
+                return self._events.release_item("completed") + self._open_part(event) if event.choice == 0 else b""
             case PartFinished():
                 return self._close_part(event.index, event.opaque_state, event.citations) if event.choice == 0 else b""
             case Logprobs():
@@ -91,22 +90,17 @@ class ResponsesStreamWriter:
         if self._last_text is not None:
             self._last_text["logprobs"] = [*self._last_text["logprobs"], *self._logprobs]
         response = self._response
-        response["output"] = self._output
+        response["output"] = self._events.output
         response["usage"] = write_usage(self._usage)
-        return closing + self._write_event(f"response.{write_status(response, self._finish_reason)}", {"response": response})
+        return closing + self._events.write(f"response.{write_status(response, self._finish_reason)}", {"response": response})
 
     def write_failure(self, error: NarthexError) -> bytes:
         """A response.failed with the items that are complete: Codex reads no other event as the end of a stream that failed."""
         start = self._write_start(ResponseStarted(self._meta.model))
-        output = [item for item in self._output if item is not None]
+        output = [item for item in self._events.output if item is not None]
         usage = None if self._usage is None else write_usage(self._usage)
         response = {**self._response, "output": output, "usage": usage, "status": "failed", "error": write_response_error(error)}
-        return start + self._write_event("response.failed", {"response": response})
-
-    def _write_event(self, kind: str, body: dict[str, Any]) -> bytes:
-        raw = _encode({"type": kind, **body, "sequence_number": self._sequence_number})
-        self._sequence_number += 1
-        return b"event: " + kind.encode() + b"\ndata: " + raw + b"\n\n"
+        return start + self._events.write("response.failed", {"response": response})
 
     def _write_start(self, event: ResponseStarted) -> bytes:
         if self._started:
@@ -115,7 +109,7 @@ class ResponsesStreamWriter:
         self._response["created_at"] = event.created or self._meta.created
         self._response["service_tier"] = write_service_tier(event.service_tier)
         body = {"response": self._response}
-        return self._write_event("response.created", body) + self._write_event("response.in_progress", body)
+        return self._events.write("response.created", body) + self._events.write("response.in_progress", body)
 
     def _open_part(self, event: PartStarted) -> bytes:
         part = event.part
@@ -128,24 +122,18 @@ class ResponsesStreamWriter:
                 return self._close_message() + self._open_call(event.index, part)
             case Opaque():
                 closing = self._close_message()
-                output_index, id = self._reserve_item("rs")
-                return closing + self._write_whole_item(output_index, write_opaque_item(id, part))
+                output_index, id = self._events.reserve_item("rs")
+                return closing + self._events.write_whole_item(output_index, write_opaque_item(id, part))
             case _:
                 assert_never(part)
-
-    def _reserve_item(self, prefix: str) -> tuple[int, str]:
-        """The index and id of the next output item."""
-        output_index = len(self._output)
-        self._output.append(None)
-        return output_index, item_id(self._meta, prefix, output_index)
 
     def _open_content(self, index: int, part: Text | Refusal) -> bytes:
         message, opening = self._message, b""
         if message is None or is_other_phase(part, message.phase):
             opening = self._close_message()
-            output_index, id = self._reserve_item("msg")
+            output_index, id = self._events.reserve_item("msg")
             message = self._message = OpenMessage(output_index, id, part.phase if isinstance(part, Text) else None)
-            opening += self._write_item_added(output_index, write_message_item(id, [], "in_progress", message.phase))
+            opening += self._events.write_item_added(output_index, write_message_item(id, [], "in_progress", message.phase))
         state = self._parts[index] = OpenPart(part, message.output_index, message.id)
         state.message, state.content_index = message, len(message.content)
         state.event_head = {"content_index": state.content_index, **state.event_head}
@@ -157,43 +145,39 @@ class ResponsesStreamWriter:
         else:
             content = write_refusal_content("")
             state.set_delta_type("refusal")
-        added = self._write_event("response.content_part.added", {**state.event_head, "part": content})
+        added = self._events.write("response.content_part.added", {**state.event_head, "part": content})
         message.content.append(content)
         return opening + added + self._write_initial_text(index, part.text)
 
     def _open_reasoning(self, index: int, part: Reasoning) -> bytes:
-        output_index, id = self._reserve_item("rs")
+        output_index, id = self._events.reserve_item("rs")
         self._parts[index] = OpenPart(part, output_index, id)
         item = write_reasoning_item(id, "", None, as_summary=self._as_summary, status="in_progress")
-        return self._write_item_added(output_index, item) + self._write_initial_text(index, part.text)
+        return self._events.write_item_added(output_index, item) + self._write_initial_text(index, part.text)
 
     def _open_call(self, index: int, part: ToolCall) -> bytes:
-        output_index, id = self._reserve_item(id_prefix(part))
+        output_index, id = self._events.reserve_item(id_prefix(part))
         state = self._parts[index] = OpenPart(part, output_index, id)
         state.set_delta_type("custom_tool_call_input" if part.custom else "function_call_arguments")
-        return self._write_item_added(output_index, write_call_item(id, part, "", self._names, "in_progress")) + self._write_initial_text(
-            index, part.arguments
-        )
+        return self._events.write_item_added(
+            output_index, write_call_item(id, part, "", self._names, "in_progress")
+        ) + self._write_initial_text(index, part.arguments)
 
     def _start_reasoning_text(self, state: OpenPart) -> bytes:
         """Starts the text of reasoning at its first delta: reasoning may be encrypted only."""
         if self._as_summary:
             state.event_head = {**state.event_head, "summary_index": 0}
             state.set_delta_type("reasoning_summary_text")
-            return self._write_event(
+            return self._events.write(
                 "response.reasoning_summary_part.added", {**state.event_head, "part": {"type": "summary_text", "text": ""}}
             )
         state.event_head = {"content_index": 0, **state.event_head}
         state.set_delta_type("reasoning_text")
-        return self._write_event("response.content_part.added", {**state.event_head, "part": {"type": "reasoning_text", "text": ""}})
+        return self._events.write("response.content_part.added", {**state.event_head, "part": {"type": "reasoning_text", "text": ""}})
 
     def _write_initial_text(self, index: int, text: str) -> bytes:
         """Writes the text that a part starts with."""
         return self.feed(PartDelta(0, index, text)) if text else b""
-
-    def _write_delta(self, state: OpenPart, text: str) -> bytes:
-        self._sequence_number += 1
-        return b'%b%b%b,"sequence_number":%d}\n\n' % (state.delta_prefix, _encode(text), state.delta_suffix, self._sequence_number - 1)
 
     def _write_logprobs(self, entries: list[Raw]) -> bytes:
         """Log probabilities follow their text: in a delta without text, or in the last Response if the text is complete."""
@@ -201,7 +185,7 @@ class ResponsesStreamWriter:
         state = self._open_text
         if state is None:
             return b""
-        return self._write_event("response.output_text.delta", {**state.event_head, "delta": "", "logprobs": entries})
+        return self._events.write("response.output_text.delta", {**state.event_head, "delta": "", "logprobs": entries})
 
     def _close_part(self, index: int, opaque_state: OpaqueState | None = None, citations: tuple[Citation, ...] = ()) -> bytes:
         state = self._parts.pop(index, None)
@@ -213,7 +197,7 @@ class ResponsesStreamWriter:
             case Text():
                 return self._close_text(state, text, (*part.citations, *citations))
             case Refusal():
-                done = self._write_event("response.refusal.done", {**state.event_head, "refusal": text})
+                done = self._events.write("response.refusal.done", {**state.event_head, "refusal": text})
                 return done + self._close_content(state, write_refusal_content(text))
             case Reasoning():
                 return self._close_reasoning(state, text, opaque_state or part.opaque_state)
@@ -227,13 +211,13 @@ class ResponsesStreamWriter:
     def _close_text(self, state: OpenPart, text: str, citations: tuple[Citation, ...]) -> bytes:
         annotations = write_citations(text, citations)
         frames = [
-            self._write_event(
+            self._events.write(
                 "response.output_text.annotation.added", {**state.event_head, "annotation_index": at, "annotation": annotation}
             )
             for at, annotation in enumerate(annotations)
         ]
         self._last_text = write_text_content(text, annotations, self._logprobs)
-        frames.append(self._write_event("response.output_text.done", {**state.event_head, "text": text, "logprobs": self._logprobs}))
+        frames.append(self._events.write("response.output_text.done", {**state.event_head, "text": text, "logprobs": self._logprobs}))
         self._logprobs, self._open_text = [], None
         frames.append(self._close_content(state, self._last_text))
         return b"".join(frames)
@@ -243,34 +227,36 @@ class ResponsesStreamWriter:
         assert message is not None
         message.content[state.content_index] = content
         message.open_count -= 1
-        done = self._write_event("response.content_part.done", {**state.event_head, "part": content})
+        done = self._events.write("response.content_part.done", {**state.event_head, "part": content})
         return done + self._finish_message(message, "completed") if message.ended else done
 
     def _close_reasoning(self, state: OpenPart, text: str, opaque_state: OpaqueState | None) -> bytes:
         frames: list[bytes] = []
         if state.event_prefix:
-            frames.append(self._write_event(f"{state.event_prefix}.done", {**state.event_head, "text": text}))
+            frames.append(self._events.write(f"{state.event_prefix}.done", {**state.event_head, "text": text}))
             if self._as_summary:
                 summary = {**state.event_head, "part": {"type": "summary_text", "text": text}}
-                frames.append(self._write_event("response.reasoning_summary_part.done", summary))
+                frames.append(self._events.write("response.reasoning_summary_part.done", summary))
             else:
                 content = {**state.event_head, "part": {"type": "reasoning_text", "text": text}}
-                frames.append(self._write_event("response.content_part.done", content))
+                frames.append(self._events.write("response.content_part.done", content))
         item = write_reasoning_item(state.id, text, opaque_state, as_summary=self._as_summary)
         frames.append(
-            self._hold_item(state.output_index, item) if opaque_state is None else self._write_item_done(state.output_index, item)
+            self._events.hold_item(state.output_index, item)
+            if opaque_state is None
+            else self._events.write_item_done(state.output_index, item)
         )
         return b"".join(frames)
 
     def _close_call(self, state: OpenPart, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
         input_field = {"input": arguments} if call.custom else {"name": call.name, "arguments": arguments}
-        done = self._write_event(f"{state.event_prefix}.done", {**state.event_head, **input_field})
+        done = self._events.write(f"{state.event_prefix}.done", {**state.event_head, **input_field})
         item = write_call_item(state.id, call, arguments, self._names)
         if opaque_state is None:
-            return done + self._hold_item(state.output_index, item)
-        done += self._write_item_done(state.output_index, item)
-        output_index, id = self._reserve_item("rs")
-        return done + self._write_whole_item(
+            return done + self._events.hold_item(state.output_index, item)
+        done += self._events.write_item_done(state.output_index, item)
+        output_index, id = self._events.reserve_item("rs")
+        return done + self._events.write_whole_item(
             output_index, write_reasoning_item(id, "", call_opaque_state(call, opaque_state), as_summary=self._as_summary)
         )
 
@@ -286,7 +272,7 @@ class ResponsesStreamWriter:
         return (
             b""
             if message.open_count
-            else self._write_item_done(message.output_index, write_message_item(message.id, message.content, status, message.phase))
+            else self._events.write_item_done(message.output_index, write_message_item(message.id, message.content, status, message.phase))
         )
 
     def _write_finish_reason(self, event: ChoiceFinished) -> bytes:
@@ -294,28 +280,6 @@ class ResponsesStreamWriter:
         return self._close_all("incomplete" if event.reason in INCOMPLETE_REASONS else "completed")
 
     def _close_all(self, status: str) -> bytes:
-        closed = b"".join([self._close_part(index) for index in sorted(self._parts)]) + self._release_item(status)
+        closed = b"".join([self._close_part(index) for index in sorted(self._parts)]) + self._events.release_item(status)
         message, self._message = self._message, None
         return closed if message is None else closed + self._finish_message(message, status)
-
-    def _write_item_added(self, output_index: int, item: Any) -> bytes:
-        return self._write_event("response.output_item.added", {"output_index": output_index, "item": item})
-
-    def _write_item_done(self, output_index: int, item: Any) -> bytes:
-        self._output[output_index] = item
-        return self._write_event("response.output_item.done", {"output_index": output_index, "item": item})
-
-    def _hold_item(self, output_index: int, item: dict[str, Any]) -> bytes:
-        """Keeps the end of an item until it is known whether the response was cut off in it: it is, if the response ends here."""
-        released = self._release_item("completed")
-        self._held_item = output_index, item
-        return released
-
-    def _release_item(self, status: str) -> bytes:
-        if self._held_item is None:
-            return b""
-        (output_index, item), self._held_item = self._held_item, None
-        return self._write_item_done(output_index, {**item, "status": status})
-
-    def _write_whole_item(self, output_index: int, item: Any) -> bytes:
-        return self._write_item_added(output_index, item) + self._write_item_done(output_index, item)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from providers.adapters.lora import AdapterNaming
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import TEAM_CACHES_OPTION
+from providers.adapters.options import TEAM_CACHES_OPTION
 from providers.canonical.errors import Unreachable
 from providers.canonical.output_format import output_kind
 from providers.engines.auto.lora import refuse_unknown_engine

@@ -15,7 +15,8 @@ from providers.adapters.logprobs import drop_lone_top_logprobs
 from providers.adapters.lora import AdapterNaming
 from providers.adapters.messages import UNREAD_PARTS, drop_unsupported_parts, rename_reasoning
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted
 from providers.adapters.tools import drop_tools_or_constraint
 from providers.adapters.unknown_fields import drop_unknown_fields
 from providers.canonical.errors import UnparsableModelOutput, Unsupported, UpstreamError, UpstreamRejected

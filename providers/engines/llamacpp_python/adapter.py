@@ -17,7 +17,8 @@ from providers import structured_output
 from providers.adapters.logprobs import drop_lone_top_logprobs
 from providers.adapters.messages import drop_unsupported_parts
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted
 from providers.adapters.tools import drop_tools_or_constraint
 from providers.canonical.errors import Unsupported, UpstreamError, UpstreamRejected
 from providers.canonical.extra_fields import as_raw

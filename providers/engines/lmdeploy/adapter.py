@@ -16,7 +16,8 @@ from providers.adapters.logprobs import drop_lone_top_logprobs
 from providers.adapters.lora import AdapterNaming, name_adapter_as_model
 from providers.adapters.messages import drop_unsupported_parts, rename_developer_role, rename_reasoning
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted
 from providers.adapters.tools import drop_tools_or_constraint, drop_unsupported_tools, send_allowed_tools_only
 from providers.canonical.output_format import Choice, OutputFormat, OutputKind, Regex
 from providers.canonical.raw_json import Body

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted
 from providers.adapters.unknown_fields import drop_unknown_fields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted
 from providers.canonical.errors import Unsupported
 from providers.canonical.media import MediaKind
 from providers.canonical.output_format import OutputFormat, Regex

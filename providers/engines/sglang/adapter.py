@@ -17,7 +17,8 @@ from providers.adapters.logprobs import drop_lone_top_logprobs
 from providers.adapters.lora import AdapterNaming
 from providers.adapters.messages import UNREAD_PARTS, drop_unsupported_parts, rename_developer_role, rename_reasoning
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import TEAM_CACHES_OPTION, Adapted
+from providers.adapters.options import TEAM_CACHES_OPTION
+from providers.adapters.provider import Adapted
 from providers.adapters.tools import adapt_functions, check_strict_tools, drop_tools_or_constraint
 from providers.adapters.urls import server_root
 from providers.canonical.errors import Unsupported, UpstreamError

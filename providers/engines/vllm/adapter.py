@@ -16,7 +16,8 @@ from providers import structured_output
 from providers.adapters.lora import AdapterNaming, name_adapter_as_model
 from providers.adapters.messages import drop_unsupported_parts, rename_developer_role, rename_reasoning
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import TEAM_CACHES_OPTION, Adapted
+from providers.adapters.options import TEAM_CACHES_OPTION
+from providers.adapters.provider import Adapted
 from providers.adapters.tools import check_strict_tools
 from providers.canonical.errors import UpstreamError
 from providers.canonical.output_format import JsonSchema, OutputKind, StructuralTag

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import httpx
 
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import UpstreamError
 from providers.credentials import CredentialError, Fetch, Signer, cloud_sdks
 from providers.credentials.aws import AwsSigner, is_ambient

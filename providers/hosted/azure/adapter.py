@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 import httpx
 
-from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses import remove_encrypted_reasoning

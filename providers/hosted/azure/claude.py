@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import httpx
 from msgspec.structs import replace
 
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.chat import ChatRequest
 from providers.canonical.raw_json import Body

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import httpx
 
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 
 RESOURCE_OPTION: Mapping[str, str] = {"resource": "the resource's name: the default of base_url is made from it"}
 # Paths of base URLs as people copy them from the portal, with what clients of Anthropic's append.

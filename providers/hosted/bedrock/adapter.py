@@ -13,7 +13,8 @@ import httpx
 from msgspec.structs import replace
 
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.adapters.tool_names import ToolNames
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.chat import ChatRequest

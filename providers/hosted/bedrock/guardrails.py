@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Struct, ValidationError, convert
 
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.raw_json import Body
 
 GUARDRAIL_OPTION: Mapping[str, str] = {

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from providers import structured_output
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.adapters.urls import server_root
 from providers.canonical.errors import Unsupported
 from providers.canonical.extra_fields import as_raw

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from providers.adapters.provider import Adapted, InvalidOption
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted
 from providers.canonical.errors import UpstreamError, UpstreamNotFound, UpstreamRejected
 from providers.canonical.raw_json import Body
 from providers.canonical.reclassify_error import as_overload

@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import UpstreamError, UpstreamRejected
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, merge_object

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.profiles.claude.request_body import DEFAULT_MAX_TOKENS, RequestDefaults
 
 CLAUDE_OPTIONS: Mapping[str, str] = {

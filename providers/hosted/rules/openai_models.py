@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.adapters.tool_names import ToolNames
 from providers.canonical.raw_json import Body
 from providers.dialect_rule import DialectRule

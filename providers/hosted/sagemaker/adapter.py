@@ -12,7 +12,8 @@ from urllib.parse import quote
 import httpx
 
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.canonical.errors import UpstreamNotFound
 from providers.canonical.output_format import OutputKind, output_kind
 from providers.canonical.raw_json import Body

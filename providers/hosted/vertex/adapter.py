@@ -12,7 +12,8 @@ import httpx
 
 from providers.adapters.messages import write_custom_calls_as_functions
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.adapters.tool_names import ToolNames
 from providers.adapters.urls import server_root
 from providers.canonical.chat import ChatRequest

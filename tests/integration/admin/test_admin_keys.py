@@ -3,12 +3,14 @@
 import re
 import uuid
 from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.support.processes.service import Service
+from tests.support.processes.wait_until import wait_until
 
 PATH = "/admin/v1/keys"
 
@@ -136,3 +138,27 @@ async def test_a_complete_key_in_a_path_is_never_repeated(admin: httpx.AsyncClie
         await admin.get(PATH, params={"after": key}),
     ):
         assert answer.status_code >= 400 and secret not in answer.text, answer.text
+
+
+async def test_keys_are_listed_with_their_usage_and_unused_ones_are_found(admin: httpx.AsyncClient, service: Service, team: str) -> None:
+    used, unused = [ok(await admin.post(PATH, json={"team": team, "name": name}), 201) for name in ("used", "unused")]
+    async with service.keyless_client() as caller:
+        chat = {"model": "sandbox", "messages": [{"role": "user", "content": "Hi"}]}
+        ok(await caller.post("/v1/chat/completions", json=chat, headers={"authorization": f"Bearer {used['key']}"}))
+
+    async def is_counted() -> bool:
+        data = ok(await admin.get(PATH, params={"team": team, "usage_days": 30}))["data"]
+        by_prefix = {row["prefix"]: row["usage"] for row in data}
+        return by_prefix[used["prefix"]]["requests"] == 1
+
+    await wait_until(is_counted)
+    rows = {row["prefix"]: row for row in ok(await admin.get(PATH, params={"team": team, "usage_days": 30}))["data"]}
+    usage = rows[used["prefix"]]["usage"]
+    assert usage["failed"] == 0 and usage["last_used_at"] is not None and usage["last_used_at"].endswith(":00:00+00:00")
+    assert rows[unused["prefix"]]["usage"] == {**usage, "last_used_at": None, "requests": 0, "cost_microusd": 0, "unpriced": 0}
+    assert [row["usage"] for row in ok(await admin.get(PATH, params={"team": team}))["data"]] == [None, None]
+    now = datetime.now(UTC).isoformat()
+    assert [row["prefix"] for row in ok(await admin.get(PATH, params={"team": team, "unused_since": now}))["data"]] == [unused["prefix"]]
+    assert ok(await admin.get(PATH, params={"team": team, "unused_since": "2020-01-01"}))["data"] == [], "they are younger"
+    for wrong in ({"usage_days": 0}, {"usage_days": 401}, {"unused_since": "yesterday"}):
+        assert ok(await admin.get(PATH, params=wrong), 400)["error"]["param"] == next(iter(wrong))

@@ -105,6 +105,7 @@ TABLE = {
     "restore_configuration_version": Row(EDIT, "", {"version": "999999999"}, is_missing=True),
     "list_settings": Row(READ, is_list=True),
     "get_analytics": Row(READ, READ, is_list=True),
+    "answer_analytics": Row(READ, READ, body={"questions": {"by_team": {"group_by": "team"}}}, is_list=True),
     "list_feedback": Row(READ, READ, is_list=True),
     "export_feedback": Row(READ, READ, is_list=True),
     "sum_feedback": Row(READ, READ, query={"metric": "comment"}, is_list=True),
@@ -120,6 +121,7 @@ TABLE = {
     "put_provider": Row(EDIT, "", _NONE, body={"adapter": "openai"}, is_missing=True),
     "patch_provider": Row(EDIT, "", _NONE, body={}, is_missing=True),
     "delete_provider": Row(EDIT, "", _NONE, is_missing=True),
+    "test_provider": Row(EDIT, "", _NONE, body={}, is_missing=True),
     "list_configured_models": Row(READ, is_list=True),
     "get_configured_model": Row(READ, "", _NONE, is_missing=True),
     "create_configured_model": Row(EDIT, body={"name": "{unused}", "targets": [_TARGET]}),
@@ -145,6 +147,7 @@ TABLE = {
     "render_function": Row(READ, "", _NONE, body={}, is_missing=True),
     "list_experiments": Row(READ, is_list=True),
     "get_experiment_results": Row(READ, "", _NONE, is_missing=True),
+    "get_experiment_series": Row(READ, "", _NONE, is_missing=True),
     "get_experiment_power": Row(READ, query={"effect": "0.01", "rate": "0.1"}),
     "get_experiment": Row(READ, "", _NONE, is_missing=True),
     "get_shadow_results": Row(READ, "", _NONE, is_missing=True),
@@ -190,9 +193,13 @@ TABLE = {
     "patch_price": Row(EDIT, "", _PRICE, body={}, is_missing=True),
     "delete_price": Row(EDIT, "", _PRICE, is_missing=True),
     "list_inferences": Row(READ, READ, is_list=True),
+    "count_inferences": Row(READ, READ, is_list=True),
+    "list_inference_facets": Row(READ, READ, query={"of": "team,key,end_user"}, is_list=True),
     "tail_inferences": Row(READ, READ, is_list=True, query={"duration_s": "1"}),
     "export_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
+    "get_inference_media": Row(READ_CONTENT, READ_CONTENT, {"id": "{inference}", "number": "1"}),
+    "list_episodes": Row(READ, READ, is_list=True),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),
     "get_episode_timeline": Row(READ, READ, {"id": "{episode}"}),
     "summarize_dropped_fields": Row(READ, READ, is_list=True),
@@ -231,6 +238,7 @@ TABLE = {
     "read_engine": Row(READ, "", {"model": "none", "operation": "version"}, is_missing=True),
     "operate_engine": Row(ADMINISTER, "", {"model": "none", "operation": "sleep"}, body={}, is_missing=True),
     "get_fleet": Row(READ, is_list=True),
+    "get_diagnosis": Row(READ, is_list=True),
     "drain_endpoint": Row(ADMINISTER, body={"endpoint": "http://none"}, is_missing=True),
     "list_audit_events": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, is_list=True),
     "export_audit_events": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, is_list=True),
@@ -253,6 +261,9 @@ FILTERS = {
         {"key": "{key}"},
         {"episode_id": "{episode}"},
     ),
+    "count_inferences": ({"team": "{team}"}, {"key": "{key}"}, {"episode_id": "{episode}"}),
+    "list_episodes": ({"team": "{team}"}, {"team_id": "{team_id}"}, {"key": "{key}"}),
+    "list_inference_facets": ({"of": "key", "team": "{team}"}, {"of": "team", "key": "{key}"}),
     "export_inferences": ({"team": "{team}"}, {"key": "{key}", "format": "csv"}),
     "get_analytics": ({"team": "{team}", "group_by": "key"}, {"key": "{key}"}),
     "list_feedback": ({"team": "{team}"}, {"key": "{key}"}, {"episode_id": "{episode}"}, {"inference_id": "{inference}"}),
@@ -306,7 +317,8 @@ async def _build_world(service: Service, admin: httpx.AsyncClient) -> World:
     overridden = {"limit": names["budget"], "amount": 6, "ends_at": names["soon"], "reason": "a test"}
     names["override"] = (await made(await admin.post("/admin/v1/limit-overrides", json=overridden)))["id"]
     names["team_id"] = (await made(await admin.get(f"/admin/v1/teams/{team}")))["id"]
-    chat = {"model": "sandbox", "messages": [{"role": "user", "content": "hi"}]}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    chat = {"model": "sandbox", "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, image]}]}
     async with service.keyless_client() as client:
         answer = await client.post("/v1/chat/completions", json=chat, headers=as_holder(key["key"]))
         assert answer.status_code == 200, answer.text
@@ -477,11 +489,11 @@ async def test_lists_and_cursors_of_a_team_have_nothing_of_another(world: World,
                 continue
             path = f"/admin/v1{operation.path}"
             pages = [await client.get(path, params=row.query, headers=ours)]
-            has_limit = not id.startswith(("export_", "sum_"))
+            has_limit = not id.startswith(("export_", "sum_", "count_"))
             first = await client.get(path, params={**row.query, **({"limit": 1} if has_limit else {})}, headers=whole)
             cursor = first.json().get("next") if first.headers["content-type"] == "application/json" else None
             if cursor is not None:
-                after = "before" if id == "list_inferences" else "after"
+                after = "before" if id in ("list_inferences", "list_episodes") else "after"
                 pages.append(await client.get(path, params={"limit": 1, after: cursor}, headers=ours))
             for page in pages:
                 assert page.status_code == 200, page.text

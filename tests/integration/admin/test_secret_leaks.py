@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from app.cli import main
 from app.settings import Settings
-from app.store.configuration import configuration
+from app.store.configuration import apply_file
 from app.store.postgres import tables
 from app.store.postgres.database import connect
 from app.store.teams import credentials
@@ -173,7 +173,7 @@ async def exposed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Se
         for name, secret in stored.items():
             await credentials.set_credential(settings.database_url, vault, name, secret)
         content = "\n".join(all_providers(at, file, service.url))
-        await configuration.apply(settings.database_url, content, prune=False, confirm=lambda _: True)
+        await apply_file.apply(settings.database_url, content, prune=False, confirm=lambda _: True)
         under_test = SecretsUnderTest(service, echo_host, [], [])
         await send_secrets(under_test)
         yield under_test
@@ -245,6 +245,9 @@ async def test_no_admin_response_or_metric_contains_a_secret(exposed: SecretsUnd
         "endpoints",
         "credentials",
         "inferences?limit=1000",
+        "inferences?limit=200&preview=true",
+        "episodes?limit=200&preview=true",
+        "doctor",
         "keys",
         "teams",
         "credentials/plain",
@@ -256,7 +259,7 @@ async def test_no_admin_response_or_metric_contains_a_secret(exposed: SecretsUnd
             answer = await admin.get(f"/admin/v1/{path}")
             assert len(answer.text) > 20 and find_secrets(answer.text + repr(answer.headers)) == [], path
         for inference in (await admin.get("/admin/v1/inferences?limit=1000")).json()["data"]:
-            assert find_secrets((await admin.get(f"/admin/v1/inferences/{inference['id']}")).text) == []
+            assert find_secrets((await admin.get(f"/admin/v1/inferences/{inference['id']}?content=both")).text) == []
         metrics = (await admin.get("/metrics")).text
         assert "narthex_" in metrics and find_secrets(metrics) == []
 

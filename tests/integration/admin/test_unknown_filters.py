@@ -26,6 +26,8 @@ LISTS = {
     "inferences": ("team", "team_id", "key", "model", "function", "provider"),
     "inferences/export": ("team", "team_id", "key", "model", "function", "provider"),
     "inferences/tail": ("team", "team_id", "key", "model", "function", "provider"),
+    "inferences/count": ("team", "team_id", "key", "model", "function", "provider"),
+    "episodes": ("team", "team_id", "key", "model", "function", "provider"),
     "analytics": ("team", "key", "model", "function", "provider"),
     "feedback": ("team", "key", "model", "function"),
     "feedback/export": ("team", "key", "model", "function"),

@@ -12,12 +12,12 @@ import pytest
 from app.domain.callers import ALL_DETECTORS, Caller, TeamConfig
 from app.domain.errors import BadConfiguration
 from app.settings import Settings
-from app.store.configuration import configuration
+from app.store.configuration import apply_file, config_file, configuration
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.key_format import hash_key
 from app.store.keys.log import log_path, read_log
 from app.store.postgres.database import connect, create_database_engine
-from app.store.teams import keys, teams
+from app.store.teams import keys, shown_keys, teams
 from app.store.teams.keys import KeyChanges
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
@@ -259,21 +259,21 @@ async def test_bad_drop_is_a_400_that_names_it(
 
 async def test_drop_of_a_team_goes_through_apply_and_export(database: str):
     async def apply(content: str) -> str:
-        return await configuration.apply(database, content, prune=False, confirm=lambda _: True, wait_s=0)
+        return await apply_file.apply(database, content, prune=False, confirm=lambda _: True, wait_s=0)
 
     assert (await apply('[teams.legal]\ndrop = ["seed", "seed"]\n[teams.search]\ndrop = "all"\ncontent = "none"')).startswith("Applied")
     exported = await configuration.export(database)
-    assert configuration.parse_config_file(exported).teams == {
+    assert config_file.parse_config_file(exported).teams == {
         "legal": TeamConfig("full", ("seed", "seed")),
         "search": TeamConfig("none", "all"),
     }
     assert await apply(exported) == "Nothing to change."
     await teams.set_team(database, "legal", drop="all")
     differences: list[str] = []
-    await configuration.apply(database, exported, prune=False, confirm=lambda text: bool(differences.append(text)))
+    await apply_file.apply(database, exported, prune=False, confirm=lambda text: bool(differences.append(text)))
     assert '-drop = "all"' in differences[0] and '+    "seed",' in differences[0]
     assert (await apply("[teams.search]")).startswith("Applied"), "a table without `drop` has none"
-    assert configuration.parse_config_file(await configuration.export(database)).teams == {
+    assert config_file.parse_config_file(await configuration.export(database)).teams == {
         "legal": TeamConfig("full", "all"),
         "search": TeamConfig(),
     }
@@ -289,7 +289,7 @@ async def test_drop_of_a_team_goes_through_apply_and_export(database: str):
 )
 async def test_bad_drop_of_a_team_in_a_file_is_refused_with_its_place(database: str, toml: str, expected: str):
     with pytest.raises(BadConfiguration) as refused:
-        await configuration.apply(database, f"[teams.legal]\n{toml}", prune=False, confirm=lambda _: True, wait_s=0)
+        await apply_file.apply(database, f"[teams.legal]\n{toml}", prune=False, confirm=lambda _: True, wait_s=0)
     assert expected in str(refused.value)
 
 
@@ -311,7 +311,7 @@ async def test_rows_of_the_version_before_and_changes_that_it_makes_keep_working
         "old": ("redacted", "all"),
         "older": ("none", ()),
     }
-    row = await keys.show_key(database, key)
+    row = await shown_keys.show_key(database, key)
     assert row is not None and (row.name, row.drop) == ("changed", ("seed",))
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from app.domain.routing import ProviderConfig, Target
 from app.gateway.fleet.endpoint import Endpoint
-from app.gateway.request_translation.choose_dialect import translate_request
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.recipient import TargetTerms
+from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.target_media import without_fetching
+from app.gateway.request_translation.translate_request import translate_request
 from providers.adapters.probe import ALL_MODELS, ImageSupport
 from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
@@ -16,6 +18,7 @@ from providers.catalogue import DIALECTS, build_provider
 from providers.credentials import CredentialReader
 from tests.integration.attempts.test_media_fetching import http_response, media_fetcher, url_on
 from tests.support.raw_engine import respond_always, start_engine
+from tests.support.request_translation import make_source
 
 # By adapter: the model, and what a probe found.
 BLIND: dict[str, tuple[str, ImageSupport]] = {
@@ -45,9 +48,9 @@ def body_with_image(api: str, url: str) -> dict[str, Any]:
             return {"max_tokens": 9, "messages": [{"role": "user", "content": parts}]}
 
 
-def translator_for(media: Any, api: str, url: str, may_drop: bool = False) -> RequestTranslator:
+def source_for(media: Any, api: str, url: str, may_drop: bool = False) -> SourceRequest:
     raw = json.dumps({"model": "m", **body_with_image(api, url)}).encode()
-    return RequestTranslator(DIALECTS[api].parse_request(raw), raw, DIALECTS[api], media, lambda _: may_drop)
+    return make_source(DIALECTS[api].parse_request(raw), raw, DIALECTS[api], media, lambda _: may_drop)
 
 
 def provider_of(adapter: str) -> tuple[Provider, Target]:
@@ -70,7 +73,7 @@ async def test_image_is_refused_at_the_callers_place_before_it_is_fetched(adapte
     provider, target = provider_of(adapter)
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
         with pytest.raises(Unsupported) as refused:
-            await translate_request(translator_for(media, api, url_on(served)), endpoint_of(provider), target)
+            await translate_request(source_for(media, api, url_on(served)), endpoint_of(provider), target)
         assert refused.value.param == PATHS[api] and served.requests == []
 
 
@@ -79,20 +82,20 @@ async def test_image_is_refused_at_the_callers_place_before_it_is_fetched(adapte
 async def test_image_that_may_be_dropped_is_left_out_unfetched_and_reported(adapter: str, api: str):
     provider, target = provider_of(adapter)
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
-        translator = translator_for(media, api, url_on(served), may_drop=True)
-        translated = await translate_request(translator, endpoint_of(provider), target)
+        source = source_for(media, api, url_on(served), may_drop=True)
+        translated = await translate_request(source, endpoint_of(provider), target)
         assert PATHS[api] in translated.dropped and b"?" in translated.raw and b"image" not in translated.raw
         assert served.requests == []
 
 
 async def test_next_target_that_reads_images_is_sent_them():
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
-        translator = translator_for(media, "openai_chat", url_on(served))
+        source = source_for(media, "openai_chat", url_on(served))
         provider, target = provider_of("llamacpp")
         with pytest.raises(Unsupported):
-            await translate_request(translator, endpoint_of(provider), target)
+            await translate_request(source, endpoint_of(provider), target)
         provider.image_support = {ALL_MODELS: True}
-        translated = await translate_request(translator, endpoint_of(provider), target)
+        translated = await translate_request(source, endpoint_of(provider), target)
         assert b"data:image/png;base64," in translated.raw and len(served.requests) == 1
 
 
@@ -101,20 +104,20 @@ async def test_next_target_that_reads_images_is_sent_them():
 )
 async def test_capabilities_of_the_configuration_say_whether_an_engines_model_reads_images(capabilities: Any, is_refused: bool):
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
-        translator = translator_for(media, "openai_chat", url_on(served))
-        translator.capabilities = capabilities
+        source = source_for(media, "openai_chat", url_on(served))
+        terms = TargetTerms(capabilities=capabilities)
         endpoint, target = endpoint_of(build_provider("vllm", "p", {}, "http://127.0.0.1:1")), Target("p", "m")
         if is_refused:
             with pytest.raises(Unsupported, match="capabilities") as refused:
-                await translate_request(translator, endpoint, target)
+                await translate_request(source, endpoint, target, terms)
             assert refused.value.param == PATHS["openai_chat"]
         else:
-            await translate_request(translator, endpoint, target)
+            await translate_request(source, endpoint, target, terms)
         assert len(served.requests) == (0 if is_refused else 1)
 
 
 async def test_naming_models_that_would_take_an_image_fetches_nothing():
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
-        asking = translator_for(media, "openai_chat", url_on(served)).without_fetching()
+        asking = without_fetching(source_for(media, "openai_chat", url_on(served)))
         endpoint = endpoint_of(build_provider("vllm", "p", {}, "http://127.0.0.1:1"))
         assert (await translate_request(asking, endpoint, Target("p", "m"))).dropped == [] and served.requests == []

@@ -15,10 +15,11 @@ import pytest
 from app.domain.routing import ProviderConfig, Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.media.fetcher import MediaFetcher
-from app.gateway.request_translation.choose_dialect import translate_request
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.translate_request import translate_request
 from app.settings import Networks, Settings
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.chat import Inline
 from providers.canonical.errors import InvalidRequest
 from providers.catalogue import DIALECTS, build_provider
@@ -26,6 +27,7 @@ from providers.credentials import CredentialReader
 from providers.engines.vllm.adapter import VLLM
 from tests.support.processes.wait_until import GENEROUS_S, wait_until
 from tests.support.raw_engine import EngineConnection, ScriptedEngine, open_transport, respond_always, start_engine
+from tests.support.request_translation import make_source
 
 TLS = Path(__file__).parents[2] / "support" / "tls"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 24
@@ -296,19 +298,19 @@ async def test_proxy_environment_variables_are_ignored(monkeypatch: pytest.Monke
         assert (len(served.requests), proxy.connections) == (1, [])
 
 
-def translator_for(media: MediaFetcher, url: str, dialect: str = "openai_chat", **fields: Any) -> RequestTranslator:
+def source_for(media: MediaFetcher, url: str, dialect: str = "openai_chat", **fields: Any) -> SourceRequest:
     part: Any = {"type": "image_url", "image_url": {"url": url, "detail": "low"}, "uuid": "of the engine's cache"}
     if dialect == "anthropic_messages":
         part = {"type": "image", "source": {"type": "url", "url": url}}
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [part]}], **fields}
     raw = json.dumps(body).encode()
-    return RequestTranslator(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], media, lambda field: field.endswith(".uuid"))
+    return make_source(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], media, lambda field: field.endswith(".uuid"))
 
 
-async def sent_to(provider: Provider, translator: RequestTranslator) -> dict[str, Any]:
+async def sent_to(provider: Provider, source: SourceRequest) -> dict[str, Any]:
     """The body for an engine, in the dialect of its caller."""
     endpoint = Endpoint(ProviderConfig(provider.name), provider, "http://127.0.0.1", CredentialReader(lambda _: "", ()), _fetch_nothing)
-    return json.loads((await translate_request(translator, endpoint, Target(provider="p", model="m"))).raw)
+    return json.loads((await translate_request(source, endpoint, Target(provider="p", model="m"))).raw)
 
 
 async def _fetch_nothing(request: httpx.Request) -> tuple[int, bytes]:
@@ -319,22 +321,22 @@ async def test_engine_of_the_same_dialect_gets_media_inline_and_everything_else_
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
         url = url_on(served)
         inline = base64.b64encode(PNG).decode()
-        part = (await sent_to(VLLM("p", {}), translator_for(media, url)))["messages"][0]["content"][0]
+        part = (await sent_to(VLLM("p", {}), source_for(media, url)))["messages"][0]["content"][0]
         data_url = f"data:image/png;base64,{inline}"
         assert part == {"type": "image_url", "image_url": {"url": data_url, "detail": "low"}, "uuid": "of the engine's cache"}
         vllm = VLLM("p", {"dialects": ["anthropic_messages"]})
-        part = (await sent_to(vllm, translator_for(media, url, "anthropic_messages")))["messages"][0]["content"][0]
+        part = (await sent_to(vllm, source_for(media, url, "anthropic_messages")))["messages"][0]["content"][0]
         assert part["source"] == {"type": "base64", "media_type": "image/png", "data": inline}
 
 
 async def test_engine_gets_the_url_itself_only_of_a_host_that_the_operator_lists() -> None:
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
         url = url_on(served)
-        translator = translator_for(media, url)
-        body = await sent_to(VLLM("p", {"media_hosts": ["127.0.0.1"]}), translator)
+        source = source_for(media, url)
+        body = await sent_to(VLLM("p", {"media_hosts": ["127.0.0.1"]}), source)
         assert (body["messages"][0]["content"][0]["image_url"]["url"], served.requests) == (url, [])
         for provider in (VLLM("q", {"media_hosts": ["example.com"]}), VLLM("p", {"media_hosts": ["127.0.0.1"]})):
-            body = await sent_to(provider, translator)
+            body = await sent_to(provider, source)
             assert body["messages"][0]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")
         assert len(served.requests) == 1, "fetched once, for all targets"
 
@@ -344,7 +346,7 @@ async def test_media_is_fetched_once_for_all_choices_of_a_split_request(adapter:
     async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
         provider = build_provider(adapter, "p", {}, "http://127.0.0.1:1")
         endpoint = Endpoint(ProviderConfig("p"), provider, "http://127.0.0.1:1", CredentialReader(lambda _: "", ()), _fetch_nothing)
-        translated = await translate_request(translator_for(media, url_on(served), n=9), endpoint, Target(provider="p", model="m"))
+        translated = await translate_request(source_for(media, url_on(served), n=9), endpoint, Target(provider="p", model="m"))
         bodies = [(await part.make()).raw for part in translated.parts]
         assert len(bodies) == 9 and all(base64.b64encode(PNG) in body for body in bodies)
         assert len(served.requests) == 1

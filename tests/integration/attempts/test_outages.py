@@ -495,6 +495,6 @@ def serve(home: Path, environment: Mapping[str, str], *, workers: int, redis_url
         return subprocess.Popen([NARTHEX, "serve"], env={**environment, **variables}, stdout=log, stderr=log, start_new_session=True)
 
 
-def terminate(process: subprocess.Popen[bytes]) -> None:
+def terminate(process: services.Process) -> None:
     process.send_signal(signal.SIGTERM)
     process.wait(PROCESS_TIMEOUT_S)

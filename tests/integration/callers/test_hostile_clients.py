@@ -650,7 +650,7 @@ async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
 def test_open_file_limit_is_raised_to_the_hard_limit():
     script = """
 import resource
-from app.main import raise_open_file_limit
+from app.process.open_files import raise_open_file_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 128))
 raise_open_file_limit()
 print(resource.getrlimit(resource.RLIMIT_NOFILE))

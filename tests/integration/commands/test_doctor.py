@@ -7,6 +7,7 @@ from app.doctor import engines, redis
 from app.doctor.findings import Finding
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
+from tests.support.processes.service import Service
 from tests.support.processes.valkey import Valkey, valkey, valkey_server
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 
@@ -99,3 +100,12 @@ async def test_doctor_lists_each_engines_models_with_its_credential() -> None:
         ("warning", "Model unloaded"),
     }
     assert "secret" not in str(facts)
+
+
+async def test_the_api_diagnoses_as_the_command_does(service: Service):
+    async with service.admin_client() as admin:
+        answer = await admin.get("/admin/v1/doctor")
+        assert answer.status_code == 200, answer.text
+        found = answer.json()
+        assert found["healthy"] == all(each["severity"] != "error" for each in found["data"])
+        assert {"gateway", "postgres", "redis"} <= {each["area"] for each in found["data"]}

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.doctor.provider_check.check import check_provider
-from app.doctor.provider_check.result import CheckResult
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
+from app.gateway.provider_check.check import check_provider
+from app.gateway.provider_check.result import CheckResult
 from app.settings import ProxyUrl, Settings
 from app.store.configuration.snapshots import build_snapshot
 from app.store.postgres.vault import Vault
@@ -198,3 +198,21 @@ def test_providers_and_providers_list_print_the_same(service: Service, engine: S
     plain, listed = run_command(service, "providers", "--json"), run_command(service, "providers", "list", "--json")
     assert plain.output == listed.output and "sandbox" in {each["name"] for each in json.loads(plain.output)["providers"]}
     assert run_command(service, "providers", "--json", "list").exit_code == 2
+
+
+async def test_the_api_checks_a_provider_as_the_command_does(service: Service, host: ScriptedEngine):
+    host.get_responses["/v1/models"] = respond_json(200, MODELS)
+    service.apply(f'[providers.checked]\nadapter = "openai"\nbase_url = "http://127.0.0.1:{host.port}/v1"')
+    async with service.admin_client() as admin:
+        found = (await admin.post("/admin/v1/providers/checked/test")).json()
+        assert (found["provider"], found["adapter"]) == ("checked", "openai")
+        [result] = found["results"]
+        assert found["works"] == (result["outcome"] == "works") and result["address"].startswith(f"http://127.0.0.1:{host.port}")
+        named = (await admin.post("/admin/v1/providers/checked/test", json={"model": "n"})).json()["results"][0]
+        assert named["requested"] == "a short answer" and host.requests[-1].body["model"] == "n"
+        missing = await admin.post("/admin/v1/providers/none-such/test", json={})
+        assert missing.status_code == 404
+        wrong = await admin.post("/admin/v1/providers/checked/test", json={"modle": "n"})
+        assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "modle")
+        statuses = [(await admin.post("/admin/v1/providers/checked/test")).status_code for _ in range(25)]
+        assert 503 in statuses, "each check may cost something"

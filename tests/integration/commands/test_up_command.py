@@ -23,8 +23,8 @@ import pytest
 from click.testing import CliRunner
 
 from app.cli import main
-from app.store.configuration.configuration import parse_config_file
-from app.store.teams.keys import list_keys
+from app.store.configuration.config_file import parse_config_file
+from app.store.teams.shown_keys import list_keys
 from app.supervisor import local_engines
 from app.supervisor.database_query import query_database
 from app.supervisor.machine import orphans

@@ -19,7 +19,7 @@ from app.store.postgres.database import connect, create_database_engine
 from app.store.postgres.vault import Vault
 from app.store.records.inference_queries import find_inference, read_content
 from app.store.schema.migrate import migrate
-from app.store.teams.keys import list_keys
+from app.store.teams.shown_keys import list_keys
 from app.store.teams.teams import list_teams
 from providers.canonical import errors
 from tests.support.processes.writer_process import drain

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.store.configuration import configuration
+from app.store.configuration import apply_file
 from providers.canonical.sse import sse_frame
 from tests.support.processes.service import Service
 from tests.support.processes.service_inspection import database_url
@@ -184,7 +184,7 @@ async def test_running_stream_survives_reconfiguration_of_its_provider(
 
     async def apply(toml: str) -> None:
         # In this process: starting a command could take longer than the total timeout of the stream.
-        result = await configuration.apply(database_url(service), toml, prune=False, confirm=lambda _: True, wait_s=30)
+        result = await apply_file.apply(database_url(service), toml, prune=False, confirm=lambda _: True, wait_s=30)
         assert "2 workers serve it" in result
 
     reconfigured = asyncio.Event()

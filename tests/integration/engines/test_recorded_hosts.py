@@ -17,7 +17,7 @@ import pytest
 import tomli_w
 from msgspec.structs import replace
 
-from app.store.configuration import configuration
+from app.store.configuration import apply_file, configuration
 from providers.canonical.chat import ChatRequest
 from providers.canonical.raw_json import Body
 from providers.dialects.catalogue import CHAT_DIALECTS
@@ -105,10 +105,10 @@ async def replay(service: Service, tmp_path_factory: pytest.TempPathFactory) -> 
     url = database_url(service)
     before = await configuration.export(url)
     added = tomli_w.dumps({"providers": providers, "models": models})
-    await configuration.apply(url, added, prune=False, confirm=lambda _: True, wait_s=GENEROUS_S)
+    await apply_file.apply(url, added, prune=False, confirm=lambda _: True, wait_s=GENEROUS_S)
     yield server
     # Hundreds of models would slow down other tests.
-    await configuration.apply(url, before, prune=True, confirm=lambda _: True, wait_s=GENEROUS_S)
+    await apply_file.apply(url, before, prune=True, confirm=lambda _: True, wait_s=GENEROUS_S)
     await server.engine.stop()
 
 

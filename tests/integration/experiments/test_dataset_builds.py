@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.datasets import builder as builder_module
+from app.datasets import piece as piece_module
 from app.datasets.builder import DatasetBuilder
 from app.datasets.export import export_rows
 from app.domain import uuid7
@@ -21,8 +22,9 @@ from app.settings import Settings
 from app.store.datasets import builds as dataset_builds
 from app.store.datasets import datasets as store
 from app.store.datasets import rows as dataset_rows
-from app.store.datasets.datasets import DatasetVersion, NotPossible
+from app.store.datasets import versions
 from app.store.datasets.selection import FeedbackCondition, Selection
+from app.store.datasets.versions import DatasetVersion, NotPossible
 from app.store.formats.content_packing import unpack
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import SYSTEM
@@ -99,14 +101,14 @@ async def select(settings: Settings, selection: Selection, name: str = "d") -> D
     async with transaction(settings.database_url) as connection:
         dataset = await store.find_dataset(connection, name, lock=True)
         dataset = dataset or await store.create_dataset(connection, SYSTEM, name, team=None, description=None)
-        return await store.create_version(connection, SYSTEM, dataset, selection, keep_hours_days=0)
+        return await versions.create_version(connection, SYSTEM, dataset, selection, keep_hours_days=0)
 
 
 async def show(settings: Settings, number: int = 1, name: str = "d") -> DatasetVersion:
     async with transaction(settings.database_url) as connection:
         dataset = await store.find_dataset(connection, name)
         assert dataset is not None
-        found = await store.find_version(connection, dataset, number)
+        found = await versions.find_version(connection, dataset, number)
     assert found is not None
     return found.shown
 
@@ -287,12 +289,12 @@ async def test_export_of_a_version_that_is_deleted_meanwhile_breaks_off(
     async with transaction(settings.database_url) as connection:
         dataset = await store.find_dataset(connection, "d", lock=True)
         assert dataset is not None
-        version = await store.find_version(connection, dataset, 1)
+        version = await versions.find_version(connection, dataset, 1)
     assert version is not None
     pieces = export_rows(lambda: admin_transaction(engine, 30, read_only=True), version.id, "chat", None)
     assert (await anext(pieces)).count(b"\n") == 2
     async with transaction(settings.database_url) as connection:
-        await store.end_version(connection, SYSTEM, dataset, version, "deleted")
+        await versions.end_version(connection, SYSTEM, dataset, version, "deleted")
     await work(settings, engine)
     with pytest.raises(NotPossible, match="deleted while"):
         await anext(pieces)
@@ -319,12 +321,12 @@ async def test_no_team_can_take_the_places_of_another(settings: Settings, engine
     async with transaction(settings.database_url) as connection:
         for team in ("busy", "patient", None):
             await store.create_dataset(connection, SYSTEM, f"of {team}", team=team, description=None)
-    for name, most in (("of busy", store.MAX_BUILDING_OF_TEAM), ("of patient", 1), ("of None", store.MAX_BUILDING)):
+    for name, most in (("of busy", versions.MAX_BUILDING_OF_TEAM), ("of patient", 1), ("of None", versions.MAX_BUILDING)):
         for _ in range(most):
             await select(settings, Selection(), name)
-    with pytest.raises(store.NotPossible, match=r"5 versions of datasets of the team 'busy' are being built already"):
+    with pytest.raises(versions.NotPossible, match=r"5 versions of datasets of the team 'busy' are being built already"):
         await select(settings, Selection(), "of busy")
-    with pytest.raises(store.NotPossible, match="20 versions of datasets of all teams"):
+    with pytest.raises(versions.NotPossible, match="20 versions of datasets of all teams"):
         await select(settings, Selection(), "of None")
     await work(settings, engine)
     await select(settings, Selection(), "of busy")
@@ -356,8 +358,9 @@ async def test_what_hardly_matches_is_searched_for_in_steps_to_its_end(
 ):
     """The selection is by an experiment, of which sums do not tell in which hours it was."""
     monkeypatch.setattr(inference_queries, "SEARCHED_ROWS", 20)
-    monkeypatch.setattr(builder_module, "_PIECE_S", 0.0)
-    monkeypatch.setattr(store, "_FIRST_SEARCH_S", 0.0)
+    for module in (builder_module, piece_module):
+        monkeypatch.setattr(module, "PIECE_S", 0.0)
+    monkeypatch.setattr(versions, "_FIRST_SEARCH_S", 0.0)
     assignment = Assignment("rare", 1, "a", 0.5, None, "unit", "minted")
     oldest = [{"assignment": assignment if number < matching else None} for number in range(5)]
     await record(settings, *(NOTHING for _ in range(300)))
@@ -529,9 +532,9 @@ async def test_cancelled_and_deleted_versions_lose_their_rows_and_keep_their_num
     async with transaction(settings.database_url) as connection:
         dataset = await store.find_dataset(connection, "d", lock=True)
         assert dataset is not None
-        found = await store.find_version(connection, dataset, 1, lock=True)
+        found = await versions.find_version(connection, dataset, 1, lock=True)
         assert found is not None and found.shown.rows == 5
-        await store.end_version(connection, SYSTEM, dataset, found, "cancelled")
+        await versions.end_version(connection, SYSTEM, dataset, found, "cancelled")
     while await builder.advance():
         pass
     await builder.stop()

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from app.domain import uuid7
+from app.store.experiment_units.forgotten_units import forget_units
 from app.store.experiment_units.sums import SUM_NAMES, SumKey, add_sums
-from app.store.experiment_units.units import forget_units
 from app.store.postgres.database import connect
 from app.store.postgres.partitions import Connection
 

@@ -76,6 +76,9 @@ async def test_known_effect_is_found_through_the_whole_service(service: Service,
         found: dict[str, Any] = {}
         await wait_until(are_complete, 300)
         by_id = (await admin.get(f"/admin/v1/experiments/{found['id']}/results", params={"metric": "refusal"})).json()
+        series = (await admin.get(f"{RESULTS}/series")).json()
+        listed = (await admin.get("/admin/v1/experiments", params={"verdicts": "true"})).json()["data"]
+        plain = (await admin.get("/admin/v1/experiments")).json()["data"]
     assert [arm["units"] for arm in found["arms"]] == [arm["complete"] for arm in found["arms"]]
     assert not found["sample_ratio"]["mismatch"]
     refusal = found["metrics"][0]
@@ -86,6 +89,14 @@ async def test_known_effect_is_found_through_the_whole_service(service: Service,
     assert "exres-b is worse than exres-a in refusal" in found["conclusion"]
     assert {part["value"] for part in refusal["parts"]} == {"x", "y"}
     assert sum(arm["units"] for part in refusal["parts"] for arm in part["arms"]) == sent
+    last = series["data"][-1]
+    assert (series["metric"], series["arm"], series["unit"], series["complete"]) == ("refusal", "exres-b", "share of units", True)
+    same = {name: comparison[name] for name in ("verdict", "difference", "interval", "p")}
+    assert {name: last[name] for name in same} == same and last["units"] == {arm["arm"]: arm["units"] for arm in refusal["arms"]}
+    standing = {row["name"]: row["result"] for row in listed if row["name"].startswith("exres")}
+    assert standing["exres-draft"] is None and all(row["result"] is None for row in plain)
+    assert (standing["exres"]["verdict"], standing["exres"]["arm"], standing["exres"]["metric"]) == ("harmful", "exres-b", "refusal")
+    assert standing["exres"]["difference"] == comparison["difference"] and standing["exres"]["units"] == sent
     error = found["metrics"][1]["comparisons"][0]
     assert error["verdict"] in ("no difference yet", "too early") and error["difference"] in (0, None)
     assert [each["metric"] for each in by_id["metrics"]] == ["refusal"]
@@ -106,6 +117,9 @@ async def test_known_effect_is_found_through_the_whole_service(service: Service,
         (f"{RESULTS}?metric=speed", 400, "none of its metrics: refusal, error, latency"),
         (f"{RESULTS}?arm=exres-a", 400, "beside the control: exres-b"),
         (f"{RESULTS}?slice=region", 400, "It has: tenant"),
+        (f"{RESULTS}/series?metric=speed", 400, "none of its metrics: refusal, error, latency"),
+        (f"{RESULTS}/series?arm=exres-a", 400, "beside the control: exres-b"),
+        ("/admin/v1/experiments/exres-draft/results/series", 400, "is a draft"),
         ("/admin/v1/experiment-power?effect=0.1", 400, "Give `rate`"),
         ("/admin/v1/experiment-power?effect=0&rate=0.1", 400, "not 0"),
         ("/admin/v1/experiment-power?effect=1e300&deviation=1", 400, "at most 1e+12"),

@@ -3,7 +3,6 @@
 import asyncio
 import datetime
 import json
-import multiprocessing
 import random
 import uuid
 from collections.abc import Iterator
@@ -28,18 +27,18 @@ from app.results.units import background
 from app.results.units.counting import count_due_units, put_off_due_unit, take_in_touched
 from app.results.units.pre_period import scan_pre_period
 from app.settings import Settings
-from app.store.experiment_units import units as experiment_units
+from app.store.experiment_units import forgotten_units
 from app.store.postgres import bounded_transactions
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect
 from app.store.usage.rollups import RollupSums
 from tests.support.experiment_scan import assert_sums_equal_a_scan
+from tests.support.processes.fork_server import ForkedProcess
 from tests.support.processes.wait_until import GENEROUS_S, wait_until
 from tests.support.processes.writer_process import drain, fetch
 from tests.support.spooled_exchanges import spool_exchange
 from tests.support.spooled_feedback import TEAM, make_feedback, make_withdrawal, spool_feedback
 
-processes = multiprocessing.get_context("forkserver")
 NOW_US = int(datetime.datetime.now(datetime.UTC).timestamp() * 1_000_000)
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
@@ -184,7 +183,7 @@ async def test_sums_equal_a_scan_after_kills_of_who_counts(settings: Settings) -
     for _ in range(5):
         spool_random(settings, sources, chance, 150)
         await drain(settings)
-        process = processes.Process(target=_count_for_ever, args=(settings,), daemon=True)
+        process = ForkedProcess(target=_count_for_ever, args=(settings,), daemon=True)
         process.start()
         await _has_begun(database)
         await asyncio.sleep(chance.random() * 0.1)
@@ -470,7 +469,7 @@ async def test_units_wait_until_feedback_from_before_is_known(settings: Settings
         assert [tuple(row) for row in await connection.fetch(states)] == [("e", "open", None), ("other", "complete", None)]
         assert await put_off_due_unit(connection) is None
         assert await scan_pre_period(connection, limit=2)
-        process = processes.Process(target=_count_for_ever, args=(settings,), daemon=True)
+        process = ForkedProcess(target=_count_for_ever, args=(settings,), daemon=True)
         process.start()  # another one goes on with the scan
 
         async def is_counted() -> bool:
@@ -507,7 +506,7 @@ async def test_sums_follow_costs_that_are_computed_again(settings: Settings) -> 
 
 
 async def test_units_and_slices_go_some_time_after_the_end(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_units, "_DELETED_AT_ONCE", 4)
+    monkeypatch.setattr(forgotten_units, "_DELETED_AT_ONCE", 4)
     database = settings.database_url
     for name in ("old", "recent"):
         await start_experiment(database, name, "episode", metrics=["latency"], slices=["tenant"])
@@ -523,10 +522,10 @@ async def test_units_and_slices_go_some_time_after_the_end(settings: Settings, m
         await connection.execute(
             "UPDATE experiments SET ended_at = now() - make_interval(days => CASE name WHEN 'old' THEN 101 ELSE 99 END)"
         )
-        await experiment_units.delete_old_units(connection)
+        await forgotten_units.delete_old_units(connection)
         assert await fetch(database, sums) == before, "some units are left, whose values may change"
         for _ in range(30):
-            await experiment_units.delete_old_units(connection)
+            await forgotten_units.delete_old_units(connection)
     finally:
         await connection.close()
     assert await fetch(database, units) == units_before[1:]

@@ -9,8 +9,9 @@ from sqlalchemy import text
 
 from app.domain.errors import BadConfiguration
 from app.domain.experiments import EXPERIMENT_LEAD_MS, Experiment
+from app.store.configuration.apply_file import apply, merge_file
 from app.store.configuration.config_file import parse_config_file
-from app.store.configuration.configuration import apply, change_configuration, merge_file, read_current
+from app.store.configuration.configuration import change_configuration, read_current
 from app.store.configuration.experiments.experiments import WRITTEN_LEAD
 from app.store.configuration.snapshots import build_snapshot
 from app.store.experiments import edits as experiment_edits

@@ -11,8 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain.errors import BadConfiguration
 from app.results.guard.acting import look_at
-from app.store.configuration.configuration import apply, change_configuration, export, read_current, roll_back
+from app.store.configuration.apply_file import apply
+from app.store.configuration.configuration import change_configuration, export, read_current
 from app.store.configuration.experiments.acts import Act, page_acts
+from app.store.configuration.roll_back import roll_back
 from app.store.experiments import edits as experiment_edits
 from app.store.experiments.edits import Edit
 from app.store.experiments.queries import ListQuery, find_experiment

@@ -11,8 +11,9 @@ from app.domain import uuid7
 from app.gateway.replay.replay_runs import finish_replay, read_pending, release_lease, settle_item, take_item
 from app.store.experiments.queries import ListQuery
 from app.store.postgres.audit_log import SYSTEM
-from app.store.replays import replays
-from app.store.replays.replays import TooManyReplays, cancel_replay, page_replays, resume_replay
+from app.store.replays import team_room
+from app.store.replays.replays import cancel_replay, page_replays, resume_replay
+from app.store.replays.team_room import TooManyReplays
 from tests.integration.experiments.test_replay_turns import add, engine, take
 
 __all__ = ["engine"]
@@ -74,7 +75,7 @@ async def test_what_nobody_runs_is_counted_when_it_is_cancelled_and_again_once_i
 async def test_no_more_go_on_than_may_run(engine: AsyncEngine, replay: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with engine.begin() as connection:
         await cancel_replay(connection, SYSTEM, replay)
-    monkeypatch.setattr(replays, "MAX_RUNNING_OF_TEAM", 0)
+    monkeypatch.setattr(team_room, "MAX_RUNNING_OF_TEAM", 0)
     async with engine.begin() as connection:
         with pytest.raises(TooManyReplays, match="have not ended"):
             await resume_replay(connection, SYSTEM, replay)

@@ -10,7 +10,8 @@ from app.gateway.replay.replay_runs import take_replay
 from app.store.postgres.audit_log import Author
 from app.store.postgres.database import transaction
 from app.store.records.inference_filter import InferenceFilter
-from app.store.replays.replays import MAX_RUNNING_OF_TEAM, NewReplay, ReplayDefinition, TooManyReplays, page_replays, start_replay
+from app.store.replays.replays import NewReplay, ReplayDefinition, page_replays, start_replay
+from app.store.replays.team_room import MAX_RUNNING_OF_TEAM, TooManyReplays
 
 _REPLAYS = 30
 _DEFINITION = """{

@@ -10,8 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.domain import uuid7
 from app.store.postgres.audit_log import SYSTEM
 from app.store.records.inference_filter import InferenceFilter
-from app.store.replays import replays
-from app.store.replays.replays import MAX_ITEMS_OF_TEAM, NewReplay, TooManyReplays, delete_replay, find_replay, start_replay
+from app.store.replays import team_room
+from app.store.replays.replays import NewReplay, delete_replay, find_replay, start_replay
+from app.store.replays.team_room import MAX_ITEMS_OF_TEAM, TooManyReplays
 from tests.integration.experiments.test_replay_turns import DEFINITION, add, engine
 
 __all__ = ["engine"]
@@ -78,7 +79,7 @@ async def items_of(engine: AsyncEngine, id: str) -> int:
 
 
 async def test_the_number_of_replays_is_bounded_too(engine: AsyncEngine, team: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replays, "MAX_KEPT_OF_TEAM", 2)
+    monkeypatch.setattr(team_room, "MAX_KEPT_OF_TEAM", 2)
     await add_ended(engine, uuid7.mint(), 3)
     ids = [await add_ended(engine, team, 3) for _ in range(2)]
     with pytest.raises(TooManyReplays, match="keeps 2 replays of 6 requests"):

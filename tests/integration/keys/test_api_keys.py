@@ -22,7 +22,7 @@ from app.store.keys.index import KeyIndex
 from app.store.keys.key_format import hash_key
 from app.store.keys.log import log_path, read_log
 from app.store.postgres.database import connect, create_database_engine
-from app.store.teams import keys, teams
+from app.store.teams import keys, shown_keys, teams
 from app.store.teams.keys import KeyChanges
 from providers.canonical.errors import CallerCredentialRequired
 from tests.support.processes.postgres import Postgres
@@ -467,7 +467,7 @@ async def test_rotated_key_inherits_restrictions_and_expiry(database: str):
     old = await keys.create_key(database, "t", name="n", admin=True, **restrictions)
     new = await keys.rotate_key(database, old, overlap_s=7200)
     assert new is not None and await keys.rotate_key(database, "nx-000000000000", overlap_s=0) is None
-    before, after = await keys.list_keys(database, team="t")
+    before, after = await shown_keys.list_keys(database, team="t")
     assert before.expires_at == after.expires_at == ends.isoformat(), "an overlap prolongs nothing"
     assert (after.name, after.admin, after.models, after.routes, after.networks) == ("n", True, ["m*"], ["/v1/*"], ["10.0.0.0/8"])
     assert before.replaced_by == after.prefix == new.split("-")[1]
@@ -479,7 +479,7 @@ async def test_key_change_leaves_unnamed_fields(database: str):
     key = await keys.create_key(database, "t", models=["m"], networks=["10.0.0.0/8"])
     assert await keys.change_key(database, key[:15], KeyChanges(networks=None, name="new"))
     assert await keys.change_key(database, key[:15], KeyChanges())
-    (row,) = await keys.list_keys(database)
+    (row,) = await shown_keys.list_keys(database)
     assert (row.name, row.models, row.networks) == ("new", ["m"], None)
     assert await keys.revoke_key(database, key) and not await keys.change_key(database, key, KeyChanges(name="x"))
     with pytest.raises(InvalidKeyField):

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from app.domain.callers import ContentPolicy
-from app.store.configuration import configuration
-from app.store.configuration.configuration import BadConfiguration
+from app.domain.errors import BadConfiguration
+from app.store.configuration import apply_file, config_file, configuration
 from app.store.keys.index import KeyIndex
 from app.store.postgres.database import connect
 from app.store.teams import keys
@@ -48,7 +48,7 @@ targets = [{ provider = "p", model = "x" }]
 
 
 async def applied(database_url: str, content: str, *, prune: bool = False) -> str:
-    return await configuration.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
+    return await apply_file.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
 
 
 @pytest.fixture(scope="module")
@@ -110,23 +110,23 @@ async def test_configuration_round_trips_through_apply_and_export(database: str)
     await applied(database, START)
     exported_toml = await configuration.export(database)
     assert await applied(database, exported_toml, prune=True) == "Nothing to change."
-    assert configuration.parse_config_file(exported_toml) == configuration.parse_config_file(START)
+    assert config_file.parse_config_file(exported_toml) == config_file.parse_config_file(START)
 
 
 async def test_prune_removes_only_within_sections_present_in_the_file(database: str):
     await applied(database, START)
     await applied(database, '[models."b/c.d"]\ntargets = [{ provider = "q", model = "x" }]', prune=True)
-    now = configuration.parse_config_file(await configuration.export(database))
+    now = config_file.parse_config_file(await configuration.export(database))
     assert now.models and now.providers and (set(now.models), set(now.providers)) == ({"b/c.d"}, {"p", "q"})
     await applied(database, "[models]", prune=True)
-    now = configuration.parse_config_file(await configuration.export(database))
+    now = config_file.parse_config_file(await configuration.export(database))
     assert now.models is None and now.providers and set(now.providers) == {"p", "q"}
 
 
 async def test_apply_without_prune_removes_nothing(database: str):
     await applied(database, START)
     await applied(database, '[providers.r]\nadapter = "openai"\n[models]')
-    now = configuration.parse_config_file(await configuration.export(database))
+    now = config_file.parse_config_file(await configuration.export(database))
     assert now.models and now.providers and (set(now.models), set(now.providers)) == ({"a", "b/c.d"}, {"p", "q", "r"})
 
 
@@ -231,8 +231,8 @@ async def test_concurrent_change_during_confirmation_refuses_the_apply_and_is_ke
         return True
 
     with pytest.raises(BadConfiguration, match="Somebody else changed"):
-        await configuration.apply(database, "[models]", prune=True, confirm=confirm_after_concurrent_apply, wait_s=0)
-    now = configuration.parse_config_file(await configuration.export(database))
+        await apply_file.apply(database, "[models]", prune=True, confirm=confirm_after_concurrent_apply, wait_s=0)
+    now = config_file.parse_config_file(await configuration.export(database))
     assert now.models and set(now.models) == {"a", "b/c.d", "concurrent"}
 
 
@@ -243,7 +243,7 @@ async def test_concurrent_applies_are_serialized_or_refused(database: str):
     results = [str(each) for each in done]
     assert all(each.startswith("Applied as version") or "Somebody else changed" in each for each in results)
     served = {number for number, each in enumerate(results) if each.startswith("Applied")}
-    now = configuration.parse_config_file(await configuration.export(database))
+    now = config_file.parse_config_file(await configuration.export(database))
     assert served and now.models and set(now.models) - {"a", "b/c.d"} == {f"m{number}" for number in served}
 
 

@@ -15,7 +15,8 @@ from app.recording.writes import retention
 from app.settings import Settings
 from app.store.configuration import expiry as configuration_expiry
 from app.store.configuration import snapshots
-from app.store.configuration.configuration import change_configuration, edited, roll_back
+from app.store.configuration.configuration import change_configuration, edited
+from app.store.configuration.roll_back import roll_back
 from app.store.configuration.rows import read_state
 from app.store.configuration.snapshot_queries import find_snapshot
 from app.store.datasets.builds import read_function

@@ -9,11 +9,11 @@ import pytest
 
 from app.domain.errors import BadConfiguration, StillUsed
 from app.gateway.limits.rules import RuleTable
-from app.store.configuration import configuration
+from app.store.configuration import apply_file, configuration, roll_back
 from app.store.keys.key_format import parse_prefix
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect, transaction
-from app.store.teams import keys
+from app.store.teams import keys, shown_keys
 from app.store.teams.key_limits import KeyLimit, add_key_limits
 from tests.support.processes.service import Service
 from tests.support.scripted_engine import ScriptedEngine
@@ -58,7 +58,7 @@ def limit(name: str, scope: str = '{ key = "each" }', per: str = "day", amount: 
 
 
 async def applied(database_url: str, content: str, *, prune: bool = True) -> str:
-    return await configuration.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
+    return await apply_file.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
 
 
 async def counted(database: str) -> dict[str, tuple[str, int | None]]:
@@ -176,7 +176,7 @@ async def given_limits(database: str, *limits: KeyLimit) -> str:
     """The public part of a new key with these limits."""
     prefix = parse_prefix(await keys.create_key(database, "t"))
     async with transaction(database) as connection:
-        row = await keys.show_key(connection, str(prefix))
+        row = await shown_keys.show_key(connection, str(prefix))
         assert row is not None
         await add_key_limits(connection, SYSTEM, row, limits, lists_models=True)
     return row.prefix
@@ -191,7 +191,7 @@ async def test_prune_removes_limits_of_keys_with_their_model(database: str, file
     await applied(database, MODELS + MODEL_B)
     key = await given_limits(database, KeyLimit("requests", 5, "day"), KeyLimit("requests", 5, "day", model="b"))
     said: list[str] = []
-    await configuration.apply(database, MODELS + file_limits, prune=True, confirm=lambda text: bool(said.append(text)) or True, wait_s=0)
+    await apply_file.apply(database, MODELS + file_limits, prune=True, confirm=lambda text: bool(said.append(text)) or True, wait_s=0)
     assert await limits_in_force(database) == {f"nx-{key}-requests-day", *(["of each key"] if file_limits else [])}
     assert f"Removed with what they are about, as keys were given them over the admin API: limits nx-{key}-b-requests-day." in said[0]
 
@@ -210,7 +210,7 @@ async def test_a_rollback_keeps_limits_of_keys_but_those_about_what_it_removes(d
     await applied(database, MODEL_B + limit("of the file"), prune=False)
     key = await given_limits(database, KeyLimit("cost_usd", 50, "month"), KeyLimit("requests", 5, "day", model="b"))
     said: list[str] = []
-    await configuration.restore(database, before, confirm=lambda text: bool(said.append(text)) or True, wait_s=0)
+    await roll_back.restore(database, before, confirm=lambda text: bool(said.append(text)) or True, wait_s=0)
     assert await limits_in_force(database) == {f"nx-{key}-cost_usd-month"}
     for sentence in (
         f"Kept, as keys were given them over the admin API: limits nx-{key}-cost_usd-month.",

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from app.domain.callers import TeamConfig
+from app.domain.errors import BadConfiguration
 from app.domain.limits import Limit
 from app.domain.prices import Price
 from app.settings import Settings
-from app.store.configuration import configuration
-from app.store.configuration.configuration import BadConfiguration
+from app.store.configuration import apply_file, config_file, configuration
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.configuration.snapshots import build_snapshot
 from app.store.postgres.database import connect, create_database_engine
@@ -72,7 +72,7 @@ since = 2026-12-01
 
 
 async def applied(database_url: str, content: str, *, prune: bool = False) -> str:
-    return await configuration.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
+    return await apply_file.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
 
 
 async def preview_apply(database_url: str, content: str, *, prune: bool = False) -> str:
@@ -83,7 +83,7 @@ async def preview_apply(database_url: str, content: str, *, prune: bool = False)
         differences.append(difference)
         return False
 
-    assert await configuration.apply(database_url, content, prune=prune, confirm=refuse, output_tokens=500) == "Nothing was changed."
+    assert await apply_file.apply(database_url, content, prune=prune, confirm=refuse, output_tokens=500) == "Nothing was changed."
     return differences[0]
 
 
@@ -96,13 +96,13 @@ async def applied_database(postgres: Postgres) -> str:
     return url
 
 
-async def exported_file(database_url: str) -> configuration.ConfigFile:
-    return configuration.parse_config_file(await configuration.export(database_url))
+async def exported_file(database_url: str) -> config_file.ConfigFile:
+    return config_file.parse_config_file(await configuration.export(database_url))
 
 
 async def test_limits_prices_and_teams_round_trip_through_apply_and_export(applied_database: str):
     exported_toml = await configuration.export(applied_database)
-    assert configuration.parse_config_file(exported_toml) == configuration.parse_config_file(START)
+    assert config_file.parse_config_file(exported_toml) == config_file.parse_config_file(START)
     assert await applied(applied_database, exported_toml, prune=True) == "Nothing to change."
     assert await applied(applied_database, START) == "Nothing to change."
 
@@ -230,10 +230,10 @@ async def test_applied_limits_reach_every_worker_before_apply_returns_and_polici
 
     try:
         more = START.replace('"none"', '"redacted"').replace("amount = 600", "amount = 5")
-        done = await configuration.apply(database, more, prune=False, confirm=lambda _: True, wait_s=60)
+        done = await apply_file.apply(database, more, prune=False, confirm=lambda _: True, wait_s=60)
         assert "2 workers serve it" in done
         assert [cache.snapshot.limits[0].amount for cache in caches] == [5, 5]
-        done = await configuration.apply(database, more.replace('"redacted"', '"full"'), prune=False, confirm=lambda _: True, wait_s=60)
+        done = await apply_file.apply(database, more.replace('"redacted"', '"full"'), prune=False, confirm=lambda _: True, wait_s=60)
         assert "2 workers serve it" in done
         await wait_until(policies_are_full)
         assert caches[0].snapshot.prices[0] == Price(
@@ -260,7 +260,7 @@ async def test_concurrent_team_change_refuses_the_apply_and_is_kept(database: st
         return True
 
     with pytest.raises(BadConfiguration, match="Somebody else changed"):
-        await configuration.apply(
+        await apply_file.apply(
             database, '[teams.legal]\ncontent = "redacted"', prune=False, confirm=confirm_after_concurrent_change, wait_s=0
         )
     assert (await exported_file(database)).teams == {"legal": TeamConfig("full")}

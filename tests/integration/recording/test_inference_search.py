@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from app.domain import uuid7
 from app.domain.callers import Caller
@@ -22,11 +22,14 @@ from app.settings import Settings
 from app.store.keys.callers import find_callers
 from app.store.keys.key_format import hash_key, parse_prefix
 from app.store.postgres.database import connect, create_database_engine
-from app.store.records import episode_lookup, inference_queries
+from app.store.records import episode_lookup, inference_counts, inference_queries
+from app.store.records.inference_counts import InferenceCount, count_inferences
 from app.store.records.inference_filter import InferenceFilter, matches
 from app.store.records.inference_queries import list_inferences, search_inferences
+from app.store.records.inference_ranking import Position, page_most, read_position
 from app.store.records.inference_tail import current_position, read_stored
 from app.store.teams import keys
+from providers.canonical.chat import Usage
 from tests.support.processes.postgres import Postgres
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
@@ -83,6 +86,7 @@ async def records(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) 
                 **{"cost_microusd": chance.choice((None, 5, 1000)), "end_user": chance.choice((None, None, "ann", "bob"))},
                 **{"tags": chance.choice(({}, {"tenant": "x"}, {"tenant": "y", "n": str(chance.randrange(99))}))},
                 **{"trace_id": chance.choice((None, "0a" * 16, "0b" * 16)), "request_id": chance.choice((None, "req-1", OWN_ID))},
+                **{"first_token_us": chance.choice((None, 100, 900)), "usage": chance.choice((Usage(), Usage(output=7), Usage(output=70)))},
                 **({"status": 502, "outcome": "failed", "error": "UpstreamFailed"} if failed else {"status": 200, "outcome": "answered"}),
             }
         )
@@ -140,6 +144,18 @@ CASES: list[tuple[Fields, Callable[[Fields], bool]]] = [
     ({"request_id": "0a" * 16}, lambda row: False),
     ({"origin": "caller", "model": "a"}, lambda row: "origin" not in row and row["model"].endswith("a")),
     ({"origin": "shadow", "original_id": ORIGINAL_ID}, lambda row: row.get("origin") == "shadow"),
+    ({"model": ("a", "b"), "provider": ("gpu", "none")}, lambda row: row["served_provider"] == "gpu"),
+    ({"team": ("green", "blue"), "outcome": ("failed", "aborted")}, lambda row: row["outcome"] == "failed"),
+    ({"end_user": ("ann", "bob")}, lambda row: row["end_user"] is not None and "origin" not in row),
+    ({"status": (200, 404), "status_class": (5,), "model": "b"}, lambda row: row["model"] == "b"),
+    ({"status": (200, 404)}, lambda row: row["status"] == 200),
+    ({"min_duration_us": 300_000, "max_duration_us": 900_000}, lambda row: 300_000 <= row["duration_us"] <= 900_000),
+    ({"max_cost_microusd": 10}, lambda row: row["cost_microusd"] == 5),
+    ({"min_first_token_us": 500}, lambda row: row["first_token_us"] == 900),
+    ({"max_first_token_us": 500}, lambda row: row["first_token_us"] == 100),
+    ({"min_output_tokens": 1, "max_output_tokens": 40}, lambda row: row["usage"].output == 7),
+    ({"min_attempts": 2}, lambda row: False),
+    ({"min_attempts": 1, "error": "UpstreamFailed"}, lambda row: "error" in row),
 ]
 
 
@@ -192,6 +208,85 @@ async def test_tail_follows_what_the_filter_finds(records: Records, fields: Fiel
     found = {row["id"] for row in rows if matches(InferenceFilter(**fields), row)}
     assert found >= {row["id"] for row in records.rows if row["id"] in newest and expected(row)} and newest
     assert found <= {row["id"] for row in records.rows if expected(row)}
+
+
+@pytest.mark.parametrize(("fields", "matches"), CASES, ids=[str(list(fields)) for fields, _ in CASES])
+async def test_count_is_that_of_a_scan_also_beyond_what_is_counted_row_by_row(
+    records: Records, fields: Fields, matches: Callable[[Fields], bool], monkeypatch: pytest.MonkeyPatch
+):
+    expected = sum(map(matches, records.rows))
+    assert await _count(records, fields) == InferenceCount(expected, False)
+    monkeypatch.setattr(inference_counts, "COUNTED_ROWS", 20)
+    bounded = await _count(records, fields)
+    assert bounded in (InferenceCount(expected, False), InferenceCount(20, True))
+    assert not bounded.capped or expected > 20
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"provider": "host", "since_ms": _days_ago_ms(3)},
+        {"model": "b", "since_ms": _days_ago_ms(9), "until_ms": _days_ago_ms(1.01)},
+        {"team": ("green", "blue"), "status_class": (2, 5), "since_ms": _days_ago_ms(12)},
+    ],
+)
+async def test_a_large_count_is_exact_where_sums_know_the_filter(records: Records, fields: Fields, monkeypatch: pytest.MonkeyPatch):
+    exact = await _count(records, fields)
+    monkeypatch.setattr(inference_counts, "COUNTED_ROWS", 20)
+    assert await _count(records, fields) == exact and exact.count > 20
+    assert (await _count(records, {**fields, "only_teams": ["green", "blue"]})) == InferenceCount(20, True), "sums know no shadows"
+    assert (await _count(records, {**fields, "min_output_tokens": 1})) == InferenceCount(20, True), "sums know no single row"
+
+
+async def test_a_count_ends_when_its_time_is_up(records: Records, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(inference_counts, "_COUNT_S", 0)
+    assert (await _count(records, {"min_output_tokens": 1})).capped
+
+
+async def _count(records: Records, fields: Fields) -> InferenceCount:
+    async with records.database.begin() as connection:
+        return await count_inferences(connection, InferenceFilter(**fields), keep_hours_days=400)
+
+
+@pytest.mark.parametrize("measure", ["duration_us", "cost_microusd"])
+@pytest.mark.parametrize(("fields", "matches"), CASES, ids=[str(list(fields)) for fields, _ in CASES])
+async def test_most_first_is_what_sorting_a_scan_gives(records: Records, fields: Fields, matches: Callable[[Fields], bool], measure: str):
+    """Pages by what was measured have each row once, also where many have the same, and where some hours have no sums."""
+    fields = {"since_ms": _days_ago_ms(30), **fields}
+    within = [row for row in records.rows if matches(row) and _in_period(row, fields) and row[measure] is not None]
+    expected = [row["id"] for row in sorted(within, key=lambda row: (row[measure], row["id"]), reverse=True)]
+    found: list[str] = []
+    after: Position | None = None
+    while after is not None or not found:
+        async with records.database.begin() as connection:
+            page = await page_most(connection, InferenceFilter(**fields), measure, keep_hours_days=400, after=after, limit=60)
+        found += [row["id"] for row in page.rows]
+        if page.next is None:
+            break
+        after = read_position(page.next)
+    assert found == expected
+
+
+async def test_most_first_reads_only_hours_that_may_belong_to_the_page(records: Records):
+    statements: list[str] = []
+
+    def keep(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        statements.append(statement)
+
+    event.listen(records.database.sync_engine, "before_cursor_execute", keep)
+    try:
+        async with records.database.begin() as connection:
+            filters = InferenceFilter(since_ms=_days_ago_ms(15))
+            page = await page_most(connection, filters, "duration_us", keep_hours_days=400, after=None, limit=5)
+    finally:
+        event.remove(records.database.sync_engine, "before_cursor_execute", keep)
+    hours = {row["received_us"] // 3_600_000_000 for row in records.rows if _in(row, 15, -1)}
+    assert len(page.rows) == 5 and len([each for each in statements if "FROM inferences" in each]) <= 7 < len(hours)
+
+
+def _in_period(row: Fields, fields: Fields) -> bool:
+    received_ms = row["received_us"] // 1000
+    return fields["since_ms"] <= received_ms < fields.get("until_ms", received_ms + 1)
 
 
 async def test_export_has_all_pages(records: Records, monkeypatch: pytest.MonkeyPatch):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from alembic.script import ScriptDirectory
 
-from app.recording.writer import writer, writer_session
+from app.recording.writer import batch_store, writer
 from app.recording.writes import uncounted_spools
 from app.settings import Settings
 from app.store.schema.migrate import alembic_config
@@ -26,7 +26,7 @@ async def drain_as_before(settings: Settings) -> None:
         return None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_session, "touch_units", do_nothing)
+        patch.setattr(batch_store, "touch_units", do_nothing)
         patch.setattr(writer, "touch_uncounted", do_nothing)
         await drain(settings)
 

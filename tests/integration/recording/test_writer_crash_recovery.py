@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import multiprocessing
 import os
 import random
 import time
@@ -14,9 +15,10 @@ from app.recording.spool.spool import Spool
 from app.recording.spool.writer_status import read_status
 from app.recording.writer.writer import Writer
 from app.settings import Settings
+from tests.support.processes.fork_server import ForkedProcess
 from tests.support.processes.postgres import Postgres, database, postgres
 from tests.support.processes.wait_until import wait_until
-from tests.support.processes.writer_process import WriterProcess, drain, fetch, inference_ids, processes, usage_rows, work_until_killed
+from tests.support.processes.writer_process import WriterProcess, drain, fetch, inference_ids, usage_rows, work_until_killed
 from tests.support.spooled_exchanges import spool_exchange
 
 __all__ = ["database", "postgres"]
@@ -110,8 +112,8 @@ async def test_killed_worker_loses_no_answered_exchange(settings: Settings) -> N
     answered: list[str] = []
     writer = WriterProcess(settings)
     for _ in range(20):
-        receiver, sender = processes.Pipe(duplex=False)
-        worker = processes.Process(target=work_until_killed, args=(settings, sender), daemon=True)
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        worker = ForkedProcess(target=work_until_killed, args=(settings, sender), daemon=True)
         worker.start()
         sender.close()
         for _ in range(rng.randrange(1, 120)):

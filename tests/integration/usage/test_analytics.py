@@ -18,8 +18,9 @@ from app.store.keys.callers import find_callers
 from app.store.keys.key_format import hash_key, parse_prefix
 from app.store.postgres.database import connect, create_database_engine
 from app.store.teams import keys
-from app.store.usage.analytics import Analytics, read_analytics
+from app.store.usage.analytics import read_analytics
 from app.store.usage.analytics_query import make_query
+from app.store.usage.analytics_rows import Analytics
 from app.store.usage.sketches import RELATIVE_ERROR
 from providers.canonical.chat import Usage
 from tests.support.processes.postgres import Postgres

@@ -21,8 +21,9 @@ from app.recording.writes.cost_changes import driver_connection
 from app.settings import Settings
 from app.store.postgres.database import connect, create_database_engine
 from app.store.schema.migrate import migrate
-from app.store.usage.analytics import Analytics, read_analytics
+from app.store.usage.analytics import read_analytics
 from app.store.usage.analytics_query import make_query
+from app.store.usage.analytics_rows import Analytics
 from app.store.usage.rollups import RollupSums, SubjectKey, add_rollups, adjust_rollups
 from app.store.usage.sums import Sums
 from tests.integration.usage.test_rollups import NOW, random_exchanges

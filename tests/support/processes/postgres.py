@@ -1,5 +1,6 @@
 """A real PostgreSQL for tests, and fresh migrated databases in it."""
 
+import asyncio
 import secrets
 import shutil
 import tempfile
@@ -10,18 +11,24 @@ from pathlib import Path
 import pytest
 
 from app.store.postgres.database import connect
-from app.store.schema.migrate import migrate
 from app.supervisor import postgres as embedded
 from app.supervisor.machine.home import erase_home
 from tests.support.processes.fast_folder import fast_folder
+from tests.support.processes.fork_server import run_forked
+from tests.support.processes.migrated_cluster import place_migrated_cluster
 
 
 class Postgres:
-    """A running server; `url` is an empty database. kill() is kill -9, after which start() finds everything that was committed."""
+    """A running server; `url` is an empty database, and `migrated` one with tables.
+
+    kill() is kill -9, after which start() finds everything that was committed.
+    """
 
     def __init__(self, home: Path) -> None:
+        place_migrated_cluster(home)
         self._server = embedded.Postgres(home)
         self.url = self._server.start()
+        run_forked(_make_databases, self.database_url("postgres"))
 
     def start(self) -> None:
         self._server.start()
@@ -43,6 +50,16 @@ class Postgres:
             await connection.close()
 
 
+def _make_databases(url: str) -> None:
+    async def make_databases() -> None:
+        connection = await connect(url)
+        await connection.execute("ALTER DATABASE narthex RENAME TO migrated")
+        await connection.execute("CREATE DATABASE narthex")
+        await connection.close()
+
+    asyncio.run(make_databases())
+
+
 @contextmanager
 def running_postgres(folder: str) -> Generator[Postgres]:
     """Runs a PostgreSQL, whose files are in a folder of their own below this one and gone afterwards."""
@@ -61,8 +78,6 @@ def running_postgres(folder: str) -> Generator[Postgres]:
 @pytest.fixture(scope="session")
 async def postgres() -> AsyncGenerator[Postgres]:
     with running_postgres(fast_folder()) as server:
-        await server.execute("CREATE DATABASE migrated")
-        await migrate(server.database_url("migrated"))
         yield server
 
 

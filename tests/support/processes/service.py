@@ -19,12 +19,16 @@ import httpx
 from tests.support.documented_answers import check_answer
 from tests.support.processes.commands import run_command
 from tests.support.processes.fast_folder import fast_folder
+from tests.support.processes.fork_server import ForkedProgram
+from tests.support.processes.migrated_cluster import place_migrated_cluster
 from tests.support.processes.wait_until import wait_until
 
 NARTHEX = str(Path(sys.executable).with_name("narthex"))
 # Limits for what succeeds in seconds on an idle machine. They only bound how long a failure takes to show.
 PROCESS_TIMEOUT_S = 300.0
 REQUEST_TIMEOUT_S = 120.0
+
+Process = ForkedProgram | subprocess.Popen[bytes]
 
 
 @dataclass
@@ -33,7 +37,7 @@ class Service:
 
     home: Path
     url: str
-    process: subprocess.Popen[bytes]
+    process: Process
     environment: Mapping[str, str]
 
     @property
@@ -94,7 +98,8 @@ def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, pref
     """Starts `narthex up` in a folder of its own, unless `home` is that of an earlier service.
 
     Settings are given by their names without NARTHEX_. `prefix` is a command that ends by carrying out the one that follows it, such as
-    unshare.
+    unshare. The processes are forked from one that has imported everything, unless a prefix or a library to preload needs a real start;
+    tests/integration/commands/test_up_command.py and test_cli_long_running.py start the real command.
     """
     for _ in range(2):
         with contextlib.suppress(PortTaken):
@@ -104,6 +109,7 @@ def start(within_s: float = PROCESS_TIMEOUT_S, *, home: Path | None = None, pref
 
 def _start(within_s: float, home: Path | None, prefix: Sequence[str], settings: Mapping[str, object]) -> Service:
     settings = dict(settings)
+    is_new = home is None
     if home is None:
         home = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
         home.chmod(0o711)
@@ -117,10 +123,17 @@ def _start(within_s: float, home: Path | None, prefix: Sequence[str], settings: 
         "NARTHEX_CREDENTIAL_FOLDERS": tempfile.gettempdir(),
         **variables,
     }
-    with (home / "up.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*prefix, NARTHEX, "up"], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+    if is_new and not environment.get("DATABASE_URL"):
+        place_migrated_cluster(home)
+    with (home / "up.log").open("wb") as log, open(os.devnull, "rb") as nothing:
+        if prefix or "LD_PRELOAD" in environment:
+            process = subprocess.Popen(
+                [*prefix, NARTHEX, "up"], env=environment, stdin=nothing, stdout=log, stderr=log, start_new_session=True
+            )
+        else:
+            process = ForkedProgram(
+                [NARTHEX, "up"], environment, stdin=nothing.fileno(), stdout=log.fileno(), stderr=log.fileno(), start_new_session=True
+            )
     scheme = "https" if "tls_cert" in settings else "http"
     service = Service(home, f"{scheme}://127.0.0.1:{port}", process, environment)
     deadline = time.monotonic() + within_s

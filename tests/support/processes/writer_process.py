@@ -2,12 +2,10 @@
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import random
 import signal
 from collections.abc import AsyncGenerator
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +16,16 @@ from app.settings import Settings
 from app.store.formats.content_packing import unpack
 from app.store.postgres.database import connect
 from app.supervisor import run_writer
+from tests.support.processes.fork_server import ForkedProcess
 from tests.support.spooled_exchanges import make_exchange
-
-# Forked from a process that has imported everything: a kill every few milliseconds needs processes that start quickly.
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.support.processes.writer_process"])
 
 
 class WriterProcess:
     """A writer that can be killed."""
 
     def __init__(self, settings: Settings) -> None:
-        self._process: BaseProcess = processes.Process(target=run_writer.main, args=(settings,), daemon=True)
+        # A kill every few milliseconds needs processes that start quickly.
+        self._process = ForkedProcess(target=run_writer.main, args=(settings,), daemon=True)
         self._process.start()
 
     def is_running(self, home: Path) -> bool:

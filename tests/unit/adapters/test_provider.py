@@ -15,12 +15,14 @@ from app.domain.errors import BadConfiguration
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.gateway.fleet.endpoint import Endpoint
-from app.gateway.request_translation.choose_dialect import translate_request
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_chat import translate_chat
+from app.gateway.request_translation.translate_request import translate_request
 from app.store.configuration.validation.validate import validate
 from providers import structured_output
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Adapted, Provider
 from providers.adapters.urls import server_root, with_version_segment
 from providers.canonical.errors import InvalidRequest, Unreachable, Unsupported
 from providers.canonical.output_format import Choice, JsonObject, JsonSchema
@@ -32,7 +34,7 @@ from providers.dialects.openai_chat import OpenAIChat
 from providers.engines.auto.adapter import Auto
 from providers.engines.vllm.adapter import VLLM
 from providers.structured_output import Constraint, read_constraint
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 from tests.support.request_translation import translate_request as sent_for
 from tests.support.strategies.chat_strategies import bounded
 
@@ -248,11 +250,11 @@ async def test_only_large_constraints_are_translated_in_another_thread(fields: d
     chat = CHAT_DIALECTS["openai_chat"]
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}).encode()
     request = chat.parse_request(raw)
-    translator = RequestTranslator(request, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body))
+    source = make_source(request, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body))
     slow = SlowProvider("p", {})
     endpoint = Endpoint(ProviderConfig("openai"), slow, "http://127.0.0.1", CredentialReader(lambda _: "", ()), _fetch_nothing)
-    await translate_request(translator, endpoint, Target("p", "m"))
-    await translator.translate_chat(chat, slow, Target("p", "m"))
+    await translate_request(source, endpoint, Target("p", "m"))
+    await translate_chat(source, chat, Recipient(slow, Target("p", "m")))
     assert [each != threading.get_ident() for each in threads] == [in_thread, in_thread]
 
 

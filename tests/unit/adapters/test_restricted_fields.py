@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.errors import InvalidRequest
 from providers.catalogue import ADAPTERS, build_provider
 from providers.fields import RESTRICTED_FIELDS

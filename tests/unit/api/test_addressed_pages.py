@@ -4,7 +4,8 @@ import gzip
 
 import pytest
 
-from app.api.openapi.addressed_pages import AddressedPages, accepts_gzip
+from app.api.openapi.addressed_pages import AddressedPages
+from app.api.server.response_coding import accepts_gzip
 
 
 class Clock:

@@ -12,6 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from app.api.admin.routes import operations
 from app.api.openapi.document import build_document
 from app.api.openapi.page import render_contents, render_operations
+from app.api.openapi.property_descriptions import describe_properties
 from app.api.openapi.schemas import schemas_of
 from app.domain.inference_paths import INFERENCE_PATHS
 from app.main import Applications, create_applications
@@ -117,3 +118,54 @@ def test_every_link_of_the_page_leads_somewhere(document: dict[str, Any]) -> Non
     assert len(set(ids)) == len(ids)
     targets = {target for target in re.findall(r'href="#([^"]+)"', page)}
     assert targets and targets <= set(ids)
+
+
+def test_every_property_and_every_admin_parameter_has_a_description(document: dict[str, Any]) -> None:
+    def is_described(schema: dict[str, Any]) -> bool:
+        return "$ref" in schema or "description" in schema or any("description" in each for each in schema.get("anyOf", ()))
+
+    properties = [
+        f"{name}.{property}"
+        for name, schema in document["components"]["schemas"].items()
+        for property, described in schema.get("properties", {}).items()
+        if not is_described(described)
+    ]
+    assert properties == [], "say it in Meta, in the docstring of the type, or in property_descriptions.py"
+    parameters = [
+        f"{path} {parameter['name']}"
+        for path, item in document["paths"].items()
+        for operation in item.values()
+        for parameter in operation.get("parameters", ())
+        if path.startswith("/admin/v1/") and "/sign-in" not in path and "name" in parameter and not parameter.get("description")
+    ]
+    assert parameters == []
+
+
+def test_times_have_a_format_and_no_default_is_refused(document: dict[str, Any]) -> None:
+    inference = document["components"]["schemas"]["Inference"]["properties"]
+    assert inference["received_at"]["format"] == "date-time"
+    assert [each.get("format") for each in inference["erased_at"]["anyOf"]] == ["date-time", None]
+    empty = [
+        f"{path} {parameter['name']}"
+        for path, item in document["paths"].items()
+        for operation in item.values()
+        for parameter in operation.get("parameters", ())
+        if parameter.get("schema", {}).get("default") == ""
+    ]
+    assert empty == [], "an empty parameter is a 400"
+
+
+def test_docstrings_describe_the_fields_that_they_name() -> None:
+    component: dict[str, Any] = {
+        "description": "Sums. `first`: of the day; null: none. `second`, `third`: of the week.\n\nA `fourth` is left out.",
+        "properties": {name: {"type": "string"} for name in ("first", "second", "third", "fourth", "seen_at")},
+    }
+    describe_properties(component)
+    found = component["properties"]
+    assert [found[name].get("description") for name in ("first", "second", "third", "fourth")] == [
+        "Of the day; null: none.",
+        "Of the week.",
+        "Of the week.",
+        "A `fourth` is left out.",
+    ]
+    assert found["seen_at"] == {"type": "string", "format": "date-time"}

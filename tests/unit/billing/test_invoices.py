@@ -6,7 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from app.billing.invoices import InvoiceError, InvoiceFormat, InvoiceLine, read_invoice
+from app.billing.invoice_cells import InvoiceError
+from app.billing.invoices import InvoiceFormat, InvoiceLine, read_invoice
 from app.billing.reconcile import canonical_name, parse_model_map
 
 DAY = datetime.date(2026, 11, 3)

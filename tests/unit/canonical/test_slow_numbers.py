@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.rest.request_parsing import parse_admin_body
-from app.gateway.feedback.request import InvalidFeedback, parse_feedback
+from app.gateway.feedback.invalid_feedback import InvalidFeedback
+from app.gateway.feedback.request import parse_feedback
 from providers.canonical.errors import InvalidRequest, InvalidUpstreamResponse
 from providers.canonical.ndjson import NdjsonDecoder
 from providers.canonical.slow_numbers import MOST_SLOW_NUMBERS, count_slow_numbers, has_slow_numbers

@@ -9,7 +9,8 @@ import pytest
 
 from app.doctor import database, engines, gateway, limits, machine, processes, records, redis
 from app.doctor.database import DatabaseFacts
-from app.doctor.engines import EndpointFacts, EngineFacts
+from app.doctor.endpoint_probe import EndpointFacts
+from app.doctor.engines import EngineFacts
 from app.doctor.findings import Finding, worst_first
 from app.doctor.gateway import GatewayFacts, Health, RefusingLimits
 from app.doctor.machine import ExposedFile, MachineFacts

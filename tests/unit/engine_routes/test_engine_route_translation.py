@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.routing import Target
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_route import translate_route
 from app.gateway.response_translation.translate import translate_response
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Provider
@@ -31,7 +32,7 @@ from providers.catalogue import ADAPTERS, DIALECTS, ROUTES
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.engine_routes.catalogue import ROUTE_BY_PATH
 from providers.engine_routes.missing_route import explain_missing_route
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 from tests.support.strategies.chat_strategies import META, bounded
 
 ENGINES = ("vllm", "sglang", "lmdeploy", "tgi", "llamacpp", "llamacpp_python", "sandbox", "openai")
@@ -47,8 +48,8 @@ def call_route(route: str, adapter: str, body: dict[str, Any], drop: bool = Fals
     """The path, the body and the dropped fields of the upstream request, and a function that translates a response to it."""
     dialect = ROUTES[route]
     request = dialect.parse_request(json.dumps({"model": "m", **body}).encode())
-    translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-    translated = translator.translate_route(dialect, provider_for(adapter), Target("it", "engine-model"))
+    source = make_source(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
+    translated = translate_route(source, dialect, Recipient(provider_for(adapter), Target("it", "engine-model")))
     meta = ResponseMeta(META.id, META.episode_id, "m", META.created, True, Body(request.body))
     url = str(provider_for(adapter).url("http://engine:8000/v1", translated.dialect.name)).removeprefix("http://engine:8000")
 
@@ -325,13 +326,13 @@ def test_engine_without_the_route_gives_a_501_naming_those_with_it(route: str):
             call_route(route, adapter, fields)
         assert refused.value.param == "model"
     openai = ADAPTERS["openai"]("it", {}, None, None)
-    translator = RequestTranslator(
+    source = make_source(
         ROUTES[route].parse_request(json.dumps({"model": "m", **fields}).encode()), b"", ROUTES[route], MEDIA, drop_nothing
     )
     with pytest.raises(OperationNotSupported):
-        translator.translate_route(ROUTES[route], openai, Target("it", "engine-model"))
+        translate_route(source, ROUTES[route], Recipient(openai, Target("it", "engine-model")))
     with pytest.raises(OperationNotSupported, match="only"):
-        translator.translate_route(ROUTES[route], provider_for("vllm"), Target("it", "engine-model", dialect="openai_chat"))
+        translate_route(source, ROUTES[route], Recipient(provider_for("vllm"), Target("it", "engine-model", dialect="openai_chat")))
 
 
 @pytest.mark.parametrize("adapter", ["openai", "auto"])

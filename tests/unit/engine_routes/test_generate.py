@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.routing import Target
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_route import translate_route
 from app.gateway.response_translation.dialect_pair import TargetDialect
 from app.gateway.response_translation.translate import make_stream_editor, translate_response
 from providers.canonical.chat import Usage
@@ -23,7 +24,7 @@ from providers.canonical.errors import (
 )
 from providers.catalogue import ADAPTERS, ROUTES
 from providers.dialect import StreamEditor
-from tests.support.request_translation import MEDIA, drop_nothing
+from tests.support.request_translation import MEDIA, drop_nothing, make_source
 from tests.support.strategies.chat_strategies import META, byte_splits
 
 GENERATE = ROUTES["generate"]
@@ -33,9 +34,9 @@ TEXT: dict[str, Any] = {"text": "Hi you", "sampling_params": {"max_new_tokens": 
 
 def sent_to(adapter: str, **body: Any) -> tuple[dict[str, Any], TargetDialect, str | None, bool]:
     request = GENERATE.parse_request(json.dumps({"model": "m", **body}).encode())
-    translator = RequestTranslator(request, b"", GENERATE, MEDIA, drop_nothing, inference_id="the-id")
-    translated = translator.translate_route(
-        GENERATE, ADAPTERS[adapter]("it", {}, None, "http://engine:8000/v1"), Target("it", "engine-model")
+    source = make_source(request, b"", GENERATE, MEDIA, drop_nothing, inference_id="the-id")
+    translated = translate_route(
+        source, GENERATE, Recipient(ADAPTERS[adapter]("it", {}, None, "http://engine:8000/v1"), Target("it", "engine-model"))
     )
     return json.loads(translated.raw), translated.dialect, translated.id, translated.stream
 

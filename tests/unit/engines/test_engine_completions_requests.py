@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.edit_request import edit_request
+from app.gateway.request_translation.recipient import Recipient
 from providers.canonical.errors import Unsupported
 from providers.catalogue import ADAPTERS, DIALECTS, build_provider
 from tests.support.field_handling import HI, TOOL, translate_body
-from tests.support.request_translation import MEDIA, drop_nothing
+from tests.support.request_translation import MEDIA, drop_nothing, make_source
 
 BASE_URL = "http://127.0.0.1:1"
 PROMPT = {"model": "m", "prompt": "Once upon"}
@@ -85,8 +86,8 @@ def test_sglang_attempt_ids_are_unique_and_none_is_a_prefix_of_another():
     sglang = build_provider("sglang", "sglang", {}, BASE_URL)
     body = json.dumps({"model": "m", "messages": HI}).encode()
     chat = DIALECTS["openai_chat"]
-    translator = RequestTranslator(chat.parse_request(body), body, chat, MEDIA, drop_nothing, inference_id="ID")
-    attempts = [translator.edit_request(sglang, Target("sglang", "m")) for _ in range(12)]
+    source = make_source(chat.parse_request(body), body, chat, MEDIA, drop_nothing, inference_id="ID")
+    attempts = [edit_request(source, Recipient(sglang, Target("sglang", "m"))) for _ in range(12)]
     ids = [attempt.id for attempt in attempts if attempt is not None]
     assert ids[0] == "ID" and len(set(ids)) == 12
     assert not any(one != other and str(one).startswith(str(other)) for one in ids for other in ids)

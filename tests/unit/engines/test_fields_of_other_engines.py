@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.edit_request import edit_request
+from app.gateway.request_translation.recipient import Recipient
 from providers.canonical.errors import Unsupported
 from providers.catalogue import ADAPTERS, DIALECTS, ENGINE_PROBES
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "openai_chat": {"messages": [{"role": "user", "content": "Hi"}]},
@@ -40,8 +41,8 @@ def sent_to(engine: str, dialect_name: str, drop: bool = False, **fields: Any) -
     dropped: list[str] = []
     for more in ({}, fields):
         request = dialect.parse_request(json.dumps({"model": "m", "max_tokens": 9, **REQUESTS[dialect_name], **more}).encode())
-        translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-        translated = translator.edit_request(ADAPTERS[engine]("it", {}, None, "http://engine/v1"), Target("it", "x"))
+        source = make_source(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
+        translated = edit_request(source, Recipient(ADAPTERS[engine]("it", {}, None, "http://engine/v1"), Target("it", "x")))
         assert translated is not None
         bodies.append(json.loads(translated.raw))
         dropped = translated.dropped

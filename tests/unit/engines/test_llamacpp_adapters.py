@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.errors import (
     CredentialRefused,
     InvalidRequest,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import OperationNotSupported, Unsupported
 from providers.catalogue import build_provider
 from tests.support.case_tables import assert_every

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers import structured_output
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import Overloaded, Unsupported, UpstreamNotFound, UpstreamRejected
 from providers.canonical.output_format import Choice
 from providers.catalogue import build_provider

@@ -9,15 +9,9 @@ import pytest
 from app.domain import uuid7
 from app.domain.callers import Caller
 from app.domain.experiments import MetricConfig
-from app.gateway.feedback.request import (
-    MAX_COMMENT_CHARS,
-    MAX_DEMONSTRATION_BYTES,
-    MAX_DEMONSTRATION_LEVELS,
-    FeedbackBody,
-    InvalidFeedback,
-    check_feedback,
-    check_feedback_id,
-)
+from app.gateway.feedback.invalid_feedback import InvalidFeedback
+from app.gateway.feedback.request import FeedbackBody, check_feedback, check_feedback_id
+from app.gateway.feedback.value import MAX_COMMENT_CHARS, MAX_DEMONSTRATION_BYTES, MAX_DEMONSTRATION_LEVELS
 from app.gateway.state.episode_id import EpisodeIds
 from app.recording.spool.feedback_records import Feedback, decode_feedback, encode_feedback, feedback_row
 from app.recording.writes.feedback_writes import FEEDBACK_COLUMNS

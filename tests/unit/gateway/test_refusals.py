@@ -20,7 +20,8 @@ from app.gateway.state.stages import Admitted, Authenticated
 from app.recording.spool.disk_space import REFRESH_EVERY_S
 from app.recording.spool.refusal_records import Refusals, decode_refusals
 from app.recording.spool.segment_format import list_segments
-from app.recording.spool.segment_reader import RefusalsRecord, SegmentReader
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.segment_records import RefusalsRecord
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, LimitExceeded, NarthexError, NotAllowed, UnknownModel

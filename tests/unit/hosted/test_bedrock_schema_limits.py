@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.structured_output.checker.schema_checks import build_validator
 from providers.canonical.output_format import JsonSchema
 from providers.catalogue import build_provider
@@ -14,7 +15,7 @@ from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.bedrock_converse import BedrockConverse
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.structured_output import read_constraint
-from tests.support.request_translation import MEDIA, drop_nothing
+from tests.support.request_translation import MEDIA, drop_nothing, make_source
 
 CLAUDE = "us.anthropic.claude-sonnet-4-6"
 LIMITED: dict[str, Any] = {
@@ -35,9 +36,9 @@ async def test_limit_that_claude_at_bedrock_is_not_sent_is_checked(dialect: Any,
     caller = CHAT_DIALECTS["openai_chat"]
     request = caller.parse_request(raw)
     constraint = read_constraint("openai_chat", request.body)
-    translator = RequestTranslator(request, raw, caller, MEDIA, drop_nothing, constraint=constraint)
+    source = make_source(request, raw, caller, MEDIA, drop_nothing, constraint=constraint)
     host = build_provider("bedrock", "aws", {"region": "us-east-1"})
-    translated = await translator.translate_chat(dialect(), host, Target(provider="aws", model=CLAUDE))
+    translated = await translate_chat(source, dialect(), Recipient(host, Target(provider="aws", model=CLAUDE)))
 
     plan = translated.constraint_plan
     assert plan is not None and plan.enforcement == enforcement

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.canonical.errors import Unsupported
 from providers.canonical.raw_json import Body
 from providers.catalogue import build_provider
 from providers.dialects.catalogue import CHAT_DIALECTS
-from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of
+from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of, make_source
 
 ANTHROPIC = build_provider("anthropic", "claude", {})
 BEDROCK = build_provider("bedrock", "aws", {"region": "us-east-1"})
@@ -44,8 +43,8 @@ CLAUDE_CODE: dict[str, Any] = {
 async def translate(provider: Any, model: str, betas: bytes = b"", dialect: str | None = None, **fields: Any) -> TranslatedRequest:
     raw = json.dumps({"model": "m", **CLAUDE_CODE, **fields}).encode()
     caller = CHAT_DIALECTS["anthropic_messages"]
-    translator = RequestTranslator(caller.parse_request(raw), raw, caller, MEDIA, drop_nothing, betas=betas)
-    return await translate_request(translator, endpoint_of(provider), Target(provider="p", model=model, dialect=dialect))
+    source = make_source(caller.parse_request(raw), raw, caller, MEDIA, drop_nothing, betas=betas)
+    return await translate_request(source, endpoint_of(provider), Target(provider="p", model=model, dialect=dialect))
 
 
 async def test_claude_codes_default_request_reaches_anthropic_as_it_is():

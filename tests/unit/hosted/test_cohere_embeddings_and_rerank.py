@@ -7,9 +7,10 @@ import httpx
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_route import translate_host_operation, translate_route
 from app.gateway.response_translation.translate import translate_response
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported, Unsupported, UpstreamFailed
 from providers.canonical.raw_json import Body
@@ -17,7 +18,7 @@ from providers.catalogue import DIALECTS, ROUTES
 from providers.dialect import ResponseMeta
 from providers.hosted.cohere.adapter import Cohere
 from providers.hosted.cohere.embeddings import COHERE_EMBEDDINGS
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 from tests.support.strategies.chat_strategies import META
 
 COHERE = Cohere("it", {})
@@ -27,8 +28,10 @@ BASE = "http://127.0.0.1:9/some/prefix"
 def translate_embeddings(drop: bool = False, **body: Any) -> tuple[Any, dict[str, Any], list[str], ResponseMeta]:
     dialect = DIALECTS["openai_embeddings"]
     request = dialect.parse_request(json.dumps({"model": "m", **body}).encode())
-    translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-    translated = translator.translate_host_operation(COHERE.host_operations["openai_embeddings"], COHERE, Target("it", "embed-v4.0"))
+    source = make_source(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
+    translated = translate_host_operation(
+        source, COHERE.host_operations["openai_embeddings"], Recipient(COHERE, Target("it", "embed-v4.0"))
+    )
     meta = ResponseMeta(META.id, META.episode_id, "m", META.created, wants_usage=True, request_body=Body(request.body))
     return translated.dialect, json.loads(translated.raw), translated.dropped, meta
 
@@ -86,7 +89,9 @@ def test_invalid_embeddings_response_is_an_error(response: dict[str, Any], kind:
 def test_rerank_uses_coheres_v2_api():
     route = ROUTES["rerank"]
     request = route.parse_request(json.dumps({"model": "m", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}).encode())
-    translated = RequestTranslator(request, b"", route, MEDIA, drop_nothing).translate_route(route, COHERE, Target("it", "rerank-v4.0"))
+    translated = translate_route(
+        make_source(request, b"", route, MEDIA, drop_nothing), route, Recipient(COHERE, Target("it", "rerank-v4.0"))
+    )
     assert json.loads(translated.raw) == {"model": "rerank-v4.0", "query": "q", "documents": ["a", "b"]}
     assert str(COHERE.url(BASE, translated.dialect.name)) == f"{BASE}/v2/rerank"
     upstream_body: dict[str, Any] = {
@@ -103,7 +108,7 @@ def test_engine_only_routes_are_not_offered():
     route = ROUTES["tokenize"]
     request = route.parse_request(b'{"model":"m","prompt":"a"}')
     with pytest.raises(OperationNotSupported):
-        RequestTranslator(request, b"", route, MEDIA, drop_nothing).translate_route(route, COHERE, Target("it", "m"))
+        translate_route(make_source(request, b"", route, MEDIA, drop_nothing), route, Recipient(COHERE, Target("it", "m")))
 
 
 @pytest.mark.parametrize(

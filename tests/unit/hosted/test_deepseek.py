@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import QuotaExhausted, Unsupported, UpstreamFailed
 from providers.canonical.raw_json import Body
 from providers.catalogue import build_provider

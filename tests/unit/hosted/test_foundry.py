@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported, UpstreamNotFound
 from providers.catalogue import build_provider, provider_url
 from providers.profiles.claude.models import NEWEST, find_deployment_profile, find_profile

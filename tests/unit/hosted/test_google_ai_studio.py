@@ -7,8 +7,9 @@ import httpx
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.translator import RequestTranslator
-from providers.adapters.provider import InvalidOption
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_route import translate_host_operation
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import (
     CredentialRefused,
     InvalidUpstreamResponse,
@@ -23,7 +24,7 @@ from providers.canonical.errors import (
 from providers.catalogue import build_provider
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 from tests.support.strategies.chat_strategies import META
 
 STUDIO = build_provider("gemini", "google", {})
@@ -99,8 +100,8 @@ def test_errors_are_classified_by_status_and_reason():
 def embeddings_request(drop: bool = False, **fields: Any) -> tuple[Any, list[str]]:
     dialect = OpenAIEmbeddings()
     request = dialect.parse_request(json.dumps({"model": "e", **fields}).encode())
-    translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-    translated = translator.translate_host_operation(STUDIO.host_operations["openai_embeddings"], STUDIO, Target("google", MODEL))
+    source = make_source(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
+    translated = translate_host_operation(source, STUDIO.host_operations["openai_embeddings"], Recipient(STUDIO, Target("google", MODEL)))
     assert translated.model == MODEL
     return json.loads(translated.raw), translated.dropped
 
@@ -146,9 +147,9 @@ def count_tokens_request(drop: bool = False, **fields: Any) -> tuple[Any, list[s
     dialect = AnthropicCountTokens()
     messages = [{"role": "user", "content": "Hi"}]
     request = dialect.parse_request(json.dumps({"model": "e", "messages": messages, **fields}).encode())
-    translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-    translated = translator.translate_host_operation(
-        STUDIO.host_operations["anthropic_count_tokens"], STUDIO, Target("google", "gemini-2.5-flash")
+    source = make_source(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
+    translated = translate_host_operation(
+        source, STUDIO.host_operations["anthropic_count_tokens"], Recipient(STUDIO, Target("google", "gemini-2.5-flash"))
     )
     return json.loads(translated.raw), translated.dropped
 

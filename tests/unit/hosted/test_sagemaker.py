@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from app.domain.errors import BadConfiguration
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
+from app.gateway.request_translation.candidate_dialects import candidate_dialects
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from app.store.configuration.validation.validate import validate
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import OperationNotSupported, StreamTruncated, Unsupported, UpstreamFailed, UpstreamNotFound
 from providers.canonical.events import Event, assemble_response
@@ -25,7 +27,7 @@ from providers.hosted.sagemaker.adapter import SageMaker
 from providers.structured_output import read_constraint
 from tests.replay.hosts.recordings import Recording, recordings
 from tests.support.adapted_body import adapt_body
-from tests.support.request_translation import MEDIA, drop_nothing
+from tests.support.request_translation import MEDIA, drop_nothing, make_source
 from tests.support.strategies import aws_event_frames as frames
 from tests.support.strategies.chat_strategies import bounded
 
@@ -46,10 +48,10 @@ def translate_request(
 ) -> TranslatedRequest:
     """The upstream request for one in the caller's dialect, in the given dialect or the one that suits the container best."""
     inbound = DIALECTS[caller].parse_request(json.dumps(body).encode())
-    translator = RequestTranslator(inbound, b"", DIALECTS[caller], MEDIA, drop_nothing, constraint=read_constraint(caller, inbound.body))
+    source = make_source(inbound, b"", DIALECTS[caller], MEDIA, drop_nothing, constraint=read_constraint(caller, inbound.body))
     target = Target("sm", "my-endpoint")
-    dialects = translator.candidate_dialects(provider, provider.spoken_dialects if dialect is None else (dialect,))
-    translation = translator.translate_chat(dialects[0], provider, target)  # pyright: ignore[reportArgumentType]
+    dialects = candidate_dialects(source, provider, provider.spoken_dialects if dialect is None else (dialect,))
+    translation = translate_chat(source, dialects[0], Recipient(provider, target))  # pyright: ignore[reportArgumentType]
     try:
         translation.send(None)
     except StopIteration as done:

@@ -11,9 +11,13 @@ from hypothesis import strategies as st
 from app.domain.routing import Target
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
+from app.gateway.request_translation.edit_request import edit_request
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.translate_chat import translate_chat
+from app.gateway.request_translation.translate_route import translate_host_operation
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import (
     CredentialRefused,
     InvalidUpstreamResponse,
@@ -32,7 +36,7 @@ from providers.dialects.catalogue import CALLER_DIALECTS, ENGINE_DIALECTS
 from providers.hosted.vertex.adapter import Vertex
 from providers.profiles.claude import request_body
 from providers.structured_output import read_constraint
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, translate_request
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source, translate_request
 from tests.support.strategies.chat_strategies import bounded
 from tests.support.strategies.google_tokens import TokenServer, service_account_json
 
@@ -135,10 +139,12 @@ def test_invalid_vertex_options_are_refused(options: dict[str, Any]) -> None:
         Vertex("cloud", options)
 
 
-def make_translator(dialect: str, body: dict[str, Any], betas: bytes = b"", may_drop: Any = drop_nothing) -> RequestTranslator:
+def build_source(dialect: str, body: dict[str, Any], betas: bytes = b"", may_drop: Any = drop_nothing) -> SourceRequest:
     raw = json.dumps({"model": "m", **body}).encode()
     inbound = DIALECTS[dialect].parse_request(raw)
-    return RequestTranslator(inbound, raw, DIALECTS[dialect], MEDIA, may_drop, betas, read_constraint(inbound.dialect, inbound.body))
+    return make_source(
+        inbound, raw, DIALECTS[dialect], MEDIA, may_drop, betas=betas, constraint=read_constraint(inbound.dialect, inbound.body)
+    )
 
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -158,14 +164,14 @@ def test_claude_request_keeps_the_caller_fields_except_model_and_version() -> No
 
 
 async def test_claude_request_from_another_dialect_gets_the_configured_max_tokens() -> None:
-    translator = make_translator("openai_chat", {"messages": HELLO})
-    translated = await translator.translate_chat(ENGINE_DIALECTS["anthropic_messages"], vertex(max_tokens=77), target(CLAUDE))
+    source = build_source("openai_chat", {"messages": HELLO})
+    translated = await translate_chat(source, ENGINE_DIALECTS["anthropic_messages"], Recipient(vertex(max_tokens=77), target(CLAUDE)))
     assert body_of(translated)["max_tokens"] == 77 and "model" not in body_of(translated)
 
 
 def test_anthropic_betas_are_sent_as_a_header() -> None:
-    translator = make_translator("anthropic_messages", {"max_tokens": 10, "messages": HELLO}, b"interleaved-thinking-2025-05-14")
-    translated = translator.edit_request(vertex(), target(CLAUDE))
+    source = build_source("anthropic_messages", {"max_tokens": 10, "messages": HELLO}, b"interleaved-thinking-2025-05-14")
+    translated = edit_request(source, Recipient(vertex(), target(CLAUDE)))
     assert translated is not None and translated.betas == b"interleaved-thinking-2025-05-14" and "anthropic_beta" not in body_of(translated)
     configured = vertex(anthropic_beta=["a", "b"])
     assert configured.headers("secret", "anthropic_messages") == [("anthropic-beta", "a,b")]
@@ -181,8 +187,8 @@ def test_claude_token_count_uses_the_shared_count_tokens_url() -> None:
 
 def test_gemini_token_count_is_translated_to_count_tokens() -> None:
     operation = vertex().host_operations["anthropic_count_tokens"]
-    translated = make_translator("anthropic_count_tokens", {"messages": HELLO, "system": "Be brief."}).translate_host_operation(
-        operation, vertex(), target(GEMINI)
+    translated = translate_host_operation(
+        build_source("anthropic_count_tokens", {"messages": HELLO, "system": "Be brief."}), operation, Recipient(vertex(), target(GEMINI))
     )
     assert body_of(translated)["contents"] == [{"role": "user", "parts": [{"text": "Hello"}]}]
     assert body_of(translated)["systemInstruction"]["parts"] == [{"text": "Be brief."}] and "model" not in body_of(translated)
@@ -191,7 +197,9 @@ def test_gemini_token_count_is_translated_to_count_tokens() -> None:
         "input_tokens": 7
     }
     with pytest.raises(OperationNotSupported):
-        make_translator("anthropic_count_tokens", {"messages": HELLO}).translate_host_operation(operation, vertex(), target("meta/llama"))
+        translate_host_operation(
+            build_source("anthropic_count_tokens", {"messages": HELLO}), operation, Recipient(vertex(), target("meta/llama"))
+        )
 
 
 @pytest.mark.parametrize(("model", "expected"), [("meta/llama-maas", "meta/llama-maas"), ("codestral-2", "codestral-2"), ("123", None)])
@@ -207,20 +215,20 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/
 
 
 def test_request_with_an_image_url_for_claude_is_not_edited_in_place() -> None:
-    with_image = make_translator("anthropic_messages", {"max_tokens": 1, "messages": [{"role": "user", "content": [IMAGE]}]})
-    assert with_image.edit_request(vertex(), target(CLAUDE)) is None
-    text_only = make_translator(
+    with_image = build_source("anthropic_messages", {"max_tokens": 1, "messages": [{"role": "user", "content": [IMAGE]}]})
+    assert edit_request(with_image, Recipient(vertex(), target(CLAUDE))) is None
+    text_only = build_source(
         "anthropic_messages", {"max_tokens": 1, "messages": [{"role": "user", "content": 'a "url": https://example.org'}]}
     )
-    assert text_only.edit_request(vertex(), target(CLAUDE)) is not None
+    assert edit_request(text_only, Recipient(vertex(), target(CLAUDE))) is not None
 
 
 @pytest.mark.parametrize("address", ["https://example.org/a.png", "gs://bucket/a.png"])
 async def test_gemini_gets_media_urls_with_a_known_type_as_file_uris(address: str) -> None:
-    translator = make_translator(
+    source = build_source(
         "openai_chat", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}]}
     )
-    translated = await translator.translate_chat(ENGINE_DIALECTS["gemini"], vertex(), target(GEMINI))
+    translated = await translate_chat(source, ENGINE_DIALECTS["gemini"], Recipient(vertex(), target(GEMINI)))
     assert body_of(translated)["contents"][0]["parts"] == [{"fileData": {"mimeType": "image/png", "fileUri": address}}]
     assert not vertex().accepts_media_url("https://example.org/a", "gemini") and not vertex().accepts_media_url(
         address, "anthropic_messages"
@@ -231,8 +239,8 @@ async def test_json_schema_is_enforced_for_claude_and_gemini() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
     output = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}}
     for dialect, model in (("anthropic_messages", CLAUDE), ("gemini", GEMINI)):
-        translated = await make_translator("openai_chat", {"messages": HELLO, **output}).translate_chat(
-            ENGINE_DIALECTS[dialect], vertex(), target(model)
+        translated = await translate_chat(
+            build_source("openai_chat", {"messages": HELLO, **output}), ENGINE_DIALECTS[dialect], Recipient(vertex(), target(model))
         )
         assert translated.constraint_plan is not None and translated.constraint_plan.enforcement == "enforced", dialect
 
@@ -240,10 +248,10 @@ async def test_json_schema_is_enforced_for_claude_and_gemini() -> None:
 async def test_claude_rules_apply_on_vertex() -> None:
     body: dict[str, Any] = {"messages": [*HELLO, {"role": "assistant", "content": "He"}], **SCHEMA_OUTPUT}
     with pytest.raises(Unsupported) as refused:
-        await make_translator("openai_chat", body).translate_chat(ENGINE_DIALECTS["anthropic_messages"], vertex(), target(CLAUDE))
+        await translate_chat(build_source("openai_chat", body), ENGINE_DIALECTS["anthropic_messages"], Recipient(vertex(), target(CLAUDE)))
     assert refused.value.param == "messages[1]"
-    translator = make_translator("openai_chat", {"messages": HELLO, **SCHEMA_OUTPUT})
-    translated = await translator.translate_chat(ENGINE_DIALECTS["anthropic_messages"], vertex(), target(CLAUDE))
+    source = build_source("openai_chat", {"messages": HELLO, **SCHEMA_OUTPUT})
+    translated = await translate_chat(source, ENGINE_DIALECTS["anthropic_messages"], Recipient(vertex(), target(CLAUDE)))
     assert translated.constraint_plan is not None and translated.constraint_plan.enforcement == "validated"
 
 
@@ -256,8 +264,10 @@ def test_surplus_cache_breakpoints_are_dropped_and_reported() -> None:
 
 def translate_embeddings(model: str, body: dict[str, Any], may_drop: Any = drop_nothing) -> TranslatedRequest:
     provider = vertex()
-    return make_translator("openai_embeddings", body, may_drop=may_drop).translate_host_operation(
-        provider.host_operations["openai_embeddings"], provider, target(model)
+    return translate_host_operation(
+        build_source("openai_embeddings", body, may_drop=may_drop),
+        provider.host_operations["openai_embeddings"],
+        Recipient(provider, target(model)),
     )
 
 
@@ -369,7 +379,9 @@ def test_claude_body_for_a_cloud_has_version_betas_and_max_tokens_but_no_model()
 
 async def test_strict_false_is_left_out_of_claude_tools() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": False}}
-    translated = await make_translator("openai_chat", {"messages": HELLO, "tools": [tool]}).translate_chat(
-        ENGINE_DIALECTS["anthropic_messages"], vertex(), target(CLAUDE)
+    translated = await translate_chat(
+        build_source("openai_chat", {"messages": HELLO, "tools": [tool]}),
+        ENGINE_DIALECTS["anthropic_messages"],
+        Recipient(vertex(), target(CLAUDE)),
     )
     assert body_of(translated)["tools"] == [{"name": "f", "input_schema": {"type": "object"}}]

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.errors import UpstreamFailed, UpstreamRejected
 from providers.canonical.raw_json import Body
 from providers.canonical.template_errors import TEMPLATE_RULES, TemplateRule

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.routing import Target
+from app.gateway.request_translation.recipient import Recipient
+from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.chat import ChatRequest, Message, Text, Thinking
 from providers.canonical.errors import Unsupported
@@ -24,7 +25,7 @@ from providers.hosted.anthropic.adapter import Anthropic
 from providers.profiles.claude.adapt_chat import adapt_claude_chat
 from providers.profiles.claude.models import find_profile
 from providers.structured_output import read_constraint
-from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 from tests.support.strategies.chat_strategies import bounded
 
 HOST = Anthropic("claude", {})
@@ -53,8 +54,8 @@ async def translate_request(
     raw = json.dumps({"model": "m", **default_fields, **fields}).encode()
     caller_dialect = CHAT_DIALECTS[dialect]
     request = caller_dialect.parse_request(raw)
-    translator = RequestTranslator(request, raw, caller_dialect, MEDIA, may_drop, constraint=read_constraint(dialect, request.body))
-    return await translator.translate_chat(AnthropicMessages(), host, Target(provider="claude", model=model))
+    source = make_source(request, raw, caller_dialect, MEDIA, may_drop, constraint=read_constraint(dialect, request.body))
+    return await translate_chat(source, AnthropicMessages(), Recipient(host, Target(provider="claude", model=model)))
 
 
 def tool(name: str = "f", strict: bool | None = None, **parameters: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from app.recording.spool.open_segment import OpenSegment
 from app.recording.spool.segment_format import ANY_HEADER, EXCHANGE, HEADER, PART_OF_REQUEST, PART_OF_RESPONSE, pack_exchange, pack_part
-from app.recording.spool.segment_reader import DamagedBytes, ExchangeRecord, Record, SegmentReader
+from app.recording.spool.segment_reader import SegmentReader
+from app.recording.spool.segment_records import DamagedBytes, ExchangeRecord, Record
 from tests.support.spooled_exchanges import read_records
 
 KEY = bytes(range(16))

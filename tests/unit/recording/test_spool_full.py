@@ -15,10 +15,8 @@ from app.recording.spool.segment_format import list_segments
 from app.recording.spool.segment_reader import SegmentReader
 from app.recording.spool.spool import Spool, SpoolFull
 from app.settings import Settings
+from tests.support.processes.fork_server import ForkedProcess
 from tests.support.spooled_exchanges import make_exchange, read_folder, read_records, spool_exchange
-
-# The limit on file sizes holds for a whole process, so those tests need one of their own.
-processes = multiprocessing.get_context("forkserver")
 
 
 def make_spool(home: Path, **changes: Any) -> Spool:
@@ -144,8 +142,9 @@ def record_on_a_small_disk(home: Path, when_full: str, result_pipe: Any) -> None
 def test_full_disk_loses_content_but_no_record(when_full: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        receiver, sender = processes.Pipe()
-        process = processes.Process(target=record_on_a_small_disk, args=(home, when_full, sender))
+        receiver, sender = multiprocessing.Pipe()
+        # The limit on file sizes holds for a whole process.
+        process = ForkedProcess(target=record_on_a_small_disk, args=(home, when_full, sender))
         process.start()
         assert receiver.poll(60)
         recorded_ids, refused, lost_content, lost_records = receiver.recv()

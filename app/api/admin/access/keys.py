@@ -1,11 +1,12 @@
 """Keys: /admin/v1/keys, /admin/v1/keys/{prefix} and /admin/v1/keys/{prefix}/rotate."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from app.api.admin.access.teams import Content, Priority, TeamName
 from app.api.rest.entry_resource import Warnings
@@ -20,7 +21,7 @@ from app.store.keys.rows import lock_changes
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import After, Page
 from app.store.postgres.paging import Limit as PageLimit
-from app.store.teams import keys
+from app.store.teams import keys, shown_keys
 from app.store.teams.key_limits import (
     MAX_LIMITS_OF_TEAM,
     MAX_NEW_LIMITS,
@@ -30,8 +31,10 @@ from app.store.teams.key_limits import (
     count_limits_of_keys,
     read_key_limits,
 )
-from app.store.teams.keys import KeyChanges, KeyFilter, KeyReplaced, KeyRow, KeyState
+from app.store.teams.keys import KeyChanges, KeyReplaced
+from app.store.teams.shown_keys import KeyFilter, KeyRow, KeyState
 from app.store.teams.teams import show_team
+from app.store.usage.key_usage import read_key_usage
 from providers.canonical.errors import Conflict, NotAllowed, UnknownRecord
 
 _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "priority")
@@ -48,6 +51,23 @@ class Key(KeyRow, frozen=True, kw_only=True):
 
     state: KeyState
     limits: Sequence[Limit]
+
+
+class KeyUsage(Struct, frozen=True, kw_only=True):
+    """The usage of a key: requests that were recorded, and what they cost."""
+
+    since: Annotated[str, Meta(description="The beginning of the time of these sums: of an hour.")]
+    last_used_at: Annotated[str | None, Meta(description="The hour of its newest request, whenever that was; null: none is recorded.")]
+    requests: Annotated[int, Meta(description="Recorded requests; those that were refused before they reached a model are none.")]
+    failed: Annotated[int, Meta(description="Requests whose caller got an error.")]
+    cost_microusd: Annotated[int, Meta(description="Of the requests whose cost is known.")]
+    unpriced: Annotated[int, Meta(description="How many requests have no known cost.")]
+
+
+class ListedKey(Key, frozen=True, kw_only=True):
+    """A key, without its secret, with its usage if that was requested."""
+
+    usage: Annotated[KeyUsage | None, Meta(description="Null: not requested by `usage_days`, or your roles do not include `records:read`.")]
 
 
 class CreatedKey(Key, frozen=True, kw_only=True):
@@ -93,6 +113,8 @@ class KeyQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: KeyState | None = None
     search: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description="Text in the name or public part, in any case.")] | None = None
     expires_before: TimeText | None = None
+    usage_days: Annotated[int, Meta(ge=1, le=400, description="Also what each key used in so many days, and its last use.")] | None = None
+    unused_since: Annotated[TimeText, Meta(description="Only keys that were there then and have made no request since.")] | None = None
 
 
 class KeyOperations:
@@ -104,10 +126,16 @@ class KeyOperations:
     async def list(self, call: Call[KeyQuery, NoBody]) -> Answer:
         query = call.query
         expires_before = query.expires_before and parse_time(query.expires_before, "expires_before")
-        filters = KeyFilter(query.team, call.visible_teams(), query.admin, query.state, query.search, expires_before or None)
-        page = await keys.page_keys(call.connection, query, filters)
+        unused_since = query.unused_since and parse_time(query.unused_since, "unused_since")
+        teams = call.visible_teams()
+        if unused_since and (read := call.visible_teams("records:read")) is not None:  # it tells what was recorded
+            teams = read if teams is None else teams & read
+        filters = KeyFilter(query.team, teams, query.admin, query.state, query.search, expires_before or None, unused_since or None)
+        page = await shown_keys.page_keys(call.connection, query, filters)
         limits = await read_key_limits(call.connection, [row.prefix for row in page.data])
-        return Answer(Page([_to_key(row, limits.get(row.prefix, ())) for row in page.data], page.next))
+        usage = {} if query.usage_days is None else await _read_usage(call, page.data, query.usage_days)
+        shown = [ListedKey(**asdict(_to_key(row, limits.get(row.prefix, ()))), usage=usage.get(row.id)) for row in page.data]
+        return Answer(Page(shown, page.next))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
         return await _answer(call, await _find(call))
@@ -177,9 +205,27 @@ class KeyOperations:
         return await _answer(call, await _reload(call, key), created=key)
 
 
+async def _read_usage(call: Call[Any, Any], rows: Sequence[KeyRow], days: int) -> dict[str, KeyUsage]:
+    """The usage of the keys whose records the caller may see, by id."""
+    ids = [row.id for row in rows if call.is_visible(row.team, "records:read")]
+    since = (datetime.now(UTC) - timedelta(days=days)).replace(minute=0, second=0, microsecond=0)
+    found = await read_key_usage(call.connection, ids, since)
+    return {
+        id: KeyUsage(
+            since=since.isoformat(),
+            last_used_at=used.last_used and used.last_used.isoformat(),
+            requests=used.requests,
+            failed=used.failed,
+            cost_microusd=used.cost_microusd,
+            unpriced=used.unpriced,
+        )
+        for id, used in found.items()
+    }
+
+
 async def _find(call: Call[Any, Any]) -> KeyRow:
     """A key that the caller cannot see does not exist for them."""
-    row = await keys.show_key(call.connection, call.path["prefix"])
+    row = await shown_keys.show_key(call.connection, call.path["prefix"])
     if row is None or not call.is_visible(row.team, "keys:read"):
         raise UnknownRecord(f"There is no key {_printable_prefix(call.path['prefix'])}. GET /admin/v1/keys lists the keys.")
     return row
@@ -194,7 +240,7 @@ async def _find_to_change(call: Call[Any, Any]) -> KeyRow:
 
 
 async def _reload(call: Call[Any, Any], key: str) -> KeyRow:
-    row = await keys.show_key(call.connection, key)
+    row = await shown_keys.show_key(call.connection, key)
     assert row is not None, "it was stored in this transaction"
     return row
 
@@ -261,7 +307,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             permission="keys:read",
             scope="team",
             query=KeyQuery,
-            response=Page[Key],
+            response=Page[ListedKey],
             handler=handlers.list,
         ),
         Operation(

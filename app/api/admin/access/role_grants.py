@@ -60,7 +60,7 @@ class GivenRole(Struct, frozen=True, forbid_unknown_fields=True):
 
     role: Role
     team: Name | None = None
-    user: Name | None = None
+    user: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description="The name or id of a user.")] | None = None
     service_account: Name | None = None
     group: Name | None = None
 

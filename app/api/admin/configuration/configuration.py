@@ -18,10 +18,12 @@ from app.process.switch_interval import paused_collector, short_switch_interval
 from app.settings import Settings
 from app.store.configuration import configuration
 from app.store.configuration import history as configuration_history
+from app.store.configuration.apply_file import apply_file
 from app.store.configuration.config_file import ConfigFile, parse_config_file
-from app.store.configuration.configuration import Changed, apply_file, roll_back
+from app.store.configuration.configuration import Changed
 from app.store.configuration.difference import EntryChange, display_name
 from app.store.configuration.history import VersionRow, read_configuration_version
+from app.store.configuration.roll_back import roll_back
 from app.store.configuration.rows import lock_configuration
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import InvalidRequest, UnknownRecord

@@ -4,10 +4,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.admin.configuration import provider_test
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
 from app.domain.callers import DroppableFields
+from app.gateway.pipeline.gateway import Gateway
 from app.settings import Settings
 from app.store.configuration.entries import PROVIDERS, providers_with
 from app.store.postgres.paging import After, Limit
@@ -54,7 +56,11 @@ class ProviderQuery(Struct, frozen=True, forbid_unknown_fields=True):
     adapter: Annotated[str, Meta(description="Only with this adapter.")] | None = None
 
 
-def operations(settings: Settings) -> list[Operation[Any, Any]]:
+def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    return [*_entries(gateway.settings), *provider_test.operations(gateway)]
+
+
+def _entries(settings: Settings) -> list[Operation[Any, Any]]:
     return EntryResource(
         section=PROVIDERS,
         noun="provider",

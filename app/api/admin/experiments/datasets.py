@@ -17,10 +17,12 @@ from app.api.rest.request_parsing import parse_time
 from app.datasets.export import ExportFormat, export_rows, unpack_example
 from app.settings import Settings
 from app.store.datasets import datasets as store
+from app.store.datasets import versions
 from app.store.datasets.counts import LineFormat
-from app.store.datasets.datasets import Dataset, DatasetExists, DatasetVersion, FoundVersion, NotPossible
+from app.store.datasets.datasets import Dataset, DatasetExists
 from app.store.datasets.rows import DatasetRow, DatasetSkip, Split, find_row, list_rows, list_skips
 from app.store.datasets.selection import Selection
+from app.store.datasets.versions import DatasetVersion, FoundVersion, NotPossible
 from app.store.formats.parquet_lines import MISSING, PARQUET_MEDIA_TYPE, can_write
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
@@ -109,7 +111,7 @@ async def _delete(call: Call[NoQuery, NoBody]) -> Answer:
 
 
 async def _versions(call: Call[VersionQuery, NoBody]) -> Answer:
-    return Answer(await store.list_versions(call.connection, await _find(call), limit=call.query.limit, after=call.query.after))
+    return Answer(await versions.list_versions(call.connection, await _find(call), limit=call.query.limit, after=call.query.after))
 
 
 async def _show_version(call: Call[NoQuery, NoBody]) -> Answer:
@@ -120,7 +122,7 @@ async def _end_version(call: Call[NoQuery, NoBody], status: Literal["cancelled",
     dataset = await _find(call, lock=True)
     version = await _find_version(call, dataset, lock=True)
     try:
-        await store.end_version(call.connection, call.author, dataset, version, status)
+        await versions.end_version(call.connection, call.author, dataset, version, status)
     except NotPossible as fault:
         raise Conflict(str(fault)) from None
     return Answer((await _find_version(call, dataset)).shown)
@@ -183,7 +185,7 @@ async def _find(call: Call[Any, Any], *, lock: bool = False, connection: Any = N
 
 async def _find_version(call: Call[Any, Any], dataset: Dataset, *, lock: bool = False, connection: Any = None) -> FoundVersion:
     number = _number(call.path["number"], "number")
-    version = await store.find_version(connection or call.connection, dataset, number, lock=lock)
+    version = await versions.find_version(connection or call.connection, dataset, number, lock=lock)
     if version is None:
         raise UnknownRecord(f"There is no such version. The newest of this dataset is {dataset.versions or 'not there yet'}.")
     return version
@@ -238,7 +240,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
     async def add_version(call: Call[Any, Any], dataset: Dataset, selection: Selection) -> DatasetVersion:
         hours = settings.keep_hours_days
         try:
-            return await store.create_version(call.connection, call.author, dataset, _with_times(selection), keep_hours_days=hours)
+            return await versions.create_version(call.connection, call.author, dataset, _with_times(selection), keep_hours_days=hours)
         except NotPossible as fault:
             raise Conflict(str(fault)) from None
 

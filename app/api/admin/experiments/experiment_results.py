@@ -12,7 +12,8 @@ from app.results.experiments.metric_facts import metric_names
 from app.results.experiments.power import PowerAnswer, PowerQuestion, answer_power
 from app.results.experiments.read import read_results
 from app.results.experiments.results import ExperimentResults
-from app.store.experiments.queries import find_experiment
+from app.results.experiments.series import ResultSeries, read_series
+from app.store.experiments.queries import ExperimentRow, find_experiment
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
 Text = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -29,6 +30,11 @@ class ResultsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     ) = None
 
 
+class SeriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    metric: Annotated[Text, Meta(description="One of its metrics; left out: the primary one.")] | None = None
+    arm: Annotated[Text, Meta(description="An arm beside the control; left out: the first.")] | None = None
+
+
 class PowerQuery(Struct, frozen=True, forbid_unknown_fields=True):
     effect: Annotated[float, Meta(description="The smallest difference worth finding, in the metric's own unit.")]
     rate: Annotated[float, Meta(gt=0, lt=1, description="Of a metric that is 0 or 1: its share now, such as 0.02.")] | None = None
@@ -41,7 +47,8 @@ class PowerQuery(Struct, frozen=True, forbid_unknown_fields=True):
     units_per_day: Annotated[float, Meta(gt=0, description="New units of arm and control that take part.")] | None = None
 
 
-async def _show_results(call: Call[ResultsQuery, NoBody]) -> Answer:
+async def _find_started(call: Call[ResultsQuery, NoBody] | Call[SeriesQuery, NoBody]) -> ExperimentRow:
+    """The experiment of the path, which has the metric and arm of the query. Raises UnknownRecord, InvalidRequest."""
     name, query = call.path["name"], call.query
     found = await find_experiment(call.connection, name)
     if found is None:
@@ -51,9 +58,27 @@ async def _show_results(call: Call[ResultsQuery, NoBody]) -> Answer:
     metrics = metric_names(found)
     if query.metric is not None and query.metric not in metrics:
         raise InvalidRequest(f"{query.metric!r:.100} is none of its metrics: {', '.join(metrics)}.", param="metric")
-    others = [arm for arm in found.arms if arm != found.control]
+    others = _others(found)
     if query.arm is not None and query.arm not in others:
         raise InvalidRequest(f"{query.arm!r:.100} is none of its arms beside the control: {', '.join(others)}.", param="arm")
+    return found
+
+
+def _others(experiment: ExperimentRow) -> list[str]:
+    return [arm for arm in experiment.arms if arm != experiment.control]
+
+
+async def _show_series(call: Call[SeriesQuery, NoBody]) -> Answer:
+    found = await _find_started(call)
+    arm = call.query.arm or next(iter(_others(found)), None)
+    if arm is None:
+        raise InvalidRequest(f"The experiment {found.name!r:.200} has no arm beside the control.", param="arm")
+    return Answer(await read_series(call.connection, found, call.query.metric or metric_names(found)[0], arm))
+
+
+async def _show_results(call: Call[ResultsQuery, NoBody]) -> Answer:
+    query = call.query
+    found = await _find_started(call)
     slices = found.analysis.slices
     if query.slice is not None and query.slice not in slices:
         known = f"It has: {', '.join(slices)}." if slices else "Its start declared none (`analysis.slices`)."
@@ -85,6 +110,20 @@ def operations() -> list[Operation[Any, Any]]:
             errors={404: "There is no such experiment."},
             commands=(Command(name="experiments results"),),
             handler=_show_results,
+        ),
+        Operation(
+            method="GET",
+            path="/experiments/{name}/results/series",
+            id="get_experiment_series",
+            tag="Experiments",
+            summary="Read what the result of a metric was at the end of each day",
+            description="By the code of the results, from units as they are known now: corrected feedback counts as corrected on all days.",
+            permission="records:read",
+            query=SeriesQuery,
+            response=ResultSeries,
+            errors={404: "There is no such experiment."},
+            commands=(Command(name="experiments series"),),
+            handler=_show_series,
         ),
         Operation(
             method="GET",

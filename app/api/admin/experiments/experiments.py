@@ -15,6 +15,8 @@ from app.api.rest.entry_resource import Warnings
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.experiments import ExperimentStatus
+from app.results.experiments.standing import ExperimentStanding
+from app.results.experiments.standings import Standings
 from app.settings import Settings
 from app.store.configuration.configuration import change_configuration
 from app.store.configuration.rows import lock_configuration
@@ -40,6 +42,16 @@ class ExperimentQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: After | None = None
     sort: Literal["created_at", "-created_at"] = "-created_at"
     status: ExperimentStatus | None = None
+    verdicts: Annotated[bool, Meta(description="Also what the results of each come to, as they were a minute ago or later.")] = False
+
+
+class ListedExperiment(ExperimentRow, frozen=True, kw_only=True):
+    """An experiment, with what its results come to if that was requested."""
+
+    result: Annotated[
+        ExperimentStanding | None,
+        Meta(description="Null: not requested by `verdicts`, of a draft, or your roles do not include `records:read`."),
+    ]
 
 
 class VersionsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,9 +98,16 @@ class Enrolment(Struct, frozen=True, forbid_unknown_fields=True):
 class _Experiments:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._standings = Standings()
 
     async def page(self, call: Call[ExperimentQuery, NoBody]) -> Answer:
-        return Answer(await page_experiments(call.connection, call.query, call.query.status))
+        page = await page_experiments(call.connection, call.query, call.query.status)
+        with_results = call.query.verdicts and call.principal.may("records:read")
+        shown = [
+            ListedExperiment(**asdict(row), result=await self._standings.read(call.connection, row) if with_results else None)
+            for row in page.data
+        ]
+        return Answer(Page(shown, page.next))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
         return await answer_experiment(call)
@@ -138,7 +157,7 @@ class _Experiments:
                 summary="List experiments",
                 permission="config:read",
                 query=ExperimentQuery,
-                response=Page[ExperimentRow],
+                response=Page[ListedExperiment],
                 handler=self.page,
             ),
             Operation(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from app.api.admin.records.inferences import InferenceFilters, read_filters
+from app.api.admin.records.inference_filters import InferenceFilters, read_filters
 from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
@@ -30,8 +30,8 @@ from app.store.replays.replays import (
     ReplayDefinition,
     ReplayItem,
     ReplayStatus,
-    TooManyReplays,
 )
+from app.store.replays.team_room import TooManyReplays
 from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
 
 _TIMEOUT_S = 60.0  # of the statement that chooses the sample

@@ -1,15 +1,22 @@
-"""Episodes: /admin/v1/episodes/{id} and its timeline."""
+"""Episodes: /admin/v1/episodes, /admin/v1/episodes/{id} and its timeline."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
-from app.api.admin.records.inferences import TIMEOUT_S, Inference, TeamId, page_of, parse_id
+from app.api.admin.records.inference_filters import Amount, InferenceFilters, Outcomes, TeamId, parse_id, read_filters
+from app.api.admin.records.inferences import TIMEOUT_S, Inference, Preview, page_of
 from app.api.rest.command import Command
+from app.api.rest.fields import Values
 from app.api.rest.operation import Answer, Call, NoBody, Operation
+from app.api.rest.request_parsing import TimeText
+from app.settings import Settings
+from app.store.messages.previews import read_previews
 from app.store.postgres.paging import Limit
 from app.store.records import inference_queries
+from app.store.records.episode_list import MAX_INFERENCES, EpisodeSums, LeastSums, page_episodes
 from app.store.records.episode_lookup import check_episode
 from app.store.records.episode_timeline import EpisodeTimeline, read_timeline
 from providers.canonical.errors import InvalidRequest, UnknownRecord
@@ -26,6 +33,80 @@ class Episode(Struct, frozen=True):
     next: str | None
 
 
+class EpisodeFeedback(Struct, frozen=True):
+    """Feedback on an episode as a whole: the mean of its values that count."""
+
+    metric: Annotated[str, Meta(description="The metric of the feedback.")]
+    value: Annotated[float, Meta(description="The number, or 1 and 0 for true and false.")]
+
+
+class ListedEpisode(Struct, frozen=True, kw_only=True):
+    """An episode with the sums of all its inferences."""
+
+    id: Annotated[str, Meta(description="The id of the episode.")]
+    name: Annotated[str | None, Meta(description="The text that its caller names it by; null: none.")]
+    team_id: Annotated[str, Meta(description="The UUID of its team.")]
+    team: Annotated[str | None, Meta(description="The team's name; null: it was removed.")]
+    key: Annotated[str | None, Meta(description="The public part of the key of its first inference; null: it was removed.")]
+    end_user: Annotated[str | None, Meta(description="The first end user that was named in it.")]
+    began_at: Annotated[str, Meta(description="When the first request was received.")]
+    ended_at: Annotated[str, Meta(description="When the last response ended.")]
+    duration_us: Annotated[int, Meta(description="From the first request to the end of the last response.")]
+    inferences: Annotated[int, Meta(description="How many inferences it has.")]
+    capped: Annotated[bool, Meta(description=f"It has more than {MAX_INFERENCES:,} inferences: the sums are of so many of them.")]
+    failed: Annotated[int, Meta(description="How many of them were not answered.")]
+    input_tokens: Annotated[int, Meta(description="Of all inferences, as far as it is reported.")]
+    output_tokens: Annotated[int, Meta(description="Of all inferences, as far as it is reported.")]
+    cost_microusd: Annotated[int, Meta(description="Of all inferences whose cost is known.")]
+    unpriced: Annotated[int, Meta(description="How many inferences have no known cost.")]
+    models: Annotated[Sequence[str], Meta(description="The models that were requested, at most ten.")]
+    function: Annotated[str | None, Meta(description="Of its first inference.")]
+    variant: Annotated[str | None, Meta(description="Of its first inference.")]
+    experiment: Annotated[str | None, Meta(description="Of its first inference.")]
+    feedback: Annotated[Sequence[EpisodeFeedback], Meta(description="By metric.")]
+    preview: Preview
+
+
+class ListedEpisodes(Struct, frozen=True):
+    """A page of episodes, by their newest inference that the filters match."""
+
+    data: Annotated[Sequence[ListedEpisode], Meta(description="The episodes.")]
+    next: Annotated[str | None, Meta(description="Give it as `before` for the next page; null: this is the last one.")]
+    searched_to: Annotated[str | None, Meta(description="The page took too long: until when was searched; `next` goes on from there.")]
+
+
+class EpisodesQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The conditions that an inference of the episode must meet, and what the sums of all its inferences must reach."""
+
+    limit: Annotated[int, Meta(ge=1, le=200, description="Most episodes of the page.")] = 50
+    before: Annotated[str, Meta(description="`next` of the page before.")] | None = None
+    since: TimeText | None = None
+    until: TimeText | None = None
+    team: Annotated[Values, Meta(description="Only of the team with this name.")] | None = None
+    team_id: TeamId | None = None
+    key: Annotated[Values, Meta(description="Only with an inference of the key with this public part.")] | None = None
+    end_user: Annotated[Values, Meta(description="Only with an inference of this end user.")] | None = None
+    tag: Annotated[str, Meta(max_length=2048, description="NAME=VALUE: only with an inference that has this tag.")] | None = None
+    model: Annotated[Values, Meta(description="Only with a request for this model.")] | None = None
+    provider: Annotated[Values, Meta(description="Only with an inference that this provider served.")] | None = None
+    function: Annotated[Values, Meta(description="Only with a request for this function.")] | None = None
+    variant: Annotated[Values, Meta(description="Only with an inference that was assigned to this variant or arm.")] | None = None
+    experiment: Annotated[Values, Meta(description="Only with an inference that this experiment assigned.")] | None = None
+    outcome: Annotated[Outcomes, Meta(description="Only with an inference of this outcome.")] | None = None
+    error: Annotated[Values, Meta(description="Only with an inference that has this error.")] | None = None
+    preview: Annotated[bool, Meta(description="Also the `preview` of each, of the newest inference that the filters match.")] = False
+    min_inferences: Annotated[Amount, Meta(description="Only with at least so many inferences.")] = 0
+    min_cost_microusd: Annotated[Amount, Meta(description="Only what cost at least this in all.")] = 0
+    min_duration_us: Annotated[Amount, Meta(description="Only what took at least this long from beginning to end.")] = 0
+
+    def inference_filters(self) -> InferenceFilters:
+        same = {name: value for name, value in asdict(self).items() if name not in _OF_EPISODES}
+        return InferenceFilters(**same)
+
+
+_OF_EPISODES = ("limit", "before", "preview", "min_inferences", "min_cost_microusd", "min_duration_us")
+
+
 class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 1000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
@@ -34,6 +115,10 @@ class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=_MAX_TIMELINE_ROWS, description="Most inferences of the page.")] = 100
+    content: Annotated[
+        Literal["none", "messages"], Meta(description="`messages`: each turn has what is new in it, if your roles show what was written.")
+    ] = "none"
+    max_characters: Annotated[int, Meta(ge=1, le=20_000, description="Most characters of each part of a message.")] = 4_000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
     team_id: TeamId | None = None
 
@@ -57,6 +142,7 @@ async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
         limit=call.query.limit,
         with_tools=call.is_visible(team, "records:content"),
         hidden=hidden,
+        message_characters=call.query.max_characters if call.query.content == "messages" else None,
     )
     if timeline is None:  # it has expired since
         raise _no_episode(id)
@@ -88,8 +174,49 @@ def _no_episode(named: str) -> UnknownRecord:
     return UnknownRecord(f"There is no inference of an episode {named}.")
 
 
-def operations() -> list[Operation[Any, Any]]:
+def _listed(found: EpisodeSums, preview: str | None) -> ListedEpisode:
+    same = {name: getattr(found, name) for name in ListedEpisode.__struct_fields__ if name != "preview"}
+    times = {"began_at": found.began_at.isoformat(), "ended_at": found.ended_at.isoformat()}
+    feedback = [EpisodeFeedback(metric, value) for metric, value in sorted(found.feedback.items())]
+    return ListedEpisode(**{**same, **times, "key": found.key and f"nx-{found.key}", "feedback": feedback, "preview": preview})
+
+
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
+    async def list_episodes(call: Call[EpisodesQuery, NoBody]) -> Answer:
+        query = call.query
+        least = LeastSums(query.min_inferences, query.min_cost_microusd, query.min_duration_us)
+        page = await page_episodes(
+            call.connection,
+            read_filters(call, query.inference_filters()),
+            least,
+            keep_hours_days=settings.keep_hours_days,
+            before=query.before and parse_id(query.before, "before"),
+            limit=query.limit,
+        )
+        searched_to = page.searched_to and page.searched_to.isoformat(timespec="milliseconds")
+        previews: Mapping[str, str] = {}
+        if query.preview:
+            visible = {each.newest: each.route for each in page.episodes if call.is_visible(each.team, "records:content")}
+            previews = await read_previews(call.connection, visible)
+        data = [_listed(each, previews.get(each.newest)) for each in page.episodes]
+        return Answer(ListedEpisodes(data, page.next, searched_to))
+
     return [
+        Operation(
+            method="GET",
+            path="/episodes",
+            id="list_episodes",
+            tag="Records",
+            summary="List episodes, those with the newest inferences first",
+            description="Filters choose episodes by their inferences; sums are of all inferences of an episode, without shadows. A filter"
+            " given several times takes any of its values.",
+            permission="records:read",
+            scope="team",
+            query=EpisodesQuery,
+            response=ListedEpisodes,
+            timeout_s=TIMEOUT_S,
+            handler=list_episodes,
+        ),
         Operation(
             method="GET",
             path="/episodes/{id}",

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from app.api.admin.records.inferences import parse_id
+from app.api.admin.records.inference_filters import parse_id
 from app.api.rest.command import Command, Option
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, Operation

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.admin.records.inferences import TIMEOUT_S, Inference, InferenceFilters, is_visible, read_filters, shown_fields
+from app.api.admin.records.inference_filters import InferenceFilters, read_filters
+from app.api.admin.records.inferences import TIMEOUT_S, Inference, is_visible, shown_fields
 from app.api.admin.records.tail_readers import MAX_POLL_ROWS, MAX_WAITING_ROWS, Batch, InferenceTails, Tail, read_missed
 from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
@@ -140,7 +141,7 @@ def _batch_events(call: Call[TailQuery, NoBody], batch: Batch) -> Iterator[bytes
 
 
 def _inference_event(call: Call[TailQuery, NoBody], row: dict[str, Any]) -> bytes:
-    shown = Inference(**{name: value for name, value in shown_fields(call, row).items() if name != "key"})
+    shown = Inference(**shown_fields(call, row))
     return b"event: inference\ndata: " + msgspec.json.encode(shown) + b"\n\n"
 
 

@@ -1,40 +1,36 @@
 """Recorded inferences: /admin/v1/inferences and /admin/v1/inferences/{id}."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from datetime import UTC
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
+from app.api.admin.records.inference_filters import InferenceFilters, parse_id, read_filters
+from app.api.admin.records.recorded_attempts import RecordedAttempt, RecordedCharge, UsageDetails
 from app.api.rest.command import Command
 from app.api.rest.export import export_answer
-from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.api.rest.request_parsing import TimeText, parse_time
-from app.domain import uuid7
+from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.domain.exchange import OriginKind, Outcome
 from app.settings import Settings
 from app.store.access.roles import Permission
 from app.store.formats.csv_lines import csv_cell, csv_lines
 from app.store.formats.parquet_lines import MISSING, PARQUET_MEDIA_TYPE, ParquetFile, can_write
-from app.store.keys.key_format import parse_prefix
+from app.store.messages.previews import MAX_CHARACTERS, MAX_ROWS, read_previews
 from app.store.postgres.paging import Limit
 from app.store.records import inference_queries
+from app.store.records import inference_ranking as ranking
 from app.store.records.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
-from app.store.records.episode_lookup import check_episode
-from app.store.records.inference_filter import InferenceFilter
-from app.store.records.search_words import MAX_SEARCH_CHARACTERS, read_search
-from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownRecord
+from providers.canonical.errors import InvalidRequest
 
 TIMEOUT_S = 30.0  # enough for a list without filters
-TeamId = Annotated[str, Meta(description="The UUID of a team, as `team_id` of its records.")]
 
 
 class Inference(Struct, frozen=True, kw_only=True):
     """A recorded request that reached a plan; the page at /docs describes each field. `team`: the name of the team `team_id`.
 
-    `endpoint`, `attempts`: null also for those who do not read the configuration, as roles within a team.
+    `endpoint` and `attempts` are null also for those who do not read the configuration, as roles within a team.
     """
 
     id: str
@@ -62,7 +58,7 @@ class Inference(Struct, frozen=True, kw_only=True):
     reasoning_tokens: int | None
     duration_us: int
     first_token_us: int | None
-    attempts: Sequence[dict[str, Any]] | None
+    attempts: Sequence[RecordedAttempt] | None
     dropped: Sequence[str] | None
     tags: dict[str, Any] | None
     end_user: str | None
@@ -71,7 +67,7 @@ class Inference(Struct, frozen=True, kw_only=True):
     charged_output: int | None
     cost_microusd: int | None
     structured_output: str | None
-    usage_details: dict[str, Any] | None
+    usage_details: UsageDetails | None
     charge_basis: str | None
     reported_model: str | None
     emulated: Sequence[str] | None
@@ -82,7 +78,7 @@ class Inference(Struct, frozen=True, kw_only=True):
     price: str | None
     host_cost_microusd: int | None
     served_us: int | None
-    charges: Sequence[dict[str, Any]] | None
+    charges: Sequence[RecordedCharge] | None
     erased_at: str | None
     episode_name: str | None
     experiment: str | None
@@ -100,84 +96,55 @@ class Inference(Struct, frozen=True, kw_only=True):
     content_team: str | None
     shadow_first_turn: bool | None
     shadow_same: bool | None
+    key: Annotated[str, Meta(description="The public part of the key, by which lists are filtered; null: the key was removed.")] | None
+    attempts_count: Annotated[int, Meta(description="How many attempts there were, also where `attempts` is null.")]
 
 
-class Content(Struct, frozen=True):
-    """Request and response as text. `policy`: what is kept of them."""
-
-    policy: str
-    request: str | None
-    response: str | None
-
-
-class InferenceWithContent(Inference, frozen=True, kw_only=True):
-    """An inference with its content, which is null if it is no longer kept or if it is hidden.
-
-    `content_hidden` means that your roles do not show what was written.
-    """
-
-    content: Content | None
-    content_hidden: bool = False
+Preview = Annotated[
+    str | None,
+    Meta(description=f"The first {MAX_CHARACTERS} characters of the newest text of a user; null: not kept, long, no chat, or hidden."),
+]
+ListedInference: Any = defstruct(
+    "ListedInference",
+    [(name, kind | UnsetType, UNSET) for name, kind in {**get_type_hints(Inference, include_extras=True), "preview": Preview}.items()],
+    frozen=True,
+    kw_only=True,
+    namespace={"__doc__": "A recorded request as the list has it: with all fields, or with those that were asked for in `fields`."},
+)
 
 
-class InferencePage(Struct, frozen=True):
-    """A page of inferences. Send `next` as `before` to get the next page; null means that this is the last one.
-
-    `searched_to` is set if the search for a `text` took too long for one page: it is the time from which on
-    the text was searched for, and `next` goes on from there.
-    """
-
-    data: Sequence[Inference]
-    next: str | None
-    searched_to: str | None
-
-
-class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The conditions that an inference must meet."""
-
-    model: Annotated[str, Meta(description="Only of requests for this model.")] | None = None
-    team: Annotated[str, Meta(description="Only of the team with this name.")] | None = None
-    team_id: TeamId | None = None
-    outcome: Outcome | None = None
-    since: TimeText | None = None
-    until: TimeText | None = None
-    key: Annotated[str, Meta(description="Only of the key with this public part.")] | None = None
-    episode_id: Annotated[str, Meta(description="Only of this episode: its UUID, or the text that its caller names it by.")] | None = None
-    end_user: Annotated[str, Meta(max_length=1024, description="Only of this end user.")] | None = None
-    tag: Annotated[str, Meta(max_length=2048, description="NAME=VALUE: only with this tag.")] | None = None
-    provider: Annotated[str, Meta(max_length=512, description="Only served by this provider.")] | None = None
-    served_model: Annotated[str, Meta(max_length=512, description="Only served by this model of a provider.")] | None = None
-    route: Annotated[str, Meta(max_length=512, description="Only of this route, such as openai_chat.")] | None = None
-    function: Annotated[str, Meta(max_length=512, description="Only of requests for this function.")] | None = None
-    variant: Annotated[str, Meta(max_length=512, description="Only assigned to this variant or arm.")] | None = None
-    experiment: Annotated[str, Meta(max_length=512, description="Only assigned by this experiment.")] | None = None
-    shadow: Annotated[str, Meta(max_length=512, description="Only of the shadow of this function or model.")] | None = None
-    status: Annotated[str, Meta(pattern="^([1-5][0-9]{2}|[1-5]xx)$", description="Such as 200, or 5xx.")] | None = None
-    error: Annotated[str, Meta(max_length=200, description="Only with this error.")] | None = None
-    min_cost_microusd: Annotated[int, Meta(ge=0, le=2**53, description="Only what cost at least this.")] | None = None
-    min_duration_us: Annotated[int, Meta(ge=0, le=2**53, description="Only what took at least this long.")] | None = None
-    trace_id: Annotated[str, Meta(pattern="^[0-9a-fA-F]{32}$", description="Only of this trace.")] | None = None
-    request_id: Annotated[str, Meta(max_length=128, description="Only with this `x-request-id`.")] | None = None
-    origin: Annotated[
-        OriginKind | Literal["caller"] | None,
-        Meta(description="Only requests of callers, or only those that the gateway made itself: shadows, replays, judges."),
-    ] = None
-    original_id: Annotated[str, Meta(description="Only what the gateway made of this inference.")] | None = None
-    text: (
-        Annotated[
-            str,
-            Meta(
-                max_length=MAX_SEARCH_CHARACTERS,
-                description='Only where this was written: words, "phrases", `or`, and `-` before what must not be there.',
-            ),
-        ]
-        | None
-    ) = None
+InferencePage: Any = defstruct(
+    "InferencePage",
+    [
+        ("data", Sequence[ListedInference]),
+        ("next", Annotated[str | None, Meta(description="Give it as `before` for the next page; null: this is the last one.")]),
+        (
+            "searched_to",
+            Annotated[
+                str | None,
+                Meta(description="The search for a `text` took too long for one page: until when was searched; `next` goes on from there."),
+            ],
+        ),
+    ],
+    frozen=True,
+    namespace={"__doc__": "A page of inferences."},
+)
 
 
 class InferenceQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
     limit: Limit = 50
-    before: Annotated[str, Meta(description="`next` of the page before.")] | None = None
+    before: Annotated[str, Meta(max_length=4096, description="`next` of the page before.")] | None = None
+    sort: Annotated[
+        Literal["-received_at", "-duration_us", "-cost_microusd"],
+        Meta(description="The newest first, or those that took longest or cost most, which takes a `since` of at most 93 days ago."),
+    ] = "-received_at"
+    preview: Annotated[bool, Meta(description=f"Also the `preview` of each, on pages of at most {MAX_ROWS}.")] = False
+    fields: (
+        Annotated[
+            str, Meta(max_length=2048, description="The fields that each row shall have, separated by commas; left out: all of them.")
+        ]
+        | None
+    ) = None
 
 
 class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -185,74 +152,6 @@ class ExportQuery(InferenceFilters, frozen=True, forbid_unknown_fields=True, kw_
         ExportFormat | Literal["parquet"],
         Meta(description="An inference a line as JSON, CSV for spreadsheets, or Parquet, which takes the extra narthex[parquet]."),
     ] = "jsonl"
-
-
-def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, permission: Permission | None = None) -> InferenceFilter:
-    """`given` None: those of the query. `permission`: which says of which teams; None: the operation's. Raises InvalidRequest."""
-    query: InferenceFilters = call.query if given is None else given
-    if query.text is None:
-        return to_filter(query, call.visible_teams(permission))
-    searched = call.visible_teams("records:content")
-    found = to_filter(query, searched)
-    if searched == frozenset():
-        raise NotAllowed("Your roles do not show what was written, so you cannot search it: that takes 'records:content'.", param="text")
-    return found
-
-
-def to_filter(query: InferenceFilters, only_teams: Collection[str] | None) -> InferenceFilter:
-    """`only_teams`: names; None: all. Raises InvalidRequest."""
-    key = query.key and parse_prefix(query.key)
-    if query.key is not None and key is None:
-        raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
-    tag = query.tag and query.tag.partition("=")
-    if tag and not (tag[0] and tag[1]):
-        raise InvalidRequest("`tag` must be NAME=VALUE.", param="tag")
-    is_class = query.status is not None and query.status.endswith("xx")
-    return InferenceFilter(
-        model=query.model,
-        team_id=query.team_id and parse_id(query.team_id, "team_id"),
-        outcome=query.outcome,
-        since_ms=_to_ms(query.since, "since"),
-        until_ms=_to_ms(query.until, "until"),
-        team=query.team,
-        only_teams=only_teams,
-        key=key,
-        episode=None if query.episode_id is None else check_episode(query.episode_id),
-        end_user=query.end_user,
-        tag=(tag[0], tag[2]) if tag else None,
-        provider=query.provider,
-        served_model=query.served_model,
-        route=query.route,
-        status=None if query.status is None or is_class else int(query.status),
-        status_class=int(query.status[0]) if query.status is not None and is_class else None,
-        error=query.error,
-        function=query.function,
-        variant=query.variant,
-        experiment=query.experiment,
-        shadow=query.shadow,
-        min_cost_microusd=query.min_cost_microusd,
-        min_duration_us=query.min_duration_us,
-        trace_id=query.trace_id and query.trace_id.lower(),
-        request_id=query.request_id,
-        origin=query.origin,
-        original_id=query.original_id and parse_id(query.original_id, "original_id"),
-        text=None if query.text is None else read_search(query.text),
-    )
-
-
-async def _show(call: Call[NoQuery, NoBody]) -> Answer:
-    id = parse_id(call.path["id"], "id")
-    row = await inference_queries.find_inference(call.connection, id)
-    if row is None or not is_visible(call, row):
-        raise UnknownRecord(
-            f"There is no inference {id}. A new one appears here a moment after its response; one that was refused before it reached a"
-            " model is none, but may be among /admin/v1/refusals."
-        )
-    hidden = not is_visible(call, row, "records:content")
-    read = None if hidden else await inference_queries.read_content(call.connection, id)
-    fields: dict[str, Any] = {**shown_fields(call, row), "content": read and Content(**read), "content_hidden": hidden}
-    # In a thread: a request and its response may be many megabytes.
-    return Answer(await asyncio.to_thread(msgspec.json.encode, InferenceWithContent(**fields)))
 
 
 def is_visible(call: Call[Any, Any], row: Mapping[str, Any], permission: Permission | None = None) -> bool:
@@ -282,26 +181,47 @@ def _export_lines(rows: Sequence[dict[str, Any]], format: ExportFormat, *, with_
     return csv_lines([*([names] if with_titles else []), *([csv_cell(getattr(each, name)) for name in names] for each in inferences)])
 
 
-def parse_id(text: str, name: str) -> str:
-    if not uuid7.is_uuid7(text):
-        raise InvalidRequest(f"`{name}` must be a UUIDv7, not {text!r:.60}.", param=name)
-    return text.lower()
+def check_preview(limit: int, *, preview: bool) -> None:
+    """Raises InvalidRequest for a page that is too long to have previews."""
+    if preview and limit > MAX_ROWS:
+        raise InvalidRequest(f"With `preview`, `limit` may be {MAX_ROWS} at most.", param="limit")
 
 
-def _to_ms(text: str | None, name: str) -> int | None:
-    """Unix time in milliseconds."""
-    return None if text is None else int(parse_time(text, name).astimezone(UTC).timestamp() * 1000)
+def _parse_fields(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    unknown = [name for name in names if name not in Inference.__struct_fields__]
+    if unknown:
+        known = ", ".join(Inference.__struct_fields__)
+        raise InvalidRequest(f"There is no field {unknown[0]!r:.60}. `fields` may be, separated by commas: {known}.", param="fields")
+    return names
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
     async def list_inferences(call: Call[InferenceQuery, NoBody]) -> Answer:
-        query = call.query
-        before = query.before and parse_id(query.before, "before")
-        page = await inference_queries.page_inferences(
-            call.connection, read_filters(call), keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit
-        )
-        shown = [Inference(**shown_fields(call, row)) for row in page.rows]
-        return Answer(InferencePage(shown, page.next, page.searched_to and page.searched_to.isoformat(timespec="milliseconds")))
+        query, filters = call.query, read_filters(call)
+        check_preview(query.limit, preview=query.preview)
+        names = None if query.fields is None else _parse_fields(query.fields)
+        if query.sort == "-received_at":
+            before = query.before and parse_id(query.before, "before")
+            page = await inference_queries.page_inferences(
+                call.connection, filters, keep_hours_days=settings.keep_hours_days, before=before, limit=query.limit
+            )
+        else:
+            measure, after = query.sort.removeprefix("-"), query.before and ranking.read_position(query.before)
+            page = await ranking.page_most(
+                call.connection, filters, measure, keep_hours_days=settings.keep_hours_days, after=after or None, limit=query.limit
+            )
+        rows = [shown_fields(call, row) for row in page.rows]
+        previews: Mapping[str, str] = {}
+        if query.preview:
+            visible = {row["id"]: row["route"] for row in rows if is_visible(call, row, "records:content")}
+            previews = await read_previews(call.connection, visible)
+        with_preview = [{"preview": previews.get(row["id"])} if query.preview else {} for row in rows]
+        if names is not None:
+            rows = [{name: row[name] for name in names} for row in rows]
+        rows = [{**row, **more} for row, more in zip(rows, with_preview, strict=True)]
+        searched_to = page.searched_to and page.searched_to.isoformat(timespec="milliseconds")
+        return Answer(InferencePage([ListedInference(**row) for row in rows], page.next, searched_to))
 
     async def export_inferences(call: Call[ExportQuery, NoBody]) -> Answer:
         format = call.query.format
@@ -336,6 +256,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             id="list_inferences",
             tag=tag,
             summary="List recorded inferences, newest first",
+            description="A filter given several times takes any of its values. Rows have only the `fields` that you ask for.",
             permission="records:read",
             scope="team",
             query=InferenceQuery,
@@ -362,19 +283,5 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             timeout_s=TIMEOUT_S,
             commands=(Command(name="inferences"),),
             handler=export_inferences,
-        ),
-        Operation(
-            method="GET",
-            path="/inferences/{id}",
-            id="get_inference",
-            tag=tag,
-            summary="Show an inference, with what was written if your roles include it",
-            permission="records:read",
-            scope="team",
-            response=InferenceWithContent,
-            errors={404: "There is no such inference, or it is not of one of your teams."},
-            timeout_s=TIMEOUT_S,
-            commands=(Command(name="inferences"),),
-            handler=_show,
         ),
     ]

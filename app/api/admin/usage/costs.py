@@ -14,7 +14,8 @@ from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.billing.cost_lines import walk_cost_lines
 from app.billing.focus import write_focus
-from app.billing.invoices import InvoiceError, InvoiceFormat
+from app.billing.invoice_cells import InvoiceError
+from app.billing.invoices import InvoiceFormat
 from app.billing.recompute import Recomputed, recompute_chunk
 from app.billing.reconcile import Reconciliation, parse_invoice, parse_model_map, reconcile
 from app.domain import uuid7
@@ -57,7 +58,7 @@ class FocusQuery(Struct, frozen=True, forbid_unknown_fields=True):
 class ReconcileQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     format: InvoiceFormat
     provider: Annotated[str, Meta(description="Only this provider; without it, all that have the format's adapter.")] | None = None
-    models: Annotated[str, Meta(description="Names in the invoice: NAME=MODEL, separated by commas.", max_length=20_000)] = ""
+    models: Annotated[str, Meta(description="Names in the invoice: NAME=MODEL, separated by commas.", max_length=20_000)] | None = None
 
 
 class CostChangeQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,7 +151,7 @@ async def _reconcile(call: Call[ReconcileQuery, bytes], gateway: Gateway) -> Ans
     if query.provider is not None and query.provider not in snapshot.providers:
         raise InvalidRequest(f"There is no provider {query.provider!r:.100}.", param="provider")
     try:
-        models = parse_model_map(query.models)
+        models = parse_model_map(query.models or "")
         invoice = await asyncio.to_thread(parse_invoice, call.body, query.format, models)
         return Answer(await reconcile(call.connection, snapshot, invoice, query.format, query.provider))
     except InvoiceError as fault:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.errors import (
     BodyTooLarge,
     CallerCredentialRequired,

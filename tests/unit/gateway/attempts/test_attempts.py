@@ -16,7 +16,7 @@ from app.domain.exchange import Attempt, ShadowRecord
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Plan
 from app.gateway.attempts.attempts import Attempts
-from app.gateway.attempts.reasoning_state import ProviderTranslators
+from app.gateway.attempts.reasoning_state import ProviderSources
 from app.gateway.attempts.target_queues import TargetQueues
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
@@ -26,7 +26,6 @@ from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.media.fetcher import MediaFetcher
-from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.state.context import RequestContext
 from app.gateway.state.episode_id import Episode
 from app.gateway.state.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
@@ -45,6 +44,7 @@ from providers.dialect import OutboundResponse, ResponseMeta
 from providers.transport.http1_response import ResponseReader
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.response_stream import ResponseStream
+from tests.support.request_translation import make_source
 
 REQUEST_BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 RESPONSE_BODY = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]}
@@ -148,17 +148,15 @@ class AttemptHarness:
     def credentials(self) -> list[CredentialClient]:
         return self.endpoint.credential_pool.gateway_clients
 
-    async def send(self, body: bytes = REQUEST_BODY, **translator_options: Any) -> OutboundResponse:
+    async def send(self, body: bytes = REQUEST_BODY, **terms: Any) -> OutboundResponse:
         dialect = DIALECTS["openai_chat"]
-        translator = RequestTranslator(
-            dialect.parse_request(body), body, dialect, cast(MediaFetcher, None), lambda field: False, **translator_options
-        )
-        admitted = Admitted(Authenticated(Caller("key", "team", "team", "full")), translator.request, Episode("e", "minted"), {})
+        source = make_source(dialect.parse_request(body), body, dialect, cast(MediaFetcher, None), lambda field: False, **terms)
+        admitted = Admitted(Authenticated(Caller("key", "team", "team", "full")), source.request, Episode("e", "minted"), {})
         planned = self.context.stage = Planned(
             admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None), shadow=self.shadow
         )
         response, _ = await self.attempts.serve(
-            ProviderTranslators(translator), planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context
+            ProviderSources(source), planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context
         )
         await self.context.release()
         assert isinstance(response, OutboundResponse)

@@ -12,7 +12,7 @@ from app.domain.callers import Caller
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Plan
 from app.gateway.attempts.attempts import Attempts
-from app.gateway.attempts.reasoning_state import ProviderTranslators
+from app.gateway.attempts.reasoning_state import ProviderSources
 from app.gateway.attempts.target_queues import TargetQueues
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
@@ -20,7 +20,6 @@ from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.media.fetcher import MediaFetcher
-from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.state.context import RequestContext
 from app.gateway.state.episode_id import Episode
 from app.gateway.state.stages import Admitted, Authenticated, ExchangeRecord, Planned
@@ -33,6 +32,7 @@ from providers.catalogue import DIALECTS
 from providers.dialect import ResponseMeta
 from providers.transport.loop_turns import LoopTurns
 from tests.support.processes.wait_until import wait_until
+from tests.support.request_translation import make_source
 from tests.unit.gateway.attempts.test_attempts import REQUEST_BODY, RESPONSE_BODY, BufferedResponse, ConnectedCaller
 
 Answer = tuple[int, Any, dict[str, str]]
@@ -86,14 +86,14 @@ class Gateway:
         """The status that a caller of the team gets."""
         dialect, context = DIALECTS["openai_chat"], RequestContext("openai_chat", ConnectedCaller())
         request = dialect.parse_request(REQUEST_BODY)
-        translator = RequestTranslator(request, REQUEST_BODY, dialect, cast(MediaFetcher, None), lambda field: False)
+        source = make_source(request, REQUEST_BODY, dialect, cast(MediaFetcher, None), lambda field: False)
         admitted = Admitted(Authenticated(Caller(team, team, team, "full")), request, Episode("e", "minted"), {})
         plan = Plan("m", "m", (self.target,), ("m",), self.snapshot)
         planned = context.stage = Planned(
             admitted, plan, None, cast(ExchangeRecord, None), 0, self.fleet.table, cast(RuleMatcher, None), shadow=None
         )
         try:
-            await self.attempts.serve(ProviderTranslators(translator), planned, ResponseMeta("i", "e", "m", 1, True, Body()), context)
+            await self.attempts.serve(ProviderSources(source), planned, ResponseMeta("i", "e", "m", 1, True, Body()), context)
         except UpstreamError as error:
             return error.status
         finally:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.options import InvalidOption
+from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
 from providers.hosted.azure.adapter import Azure
 from providers.hosted.bedrock.adapter import Bedrock

@@ -11,11 +11,16 @@ from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop, read_operator_drops
 from app.gateway.request.caller_options import droppable_fields, overrides_operator_drops
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.candidate_dialects import candidate_dialects
+from app.gateway.request_translation.dropped_fields import extended_drops
+from app.gateway.request_translation.edit_request import edit_request
+from app.gateway.request_translation.recipient import Recipient, TargetTerms
+from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.translate_chat import translate_chat
 from app.store.configuration.snapshots import build_snapshot
 from providers.canonical.errors import InvalidRequest, Unsupported
 from providers.catalogue import DIALECTS, build_provider
-from tests.support.request_translation import MEDIA, drop_nothing
+from tests.support.request_translation import MEDIA, drop_nothing, make_source
 
 FIELDS = ("logit_bias", "seed", "stop", "tools")
 TARGET = Target("p", "x")
@@ -98,31 +103,32 @@ def test_none_beside_others_is_refused(header: bytes):
         droppable_fields({b"x-narthex-drop": header})
 
 
-def translator_for(dialect: str, drops: OperatorDrops, **fields: Any) -> RequestTranslator:
+def source_for(dialect: str, drops: OperatorDrops, **fields: Any) -> SourceRequest:
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}).encode()
     caller_dialect = DIALECTS[dialect]
-    return RequestTranslator(caller_dialect.parse_request(raw), raw, caller_dialect, MEDIA, drop_nothing, operator_drops=drops)
+    return make_source(caller_dialect.parse_request(raw), raw, caller_dialect, MEDIA, drop_nothing, operator_drops=drops)
+
+
+def operator_terms(source: SourceRequest, provider: str) -> TargetTerms:
+    return TargetTerms(may_drop=extended_drops(source.terms, ("m",), provider))
 
 
 def test_choice_for_one_target_does_not_reach_the_next():
     drops = OperatorDrops({}, {"first": ("chat_template",)})
-    translator = translator_for("openai_chat", drops, chat_template="x")
+    source = source_for("openai_chat", drops, chat_template="x")
     provider = build_provider("openai", "p", {}, "http://127.0.0.1:9")
-    translator.apply_operator_drops(("m",), "first")
-    translated = translator.edit_request(provider, TARGET)
+    translated = edit_request(source, Recipient(provider, TARGET, operator_terms(source, "first")))
     assert translated is not None and translated.dropped == ["chat_template"] and b"chat_template" not in translated.raw
-    translator.apply_operator_drops(("m",), "second")
     with pytest.raises(Unsupported, match="`chat_template`"):
-        translator.edit_request(provider, TARGET)
+        edit_request(source, Recipient(provider, TARGET, operator_terms(source, "second")))
 
 
 @pytest.mark.parametrize(("field", "is_served"), [("top_k", True), ("k", False)])
 def test_fields_go_by_the_callers_names(field: str, is_served: bool):
-    translator = translator_for("anthropic_messages", OperatorDrops({"m": (field,)}, {}), top_k=5, max_tokens=5)
+    source = source_for("anthropic_messages", OperatorDrops({"m": (field,)}, {}), top_k=5, max_tokens=5)
     provider = build_provider("openai", "p", {"dialects": ["openai_responses"]}, "http://127.0.0.1:9")
-    (dialect,) = translator.candidate_dialects(provider, ["openai_responses"])
-    translator.apply_operator_drops(("m",), "p")
-    translation = translator.translate_chat(dialect, provider, TARGET)
+    (dialect,) = candidate_dialects(source, provider, ["openai_responses"])
+    translation = translate_chat(source, dialect, Recipient(provider, TARGET, operator_terms(source, "p")))
     if is_served:
         assert asyncio.run(translation).dropped == ["top_k"]
     else:

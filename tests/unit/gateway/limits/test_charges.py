@@ -13,7 +13,7 @@ from app.gateway.upstream.progress import Charge, ResponseProgress, charge_respo
 from app.recording.rows.inference_rows import inference_row
 from app.recording.spool.exchange_encoding import decode_exchange, encode_exchange
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
-from providers.adapters.provider import InvalidOption
+from providers.adapters.options import InvalidOption
 from providers.canonical.chat import Usage
 from providers.canonical.errors import NarthexError, UpstreamError
 from providers.catalogue import ADAPTERS, build_provider

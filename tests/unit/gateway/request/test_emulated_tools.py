@@ -9,14 +9,13 @@ import pytest
 from app.domain.routing import Target
 from app.gateway.emulation.emulation import Emulation
 from app.gateway.emulation.response_trimmer import trim_response
-from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.canonical.chat import ChatResponse, Choice, Text, ToolCall
 from providers.canonical.errors import Unsupported
 from providers.catalogue import DIALECTS, build_provider
 from providers.structured_output import read_constraint
-from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of
+from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of, make_source
 
 CITY: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS: Any = [
@@ -29,8 +28,8 @@ def translate(adapter: str, dialect: str = "openai_chat", may_drop: Any = drop_n
     raw = json.dumps({"model": "m", "messages": HI, **fields}).encode()
     request = DIALECTS[dialect].parse_request(raw)
     constraint = read_constraint(dialect, request.body)
-    translator = RequestTranslator(request, raw, DIALECTS[dialect], MEDIA, may_drop, constraint=constraint, inference_id="ID")
-    return asyncio.run(translate_request(translator, endpoint_of(build_provider(adapter, "p", {}, "http://127.0.0.1:1")), Target("p", "m")))
+    source = make_source(request, raw, DIALECTS[dialect], MEDIA, may_drop, constraint=constraint, inference_id="ID")
+    return asyncio.run(translate_request(source, endpoint_of(build_provider(adapter, "p", {}, "http://127.0.0.1:1")), Target("p", "m")))
 
 
 def drop_anything(field: str) -> bool:

@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from app.gateway.large_body.large_requests import LargeRequests, TeamLargeRequests, is_large
+from app.gateway.large_body.body_size import is_large
+from app.gateway.large_body.large_requests import LargeRequests, TeamLargeRequests
 from app.gateway.responses_state.history import ConversationTurn, load_history
 from app.settings import Settings
 from app.store.formats.content_packing import pack, unpack_beside_loop

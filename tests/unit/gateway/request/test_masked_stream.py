@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.callers import MaskConfig
 from app.domain.exchange import Exchange
-from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES
+from app.gateway.large_body.body_size import LARGE_BYTES, SMALL_BYTES
 from app.gateway.pipeline.masked_stream import MaskedStream
 from app.recording.content.masking import MaskRules, compile_rules
 from app.recording.content.stream_masking import StreamMasker

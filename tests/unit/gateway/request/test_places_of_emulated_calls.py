@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.choose_dialect import translate_request
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.translate_request import translate_request
 from providers.canonical.errors import Unsupported
 from providers.catalogue import DIALECTS, build_provider
-from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of
+from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of, make_source
 
 PDF = "JVBERi0="
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
@@ -73,9 +72,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 async def test_refusal_beside_emulated_tools_names_the_callers_place(engine: str, dialect: str, fields: dict[str, Any], param: str):
     raw = json.dumps({"model": "m", **fields}).encode()
     caller = DIALECTS[dialect]
-    translator = RequestTranslator(caller.parse_request(raw), raw, caller, MEDIA, drop_nothing, inference_id="ID")
+    source = make_source(caller.parse_request(raw), raw, caller, MEDIA, drop_nothing, inference_id="ID")
     endpoint = endpoint_of(build_provider(engine, "p", {}, "http://127.0.0.1:1"))
     with pytest.raises(Unsupported) as refused:
-        await translate_request(translator, endpoint, Target("p", "m"))
+        await translate_request(source, endpoint, Target("p", "m"))
     assert refused.value.param is not None and refused.value.param.startswith(param), refused.value.message
     assert f"`{param}" in refused.value.message

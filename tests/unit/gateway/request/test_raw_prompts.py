@@ -6,12 +6,11 @@ import json
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
-from app.gateway.request_translation.translator import RequestTranslator
 from providers.catalogue import ADAPTERS, DIALECTS, build_provider
 from providers.dialects.catalogue import RAW_PROMPT_DIALECTS
-from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of
+from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of, make_source
 
 OPTIONS = {
     "azure": {"api_version": "2026-10-01"},
@@ -25,9 +24,9 @@ MODELS = {"bedrock": "us.amazon.nova-pro-v1:0", "vertex": "gemini-3.1-pro-previe
 def translate(adapter: str, caller: str) -> TranslatedRequest:
     raw = json.dumps({"model": "m", "prompt": "Once upon a time", "max_tokens": 9}).encode()
     dialect = DIALECTS[caller]
-    translator = RequestTranslator(dialect.parse_request(raw), raw, dialect, MEDIA, drop_nothing)
+    source = make_source(dialect.parse_request(raw), raw, dialect, MEDIA, drop_nothing)
     provider = build_provider(adapter, "it", OPTIONS.get(adapter, {}), "http://engine")
-    return asyncio.run(translate_request(translator, endpoint_of(provider), Target("it", MODELS.get(adapter, "m"))))
+    return asyncio.run(translate_request(source, endpoint_of(provider), Target("it", MODELS.get(adapter, "m"))))
 
 
 @pytest.mark.parametrize("caller", ["openai_chat", "openai_completions"])

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from app.domain.routing import Target
-from app.gateway.request_translation.choose_dialect import translate_request
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.upstream.merged_responses import MergedEvents, merge_embeddings
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import Overloaded, Unsupported, UpstreamError
@@ -26,13 +25,13 @@ from providers.canonical.events import (
 from providers.canonical.usage_sums import sum_usage
 from providers.catalogue import DIALECTS, build_provider
 from providers.dialect import OutboundResponse
-from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of
+from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of, make_source
 
 
 def split_bodies(adapter: str, dialect: str, model: str = "m", **fields: Any) -> list[dict[str, Any]]:
     """The bodies that are sent; none if the request is not split."""
     raw = json.dumps({"model": "m", **fields}).encode()
-    translator = RequestTranslator(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], MEDIA, drop_nothing, inference_id="ID")
+    source = make_source(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], MEDIA, drop_nothing, inference_id="ID")
     base_url = (
         None
         if build_provider(adapter, "p", {"region": "eu-west-1"} if adapter == "bedrock" else {}).default_base_url
@@ -42,7 +41,7 @@ def split_bodies(adapter: str, dialect: str, model: str = "m", **fields: Any) ->
     endpoint = endpoint_of(build_provider(adapter, "p", options, base_url))
 
     async def translate() -> list[dict[str, Any]]:
-        translated = await translate_request(translator, endpoint, Target("p", model))
+        translated = await translate_request(source, endpoint, Target("p", model))
         return [json.loads((await part.make()).raw) for part in translated.parts]
 
     return asyncio.run(translate())

@@ -7,11 +7,14 @@ import pytest
 
 from app.domain.routing import Target
 from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.request_translation.edit_request import edit_request
+from app.gateway.request_translation.recipient import Recipient
 from app.gateway.request_translation.team_salts import TeamSalts
-from app.gateway.request_translation.translator import RequestTranslator
-from providers.adapters.provider import InvalidOption
+from app.gateway.request_translation.translate_route import translate_route
+from providers.adapters.options import InvalidOption
 from providers.catalogue import DIALECTS, build_provider
 from providers.engine_routes.route import Route
+from tests.support.request_translation import make_source
 
 BASE_URL = "http://127.0.0.1:1"
 SALTS = TeamSalts(("a key of this installation, random", "an older one"))
@@ -29,7 +32,7 @@ BODIES: dict[str, dict[str, Any]] = {
 def sent_salt(adapter: str, dialect: str = "openai_chat", *, team: str = "one", salt: str | None = None, **options: Any) -> str | None:
     body = json.dumps({"model": "m", **BODIES[dialect], **({} if salt is None else {"cache_salt": salt})}).encode()
     caller_dialect = DIALECTS[dialect]
-    translator = RequestTranslator(
+    source = make_source(
         caller_dialect.parse_request(body),
         body,
         caller_dialect,
@@ -38,7 +41,7 @@ def sent_salt(adapter: str, dialect: str = "openai_chat", *, team: str = "one", 
         team_id=team,
         team_salts=SALTS,
     )
-    translated = translator.edit_request(build_provider(adapter, adapter, options, BASE_URL), Target(adapter, "m"))
+    translated = edit_request(source, Recipient(build_provider(adapter, adapter, options, BASE_URL), Target(adapter, "m")))
     assert translated is not None
     return json.loads(translated.raw).get("cache_salt")
 
@@ -93,10 +96,10 @@ def test_native_generation_of_sglang_is_salted(prompt: dict[str, Any]):
         body = json.dumps({"model": "m", **prompt}).encode()
         route = DIALECTS["generate"]
         assert isinstance(route, Route)
-        translator = RequestTranslator(
+        source = make_source(
             route.parse_request(body), body, route, cast(MediaFetcher, None), lambda field: False, team_id="one", team_salts=SALTS
         )
-        translated = translator.translate_route(route, build_provider("sglang", "s", options, BASE_URL), Target("s", "m"))
+        translated = translate_route(source, route, Recipient(build_provider("sglang", "s", options, BASE_URL), Target("s", "m")))
         return json.loads(translated.raw).get("cache_salt")
 
     assert sent() == SALTS.salt("one")

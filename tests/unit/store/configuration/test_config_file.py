@@ -14,7 +14,7 @@ from app.domain.limits import Limit, Period, Resource
 from app.domain.prices import Price
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
-from app.store.configuration import snapshots
+from app.store.configuration import saved_snapshot, snapshots
 from app.store.configuration.config_file import parse_config_file, write_file
 
 NAMES = some.text(some.characters(codec="utf-8"), min_size=1, max_size=12)
@@ -178,11 +178,11 @@ def test_snapshot_from_before_limits_loads_with_the_same_hash(tmp_path: Path):
     models = {"m": {"targets": [{"provider": "p", "model": "x"}]}}
     stored = {"version": 4, "hash": "a5b1b80be43bd565a1e79dd7cfface7f", "providers": {"p": {"adapter": "openai"}}, "models": models}
     (tmp_path / "snapshot.json").write_bytes(msgspec.json.encode(stored))
-    loaded = snapshots.load_from_disk(tmp_path / "snapshot.json")
+    loaded = saved_snapshot.load_from_disk(tmp_path / "snapshot.json")
     assert loaded is not None and (loaded.limits, loaded.prices) == ((), ())
     assert snapshots.build_snapshot(4, loaded.providers, loaded.models) == loaded
-    snapshots.save_to_disk(loaded, tmp_path / "snapshot.json")
-    assert snapshots.load_from_disk(tmp_path / "snapshot.json") == loaded
+    saved_snapshot.save_to_disk(loaded, tmp_path / "snapshot.json")
+    assert saved_snapshot.load_from_disk(tmp_path / "snapshot.json") == loaded
 
 
 @given(some.lists(LIMITS, max_size=3), some.lists(PRICES, max_size=3, unique_by=snapshots.price_key))

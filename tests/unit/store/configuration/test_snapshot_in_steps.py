@@ -10,7 +10,7 @@ from app.domain.prices import Price
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.domain.snapshot import Snapshot
 from app.process.thread_steps import run_in_steps
-from app.store.configuration import snapshots
+from app.store.configuration import saved_snapshot, snapshots
 from app.store.configuration.snapshots import StoredConfiguration
 
 MANY = 250  # more than are encoded at once
@@ -67,5 +67,5 @@ def test_records_that_did_not_change_are_the_same_objects():
 
 def test_large_snapshot_saved_to_disk_is_loaded_again(tmp_path: Path):
     snapshot = large_snapshot()
-    snapshots.save_to_disk(snapshot, tmp_path / "snapshot.json")
-    assert snapshots.load_from_disk(tmp_path / "snapshot.json") == snapshot
+    saved_snapshot.save_to_disk(snapshot, tmp_path / "snapshot.json")
+    assert saved_snapshot.load_from_disk(tmp_path / "snapshot.json") == snapshot

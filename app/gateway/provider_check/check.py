@@ -7,9 +7,6 @@ from collections.abc import Mapping
 import httpx
 import msgspec
 
-from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
-from app.doctor.provider_check.explain import explain_connection_error, explain_upstream_error
-from app.doctor.provider_check.result import CheckResult, Explanation, RemainingRateLimit
 from app.domain import uuid7
 from app.domain.routing import ModelConfig, Target
 from app.domain.snapshot import Snapshot
@@ -18,8 +15,11 @@ from app.gateway.credentials.request_template import RequestTemplateKey
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.media.fetcher import MediaFetcher
-from app.gateway.request_translation.choose_dialect import translate_request
-from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.provider_check.explain import explain_connection_error, explain_upstream_error
+from app.gateway.provider_check.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
+from app.gateway.provider_check.result import CheckResult, Explanation, RemainingRateLimit
+from app.gateway.request_translation.source_request import CallerTerms, SourceRequest
+from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.response_translation import translate
 from app.process.thread_steps import run_in_steps
 from app.settings import Settings
@@ -168,7 +168,7 @@ class _CredentialCheck:
         first_error: Exception | None = None
         for dialect, (requested, payload) in _CHECK_REQUESTS.items():
             try:
-                translated = await translate_request(self._build_translator(dialect, payload), self._endpoint, self._target)
+                translated = await translate_request(self._build_request(dialect, payload), self._endpoint, self._target)
             except (OperationNotSupported, Unsupported) as reason:
                 first_error = first_error or reason
                 continue
@@ -182,10 +182,10 @@ class _CredentialCheck:
             return requested, Explanation("works", f"It works: {self._target.model} gave {requested}.")
         return "nothing", Explanation("refused", f"It can be sent neither chats nor embeddings: {first_error}")
 
-    def _build_translator(self, dialect: str, payload: Mapping[str, object]) -> RequestTranslator:
+    def _build_request(self, dialect: str, payload: Mapping[str, object]) -> SourceRequest:
         raw = msgspec.json.encode({"model": self._target.model, **payload})
         request = DIALECTS[dialect].parse_request(raw)
-        return RequestTranslator(request, raw, DIALECTS[dialect], self._media, lambda field: True)
+        return SourceRequest(CallerTerms(DIALECTS[dialect], self._media, lambda field: True), request, raw)
 
     async def _send(self, request: httpx.Request) -> tuple[bytes, httpx.Headers]:
         """The response's body and headers. Raises UpstreamError for an error status, httpx.TransportError."""

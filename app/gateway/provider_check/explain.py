@@ -1,16 +1,16 @@
 """Explanations of failed requests: an outcome and a sentence for a connection error or the host's error response."""
 
 import re
-import socket
 import ssl
 from collections.abc import Iterator
 
 import httpx
 
-from app.doctor.provider_check.result import Explanation
+from app.gateway.provider_check.result import Explanation
 from providers.canonical.errors import CredentialRefused, Overloaded, QuotaExhausted, TimedOut, UpstreamError, UpstreamNotFound
 from providers.transport.address_guard import AddressRefused
 from providers.transport.proxy import ProxyConnectError
+from providers.transport.unknown_names import is_unknown_name
 
 _EXPIRED = re.compile(r"expire|no longer valid|revoked|invalid_grant", re.IGNORECASE)
 _MISSING = re.compile(r"(no|missing|without|provide|include).{0,40}(api.?key|credential|authentication|authorization|token)", re.IGNORECASE)
@@ -44,7 +44,7 @@ def explain_connection_error(fault: httpx.TransportError, address: str) -> Expla
                 if getattr(each, "verify_code", 0) in _NAME_MISMATCH_CODES
                 else "If a company's proxy or a private authority signs its certificate, name that authority in NARTHEX_CA_BUNDLE.",
             )
-        if isinstance(each, socket.gaierror):
+        if is_unknown_name(each):
             return Explanation(
                 "name_not_resolved",
                 f"The name {url.host} could not be resolved.",

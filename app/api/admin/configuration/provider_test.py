@@ -1,0 +1,93 @@
+"""Checking a provider with one cheap request: POST /admin/v1/providers/{name}/test."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from app.api.rest.operation import Answer, Call, NoQuery, Operation
+from app.gateway.pipeline.gateway import Gateway
+from app.gateway.provider_check.check import check_provider
+from app.gateway.provider_check.result import CheckResult
+from providers.canonical.errors import Unavailable, UnknownRecord
+
+_MAX_A_MINUTE = 10  # in a gateway process: each check may cost a fraction of a cent
+_MINUTE_S = 60.0
+_TIMEOUT_S = 100.0
+
+
+class ProviderTest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A check of a provider."""
+
+    model: (
+        Annotated[str, Meta(max_length=512, description="The provider's name of a model to send a short request to; null: the cheapest.")]
+        | None
+    ) = None
+
+
+class ProviderCheck(Struct, frozen=True):
+    """The result of a check: whether a provider works, at each of its addresses with each of its credentials."""
+
+    provider: Annotated[str, Meta(description="The name of the provider.")]
+    adapter: Annotated[str, Meta(description="The kind of engine or host.")]
+    works: Annotated[bool, Meta(description="All of `results` work.")]
+    results: Annotated[Sequence[CheckResult], Meta(description="One for each address and credential.")]
+
+
+class _Turns:
+    """The checks of the last minute, of which there are at most so many."""
+
+    def __init__(self) -> None:
+        self._begun_s: deque[float] = deque()
+
+    def take(self) -> None:
+        """Raises Unavailable if there were too many."""
+        now_s = time.monotonic()
+        while self._begun_s and self._begun_s[0] <= now_s - _MINUTE_S:
+            self._begun_s.popleft()
+        if len(self._begun_s) >= _MAX_A_MINUTE:
+            wait_s = self._begun_s[0] + _MINUTE_S - now_s
+            raise Unavailable(
+                f"Providers were checked {_MAX_A_MINUTE} times within a minute: wait for a moment.", retry_after_s=int(wait_s) + 1
+            )
+        self._begun_s.append(now_s)
+
+
+def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+    turns = _Turns()
+
+    async def test_provider(call: Call[NoQuery, ProviderTest]) -> Answer:
+        name, snapshot = call.path["name"], gateway.snapshot_cache.snapshot
+        config = snapshot.providers.get(name)
+        if config is None:
+            raise UnknownRecord(f"There is no provider {name!r:.200}. GET /admin/v1/providers lists them.")
+        turns.take()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                results = await check_provider(snapshot, name, gateway.settings, gateway.fleet.vault, model=call.body.model)
+        except TimeoutError:
+            raise Unavailable(f"The check of {name!r:.200} took longer than {_TIMEOUT_S:g} seconds.", retry_after_s=5) from None
+        return Answer(ProviderCheck(name, config.adapter, all(each.outcome == "works" for each in results), results))
+
+    return [
+        Operation(
+            method="POST",
+            path="/providers/{name}/test",
+            id="test_provider",
+            tag="Providers",
+            summary="Check a provider with one cheap request",
+            description="The request is for its list of models if that list requires a credential, else for a short response of a model"
+            " that a target names. It is sent as the gateway sends it, to each address and with each credential.",
+            permission="config:write",
+            access="memory",
+            body=ProviderTest,
+            body_is_optional=True,
+            response=ProviderCheck,
+            errors={404: "There is no such provider."},
+            example={"model": None},
+            handler=test_provider,
+        )
+    ]

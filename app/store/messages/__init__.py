@@ -1,0 +1,1 @@
+"""Recorded requests and responses as messages, whichever API they came by."""

@@ -1,0 +1,146 @@
+"""An inference's detail: messages of whichever API, media, every attempt; content policies and roles are obeyed."""
+
+import base64
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.processes.service import Service
+
+PATH = "/admin/v1/inferences"
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
+
+
+def chat(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"model": "sandbox", "messages": [{"role": "user", "content": [{"type": "text", "text": "A secret word."}, *parts]}]}
+
+
+def image(media_type: str = "image/png", content: bytes = PNG) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{base64.b64encode(content).decode()}"}}
+
+
+async def detail(admin: httpx.AsyncClient, id: str, **query: Any) -> dict[str, Any]:
+    answer = await admin.get(f"{PATH}/{id}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_messages_of_each_api_are_the_same(service: Service, stream: bool):
+    bodies = {
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": "A secret word."}]},
+        "/v1/responses": {"input": "A secret word."},
+        "/v1/messages": {"messages": [{"role": "user", "content": "A secret word."}], "max_tokens": 50},
+    }
+    async with service.client() as caller, service.admin_client() as admin:
+        for path, body in bodies.items():
+            answer = await caller.post(path, json={"model": "sandbox", "stream": stream, **body})
+            assert answer.status_code == 200, answer.text
+            id = answer.headers["x-narthex-inference-id"]
+            await service.wait_for_record(id)
+            found = await detail(admin, id, content="messages")
+            assert found["content"] == {"policy": "full", "request": None, "response": None}
+            messages = found["messages"]
+            assert messages["problems"] == [] and messages["new_from"] == 0
+            [asked] = messages["input"]
+            assert asked["parts"] == [{"kind": "text", "text": "A secret word.", "characters": 14, "is_json": False}]
+            [said] = messages["output"]
+            assert said["role"] == "assistant" and said["parts"][-1]["kind"] == "text" and said["parts"][-1]["text"]
+            [attempt] = found["made_attempts"]
+            assert found["attempts_count"] == 1 and (attempt["provider"], attempt["status"], attempt["error"]) == ("sandbox", 200, None)
+            assert 0 <= attempt["started_us"] <= found["duration_us"]
+
+
+async def test_content_is_chosen_and_parts_are_cut(service: Service):
+    async with service.client() as caller, service.admin_client() as admin:
+        id = (await caller.post("/v1/chat/completions", json=chat())).headers["x-narthex-inference-id"]
+        record = await service.wait_for_record(id)
+        assert record["content"]["request"] and record["messages"] is None, "the raw content, as ever"
+        both = await detail(admin, id, content="both", max_characters=3)
+        assert both["content"] == record["content"]
+        assert both["messages"]["input"][0]["parts"][0] == {"kind": "text", "text": "A s", "characters": 14, "is_json": False}
+        none = await detail(admin, id, content="none")
+        assert none["messages"] is None and none["content"] == {"policy": "full", "request": None, "response": None}
+        for wrong, param in (({"content": "all"}, "content"), ({"max_characters": 0}, "max_characters")):
+            answer = await admin.get(f"{PATH}/{id}", params=wrong)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+async def test_media_are_read_by_number_and_nothing_in_them_can_run(service: Service):
+    async with service.client() as caller, service.admin_client() as admin:
+        sent = await caller.post("/v1/chat/completions", json=chat(image(), image("image/svg+xml", SVG)))
+        id = sent.headers["x-narthex-inference-id"]
+        await service.wait_for_record(id)
+        parts = (await detail(admin, id, content="messages"))["messages"]["input"][0]["parts"]
+        assert [part["number"] for part in parts[1:]] == [1, 2] and parts[1]["size_bytes"] == len(PNG)
+        shown = await admin.get(f"{PATH}/{id}/media/1")
+        assert (shown.content, shown.headers["content-type"], shown.headers["content-disposition"]) == (PNG, "image/png", "inline")
+        assert "sandbox" in shown.headers["content-security-policy"] and shown.headers["x-content-type-options"] == "nosniff"
+        svg = await admin.get(f"{PATH}/{id}/media/2")
+        assert (
+            svg.content == SVG
+            and svg.headers["content-type"] == "application/octet-stream"
+            and svg.headers["content-disposition"].startswith("attachment")
+        )
+        for number in ("0", "3", "x", "9" * 30):
+            assert (await admin.get(f"{PATH}/{id}/media/{number}")).status_code == 404
+
+
+async def test_policies_and_roles_hide_what_was_written(service: Service):
+    team = f"messages-{uuid.uuid4().hex[:8]}"
+    async with service.admin_client() as admin, service.keyless_client() as client:
+        found: dict[str, dict[str, Any]] = {}
+        for policy in ("redacted", "none"):
+            key = (await admin.post("/admin/v1/keys", json={"team": f"{team}-{policy}", "content": policy})).json()["key"]
+            sent = await client.post("/v1/chat/completions", json=chat(image()), headers={"authorization": f"Bearer {key}"})
+            id = sent.headers["x-narthex-inference-id"]
+            await service.wait_for_record(id)
+            answer = await admin.get(f"{PATH}/{id}", params={"content": "messages"})
+            assert "secret" not in answer.text and base64.b64encode(PNG).decode() not in answer.text
+            found[policy] = {**answer.json(), "id": id}
+            assert PNG not in (await admin.get(f"{PATH}/{id}/media/1")).content
+        assert found["redacted"]["messages"]["input"][0]["role"] == "user"
+        assert found["none"]["messages"]["input"] == []
+        seen = found["redacted"]["id"]
+        tokens: dict[str, dict[str, str]] = {}
+        for name, role in (("viewer", {"role": "viewer"}), ("other", {"role": "owner", "team": f"{team}-none"})):
+            account = f"{team}-{name}"
+            assert (await admin.post("/admin/v1/service-accounts", json={"name": account, "roles": [role]})).status_code == 201
+            token = (await admin.post(f"/admin/v1/service-accounts/{account}/tokens")).json()["token"]
+            tokens[name] = {"authorization": f"Bearer {token}"}
+        hidden = await client.get(f"{PATH}/{seen}", params={"content": "both"}, headers=tokens["viewer"])
+        assert hidden.json()["messages"] is None and hidden.json()["content"] is None and hidden.json()["content_hidden"]
+        assert (await client.get(f"{PATH}/{seen}/media/1", headers=tokens["viewer"])).status_code == 403
+        for path in (f"{PATH}/{seen}", f"{PATH}/{seen}/media/1"):
+            assert (await client.get(path, headers=tokens["other"])).status_code == 404
+
+
+async def test_a_timeline_has_what_is_new_in_each_turn(service: Service):
+    name = f"turns-{uuid.uuid4().hex[:8]}"
+    async with service.client(headers={"x-narthex-episode-id": name}) as caller, service.admin_client() as admin:
+        messages: list[dict[str, Any]] = []
+        for text in ("First.", "Second."):
+            messages.append({"role": "user", "content": text})
+            answer = await caller.post("/v1/chat/completions", json={"model": "sandbox", "messages": messages})
+            messages.append(answer.json()["choices"][0]["message"])
+            await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+        path = f"/admin/v1/episodes/{name}/timeline"
+        turns = (await admin.get(path, params={"content": "messages"})).json()["inferences"]
+        assert [[part["text"] for each in turn["messages"]["input"] for part in each["parts"]] for turn in turns] == [
+            ["First."],
+            ["Second."],
+        ]
+        assert [turn["messages"]["omitted"] for turn in turns] == [0, 2]
+        assert [turn["messages"]["output"][0]["parts"][-1]["text"] for turn in turns] == [each["content"] for each in messages[1::2]]
+        cut = (await admin.get(path, params={"content": "messages", "max_characters": 2})).json()["inferences"][0]
+        assert cut["messages"]["input"][0]["parts"][0] == {"kind": "text", "text": "Fi", "characters": 6, "is_json": False}
+        assert [turn["messages"] for turn in (await admin.get(path)).json()["inferences"]] == [None, None]
+        account = {"name": f"{name}-viewer", "roles": [{"role": "viewer"}]}
+        assert (await admin.post("/admin/v1/service-accounts", json=account)).status_code == 201
+        token = (await admin.post(f"/admin/v1/service-accounts/{name}-viewer/tokens")).json()["token"]
+        async with service.keyless_client() as client:
+            hidden = await client.get(path, params={"content": "messages"}, headers={"authorization": f"Bearer {token}"})
+            assert [turn["messages"] for turn in hidden.json()["inferences"]] == [None, None] and hidden.json()["content_hidden"]

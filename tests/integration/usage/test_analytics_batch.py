@@ -1,0 +1,80 @@
+"""POST /admin/v1/analytics/batch: several questions of one moment; and intervals without requests, on request as rows of zeros."""
+
+import datetime
+import uuid
+from typing import Any
+
+import httpx
+import pytest
+
+from app.store.usage.analytics_query import make_query
+from tests.support.processes.service import Service
+from tests.support.processes.wait_until import wait_until
+
+PATH = "/admin/v1/analytics/batch"
+
+
+async def made(client: httpx.AsyncClient, questions: dict[str, Any]) -> dict[str, Any]:
+    answer = await client.post(PATH, json={"questions": questions})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_questions_are_answered_as_one_by_one_and_faults_stay_with_theirs(service: Service):
+    team, other = (f"batch-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    async with service.admin_client() as admin, service.keyless_client() as caller:
+        for name, requests in ((team, 2), (other, 1)):
+            key = (await admin.post("/admin/v1/keys", json={"team": name})).json()["key"]
+            for _ in range(requests):
+                chat = {"model": "sandbox", "messages": [{"role": "user", "content": "Hi"}]}
+                await caller.post("/v1/chat/completions", json=chat, headers={"authorization": f"Bearer {key}"})
+
+        async def are_summed() -> bool:
+            found = await made(admin, {"both": {"team": [team, other]}})
+            rows = (found["answers"]["both"]["analytics"] or {"data": []})["data"]
+            return [row["requests"] for row in rows] == [3]
+
+        await wait_until(are_summed)
+        day = {"team": team, "interval": "hour", "fill": True, "group_by": "outcome"}
+        found = await made(admin, {"one": {"team": team}, "day": day, "wrong": {"group_by": "colour"}, "nobody": {"team": "nobody-at-all"}})
+        answers = found["answers"]
+        alone = (await admin.get("/admin/v1/analytics", params={"team": team})).json()
+        assert answers["one"]["analytics"]["data"] == alone["data"] and answers["one"]["error"] is None
+        assert found["complete_until"] is not None
+        assert answers["wrong"] == {"analytics": None, "error": {"message": answers["wrong"]["error"]["message"], "param": "group_by"}}
+        assert "team" in answers["wrong"]["error"]["message"] and answers["nobody"]["error"]["param"] == "team"
+        rows = answers["day"]["analytics"]["data"]
+        times = [row["time"] for row in rows]
+        assert times == sorted(set(times)) and 24 <= len(times) <= 26 and sum(row["requests"] for row in rows) == 2
+        for body in ({"questions": {}}, {"questions": {str(at): {} for at in range(13)}}, {"questions": {"x": {"colour": 1}}}):
+            assert (await admin.post(PATH, json=body)).status_code == 400
+        account = f"{team}-viewer"
+        assert (
+            await admin.post("/admin/v1/service-accounts", json={"name": account, "roles": [{"role": "viewer", "team": team}]})
+        ).status_code == 201
+        token = (await admin.post(f"/admin/v1/service-accounts/{account}/tokens")).json()["token"]
+        caller.headers["authorization"] = f"Bearer {token}"
+        own = (await made(caller, {"all": {"group_by": "team"}, "other": {"team": other}}))["answers"]
+        assert [row["group"]["team"] for row in own["all"]["analytics"]["data"]] == [team]
+        assert own["other"]["error"]["param"] == "team", "it does not learn that the team exists"
+
+
+@pytest.mark.parametrize(
+    ("interval", "time_zone", "since", "until", "expected"),
+    [
+        (
+            *("day", "Europe/Berlin", "2026-03-28T00:00+01:00", "2026-03-31T00:00+02:00"),
+            ["28T00:00:00+01:00", "29T00:00:00+01:00", "30T00:00:00+02:00"],
+        ),
+        ("week", "UTC", "2026-03-04T00:00+00:00", "2026-03-10T00:00+00:00", ["02T00:00:00+00:00", "09T00:00:00+00:00"]),
+        ("month", "UTC", "2025-12-31T00:00+00:00", "2026-02-01T01:00+00:00", ["01T00:00:00+00:00"] * 3),
+        ("hour", "Europe/Berlin", "2026-10-25T00:00+00:00", "2026-10-25T02:00+00:00", ["25T02:00:00+02:00", "25T02:00:00+01:00"]),
+    ],
+)
+def test_intervals_begin_where_postgres_cuts_them(interval: Any, time_zone: str, since: str, until: str, expected: list[str]):
+    begin, end = (datetime.datetime.fromisoformat(each) for each in (since, until))
+    query = make_query(
+        since=begin, until=end, now=end, keep_minutes_days=7, keep_hours_days=400, interval=interval, time_zone=time_zone, fill=True
+    )
+    found = [at.astimezone(query.zone).isoformat(timespec="seconds") for at in query.interval_begins()]
+    assert [at.partition("-")[2].partition("-")[2] for at in found] == expected
