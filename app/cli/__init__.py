@@ -2,7 +2,7 @@
 
 import click
 
-from app.cli.errors import RootGroup
+from app.cli.errors import MADE, RootGroup
 
 # By section, as help lists them: command -> the module that defines it.
 _SECTIONS = {
@@ -16,20 +16,23 @@ _SECTIONS = {
         "models": "nouns.models",
         "functions": "nouns.functions",
         "experiments": "nouns.experiments",
-        "shadow": "nouns.shadow",
+        "shadow": MADE,
         "providers": "nouns.providers",
         "credentials": "nouns.credentials",
         "prices": "nouns.prices",
         "budgets": "nouns.budgets",
-        "limits": "nouns.limits",
-        "webhooks": "nouns.webhooks",
+        "limits": MADE,
+        "webhooks": MADE,
+        "settings": MADE,
+        "snapshots": MADE,
+        "workers": MADE,
     },
     "Access": {
         "keys": "nouns.keys",
         "teams": "nouns.teams",
-        "users": "nouns.users",
-        "service-accounts": "nouns.service_accounts",
-        "roles": "nouns.roles",
+        "users": MADE,
+        "service-accounts": MADE,
+        "roles": MADE,
         "login": "sign_in",
         "logout": "sign_in",
         "whoami": "sign_in",
@@ -38,7 +41,9 @@ _SECTIONS = {
         "chat": "chat.chat",
         "analytics": "nouns.analytics",
         "inferences": "nouns.inferences",
+        "records": MADE,
         "episode": "nouns.episode",
+        "episodes": MADE,
         "feedback": "nouns.feedback",
         "metrics": "nouns.metrics",
         "refusals": "nouns.refusals",
@@ -48,7 +53,7 @@ _SECTIONS = {
         "audit": "nouns.audit",
         "dropped": "nouns.dropped",
         "costs": "nouns.costs",
-        "retention": "nouns.retention",
+        "retention": MADE,
         "views": "nouns.views",
         "engines": "engines",
         "status": "diagnostics",

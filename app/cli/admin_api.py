@@ -1,6 +1,7 @@
 """Requests of commands to the admin API: with the admin key of this home or, where there is none, the session of `narthex login`."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import httpx
@@ -28,6 +29,7 @@ class AdminAccess(Struct, frozen=True):
 class AdminResponse(Struct, frozen=True):
     status: int
     document: Mapping[str, Any]
+    headers: Mapping[str, str] = {}
 
 
 def find_access(settings: Settings) -> AdminAccess:
@@ -45,20 +47,52 @@ def find_access(settings: Settings) -> AdminAccess:
     return AdminAccess(session.url, session.token, is_session=True)
 
 
+def named_access(url: str) -> AdminAccess:
+    """Access to the gateway at `url`, by the token in NARTHEX_ADMIN_KEY or the session there. Raises OperatorError if there is neither."""
+    url = url.rstrip("/")
+    if token := os.environ.get("NARTHEX_ADMIN_KEY", "").strip():
+        return AdminAccess(url, token)
+    session = load_session()
+    if session is None or session.url != url:
+        raise OperatorError(
+            f"You are not signed in to {url}: sign in with `narthex login {url}`, or put an admin key or a token of a service account into"
+            " NARTHEX_ADMIN_KEY."
+        )
+    return AdminAccess(session.url, session.token, is_session=True)
+
+
 def send(
-    settings: Settings, access: AdminAccess, method: str, path: str, body: bytes | None = None, *, timeout_s: float = 30.0
+    settings: Settings,
+    access: AdminAccess,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    *,
+    timeout_s: float = 30.0,
+    headers: Mapping[str, str] = {},
 ) -> AdminResponse:
     """The response, whatever its status. Raises CommandError if there is none, or it is not a gateway's."""
-    headers = {"authorization": f"Bearer {access.token}"} if access.token else {}
     try:
         with _client(settings, access.url, timeout_s) as client:
-            response = client.request(method, access.url + path, content=body, headers=headers)
+            response = client.request(method, access.url + path, content=body, headers={**_authorization(access), **headers})
     except (httpx.HTTPError, httpx.InvalidURL) as fault:
-        raise CommandError(f"The gateway on {access.url} is not reachable: {fault}. `narthex doctor` finds out what is wrong.") from fault
+        raise _unreachable(access, fault) from fault
+    return _read_response(access, response)
+
+
+def stream(settings: Settings, access: AdminAccess, path: str) -> Iterator[bytes]:
+    """The blocks of a text, for as long as the gateway takes to send it. Raises CommandError."""
     try:
-        return AdminResponse(response.status_code, msgspec.json.decode(response.content, type=dict[str, Any]))
-    except DECODE_ERRORS:
-        raise _not_a_gateway(access, response.status_code) from None
+        with (
+            _client(settings, access.url, settings.total_timeout_s) as client,
+            client.stream("GET", access.url + path, headers=_authorization(access)) as response,
+        ):
+            if response.status_code != 200:
+                response.read()
+                raise_error(access, _read_response(access, response))
+            yield from response.iter_bytes()
+    except (httpx.HTTPError, httpx.InvalidURL) as fault:
+        raise _unreachable(access, fault) from fault
 
 
 def raise_error(access: AdminAccess, response: AdminResponse) -> NoReturn:
@@ -70,6 +104,21 @@ def raise_error(access: AdminAccess, response: AdminResponse) -> NoReturn:
     except (KeyError, TypeError):
         raise _not_a_gateway(access, response.status) from None
     raise CommandError(message, status=response.status)
+
+
+def _authorization(access: AdminAccess) -> Mapping[str, str]:
+    return {"authorization": f"Bearer {access.token}"} if access.token else {}
+
+
+def _read_response(access: AdminAccess, response: httpx.Response) -> AdminResponse:
+    try:
+        return AdminResponse(response.status_code, msgspec.json.decode(response.content, type=dict[str, Any]), response.headers)
+    except DECODE_ERRORS:
+        raise _not_a_gateway(access, response.status_code) from None
+
+
+def _unreachable(access: AdminAccess, fault: Exception) -> CommandError:
+    return CommandError(f"The gateway on {access.url} is not reachable: {fault}. `narthex doctor` finds out what is wrong.")
 
 
 def _not_a_gateway(access: AdminAccess, status: int) -> CommandError:

@@ -9,11 +9,13 @@ from typing import Any
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from app.domain.errors import BadConfiguration, InvalidKeyField
 from app.settings import BadSetting
 from app.supervisor.machine.errors import OperatorError
 
+MADE = ""  # of no module: made of operations
 INTERRUPTED = 128 + 2  # as a shell reports a program that SIGINT ended
 
 
@@ -41,9 +43,10 @@ class OrderedGroup(click.Group):
 
 
 class RootGroup(OrderedGroup):
-    """The group of all commands, listed in sections. `sections`: title -> command -> the module of app.cli that defines it.
+    """The group of all commands, listed in sections. `sections`: title -> command -> the module of app.cli that defines it, or MADE.
 
-    A module is imported when its command is run or its help is shown: all of them together take a second of processor time.
+    A module is imported when its command is run or its help is shown: all of them together take a second of processor time. What the
+    list shows of a command comes from the manifest.
 
     Exit status: 1 for expected errors, 2 for an invalid command line or setting, 130 for Ctrl-C. With --json an error is
     {"error": {"message": ...}}, still on standard error: standard output holds a complete document or nothing.
@@ -51,17 +54,39 @@ class RootGroup(OrderedGroup):
 
     def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)
-        self._sections = sections
+        self.sections = sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for commands in self._sections.values() for name in commands]
+        return [name for commands in self._all_sections().values() for name in commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        for commands in self._sections.values():
-            if cmd_name in commands:
-                name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
-                return getattr(importlib.import_module(f"app.cli.{commands[cmd_name]}"), name)
-        return None
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        make = importlib.import_module("app.cli.operations.make")
+        # A TAB parses what is there of a line, for which names are enough.
+        by_hand = make.outline(cmd_name) if ctx.resilient_parsing else self.hand_written(cmd_name)
+        return make.add_made_commands(cmd_name, by_hand)
+
+    def hand_written(self, name: str) -> click.Command | None:
+        """The command without what is made of operations; None: all of it is."""
+        module = next((commands[name] for commands in self.sections.values() if name in commands), MADE)
+        if module == MADE:
+            return None
+        function = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
+        return getattr(importlib.import_module(f"app.cli.{module}"), function)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of commands at the root, without making them."""
+        summaries = _manifest().summaries
+        found = [CompletionItem(name, help=summaries[name]) for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def _all_sections(self) -> Mapping[str, Mapping[str, str]]:
+        """The sections, with a last one for operations whose noun is new."""
+        known = {name for commands in self.sections.values() for name in commands}
+        nouns = {each.name.partition(" ")[0]: MADE for each in _manifest().commands}
+        others = {noun: module for noun, module in nouns.items() if noun not in known}
+        return {**self.sections, "Others": others} if others else self.sections
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
@@ -69,8 +94,10 @@ class RootGroup(OrderedGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, commands in self._sections.items():
-            self.write_section(ctx, formatter, title, list(commands))
+        summaries = _manifest().summaries
+        for title, commands in self._all_sections().items():
+            with formatter.section(title):
+                formatter.write_dl([(name, summaries[name]) for name in commands], col_max=16)
 
     def invoke(self, ctx: click.Context) -> Any:
         if os.environ.get("NO_COLOR"):
@@ -102,6 +129,11 @@ class RootGroup(OrderedGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = 1
         sys.exit(status or 0)
+
+
+def _manifest() -> Any:
+    """Returns the manifest: names and help of commands, without their modules."""
+    return importlib.import_module("app.cli.operations.manifest").load_manifest()
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

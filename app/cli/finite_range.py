@@ -1,4 +1,4 @@
-"""FiniteRange: numbers that an option takes. click's own ranges let `nan` pass, and without a maximum `inf`."""
+"""Numbers that an option takes: FiniteRange and FiniteNumber. click's own types let `nan` pass, and without a maximum `inf`."""
 
 import math
 from typing import Any
@@ -7,6 +7,12 @@ import click
 
 
 class FiniteRange(click.FloatRange):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number.", param, ctx)
+
+
+class FiniteNumber(click.types.FloatParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         return number if math.isfinite(number) else self.fail(f"{value!r} is not a finite number.", param, ctx)

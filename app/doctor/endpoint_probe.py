@@ -5,8 +5,8 @@ from typing import NamedTuple
 import httpx
 from msgspec import Struct
 
-from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.domain.routing import ProviderConfig
+from app.gateway.provider_check.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from providers import catalogue, credentials
 from providers.adapters.options import InvalidOption
 from providers.adapters.probe import MODELS_PATH, ProbeResponse

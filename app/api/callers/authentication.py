@@ -11,7 +11,7 @@ from app.domain.callers import Caller
 from app.gateway.routing.permissions import may_come_from, may_use_route
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.index import TooManyLookups
-from app.store.keys.validation import hash_key, key_prefix
+from app.store.keys.key_format import hash_key, key_prefix
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NotAllowed, Unavailable
 

@@ -9,7 +9,7 @@ from app.api.server.request_id import request_id_of
 from app.domain.callers import Caller
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.state.context import RequestContext
-from app.store.keys.validation import hash_key
+from app.store.keys.key_format import hash_key
 from app.store.usage.rollups import UNKNOWN
 from providers.canonical.errors import (
     CallerCredentialRequired,

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.rest.access_rules import require_may_send_credentials
+from app.api.rest.command import Command
+from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge, patch_type
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -19,7 +20,7 @@ from app.domain.functions import FunctionConfig
 from app.domain.limits import Limit
 from app.domain.prices import Price
 from app.domain.routing import ModelConfig, ProviderConfig
-from app.gateway.pipeline.gateway import Gateway
+from app.settings import Settings
 from app.store.access.roles import Permission
 from app.store.configuration.configuration import change_configuration, edited
 from app.store.configuration.entries import Condition, Entry, Section, find_references
@@ -69,6 +70,7 @@ class EntryResource(Generic[T]):
     columns of its table, where the file has them in the entry. `conditions`: of a query's filters. `only`: of all entries of
     the resource, if it has not the whole section. `visible`: what those see who have the
     permission only within these teams; None: it is not for them. `example`: of settings; `identified`: of what identifies an entry.
+    `commands`: of the operation whose id begins so (`list`, `put` ...), if they do not follow from its path.
     """
 
     section: Section[T]
@@ -93,7 +95,8 @@ class EntryResource(Generic[T]):
     read_permission: Permission = "config:read"
     visible: Callable[[frozenset[str]], Condition] | None = None
     counted: type[Struct] | None = None
-    gateway: Gateway
+    commands: Mapping[str, Sequence[Command]] = field(default_factory=dict[str, Sequence[Command]])
+    gateway_settings: Settings
     replacement: type[Any] = field(init=False)
     changes: type[Any] = field(init=False)
     changed: type[Any] = field(init=False)
@@ -201,7 +204,7 @@ class EntryResource(Generic[T]):
 
     async def _change(self, call: Call[Any, Any], edit: Callable[[State], State]) -> Sequence[str]:
         """Returns warnings."""
-        settings = self.gateway.settings
+        settings = self.gateway_settings
         changed = await change_configuration(
             call.connection, call.author, edit, output_tokens=settings.limits_output_tokens, guard=settings.address_guard
         )
@@ -235,6 +238,7 @@ class EntryResource(Generic[T]):
         item, noun, id_noun = f"{self.path}{self.key_path}", self.noun, self.id_noun or self.noun
         scope: Literal["company", "team"] = "company" if self.visible is None else "team"
         missing = {404: f"There is no such {noun}."}
+        made = (Command(),)
         taken = {409: f"The name is taken, by what is no {noun}."} if self.only else {}
         return [
             Operation(
@@ -247,6 +251,7 @@ class EntryResource(Generic[T]):
                 scope=scope,
                 query=self.query,
                 response=Page[self.shown],
+                commands=self.commands.get("list", made),
                 handler=self.page,
             ),
             Operation(
@@ -262,6 +267,7 @@ class EntryResource(Generic[T]):
                 status=201,
                 errors={409: f"There is such a {noun} already."},
                 example={**self.identified, **self.example},
+                commands=self.commands.get("create", made),
                 handler=self.create,
             ),
             Operation(
@@ -274,6 +280,7 @@ class EntryResource(Generic[T]):
                 scope=scope,
                 response=self.shown,
                 errors=missing,
+                commands=self.commands.get("get", made),
                 handler=self.show,
             ),
             Operation(
@@ -289,6 +296,7 @@ class EntryResource(Generic[T]):
                 conditional=True,
                 errors={201: f"The {noun} was created.", **taken},
                 example=self.example,
+                commands=self.commands.get("put", made),
                 handler=self.put,
             ),
             Operation(
@@ -304,6 +312,7 @@ class EntryResource(Generic[T]):
                 conditional=True,
                 errors=missing,
                 example=self.patch_example,
+                commands=self.commands.get("patch", made),
                 handler=self.patch,
             ),
             Operation(
@@ -317,6 +326,7 @@ class EntryResource(Generic[T]):
                 response=DeletedEntry,
                 conditional=True,
                 errors={**missing, 409: f"Something refers to the {noun}: the message says what."},
+                commands=self.commands.get("delete", made),
                 handler=self.delete,
             ),
         ]

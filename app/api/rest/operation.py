@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.api.rest.command import Command
 from app.api.rest.etags import check_match
 from app.store.access.roles import Permission, Principal
 from app.store.postgres.audit_log import Author
@@ -141,7 +142,7 @@ class Operation(Generic[Q, B]):
     `body_media_type`. `response`: what the handler's Answer has.
     `conditional`: it calls check_match(), so it takes If-Match. `secret_response`: the response shows a secret once. `errors`: statuses
     beyond the usual ones, with what they mean. `other_media_types`: of responses, by the query. `example`: a body. `timeout_s`: of its
-    statements. `one_moment`: all statements of a read see the same moment.
+    statements. `one_moment`: all statements of a read see the same moment. `commands`: those of the command line.
     """
 
     method: Method
@@ -169,6 +170,7 @@ class Operation(Generic[Q, B]):
     example: Mapping[str, Any] | None = None
     timeout_s: float = 10.0
     one_moment: bool = False
+    commands: Sequence[Command] = (Command(),)
 
     @property
     def only_creates(self) -> bool:

@@ -7,7 +7,7 @@ import click
 from app.cli.output import json_option, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import DurationParam, format_time
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.database import create_database_engine
 from app.store.records import drop_summary
 from app.store.records.drop_summary import DropRow

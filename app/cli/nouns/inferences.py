@@ -18,7 +18,7 @@ from app.domain.errors import InvalidKeyField
 from app.domain.exchange import OriginKind, Outcome
 from app.settings import Settings
 from app.store.formats.parquet_lines import MISSING, ParquetFile, can_write
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.database import create_database_engine
 from app.store.records.episode_lookup import check_episode

@@ -16,7 +16,7 @@ from app.cli.restriction_options import read_change, read_restrictions, restrict
 from app.cli.store_query import change_store, query_store
 from app.cli.times import DurationParam, MomentParam, format_duration
 from app.domain.callers import ContentPolicy
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.audit_log import command_author
 from app.store.teams import keys as store
 from app.store.teams import shown_keys

@@ -9,7 +9,7 @@ from app.cli.output import json_option, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import PastMomentParam, format_time
 from app.settings import Settings
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.database import create_database_engine
 from app.store.postgres.paging import MAX_PAGE_ROWS

@@ -7,23 +7,11 @@ from typing import Any
 from app.billing.price_index import find_price
 from app.domain.callers import Caller
 from app.domain.functions import FunctionConfig
+from app.domain.replay_refusals import REFUSALS
 from app.domain.snapshot import Snapshot
 from app.gateway.routing.permissions import may_use
 from app.store.replays.replays import Judge, ReplayDefinition
 from providers.canonical.errors import InvalidRequest
-
-# Why requests cannot be replayed, as messages have it.
-REFUSALS: Mapping[str, str] = {
-    "route": "of another API than chat completions, Responses, Messages, completions and /inference",
-    "team_policy": "of teams that no longer keep all that is written",
-    "deleted": "deleted by their callers",
-    "expired": "whose content is kept no longer",
-    "none": "recorded without content",
-    "redacted": "recorded without text",
-    "masked": "recorded with parts of the text masked",
-    "lost": "whose content was lost, as the disk was full",
-    "erased": "erased",
-}
 
 
 def check_order(snapshot: Snapshot, caller: Caller, definition: ReplayDefinition) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from app.store.access.accounts import GroupRoles
 from app.store.access.key_sessions import KeySession
 from app.store.access.roles import Grant, Principal
-from app.store.keys.validation import hash_key
+from app.store.keys.key_format import hash_key
 from app.store.postgres.pg_connection import PgConnection
 
 _LOOKUP_TIMEOUT_S = 3.0  # a caller waits for it

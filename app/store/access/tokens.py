@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import uuid7
 from app.domain.errors import InvalidKeyField
 from app.store.access.accounts import Account
-from app.store.keys.validation import check_expiry, check_name, hash_key
+from app.store.keys.key_format import check_expiry, check_name, hash_key
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
 

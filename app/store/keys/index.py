@@ -9,8 +9,8 @@ from pathlib import Path
 from app.domain.callers import Caller
 from app.store.keys import callers
 from app.store.keys.caller_cache import CallerCache
+from app.store.keys.key_format import hash_key, key_prefix
 from app.store.keys.log import KeyLog, LoggedKeys, log_path, read_log
-from app.store.keys.validation import hash_key, key_prefix
 from app.store.postgres.pg_connection import PgConnection
 
 _UNKNOWN_FOR_S = 10.0

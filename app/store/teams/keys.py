@@ -17,17 +17,9 @@ from app.domain import uuid7
 from app.domain.callers import ContentPolicy, DroppableFields
 from app.store.configuration.validation.team_restrictions import check_within_team
 from app.store.keys.droppable_fields import drop_column
+from app.store.keys.key_format import check_expiry, check_name, hash_key, parse_prefix
 from app.store.keys.rows import lock_changes, notify_workers, valid_key_conditions
-from app.store.keys.validation import (
-    check_expiry,
-    check_models,
-    check_name,
-    check_networks,
-    check_overlap,
-    check_routes,
-    hash_key,
-    parse_prefix,
-)
+from app.store.keys.validation import check_models, check_networks, check_overlap, check_routes
 from app.store.postgres import tables
 from app.store.postgres.audit_log import SYSTEM, AuditEvent, Author, record
 from app.store.postgres.database import Database, transaction

@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.callers import DroppableFields
 from app.store.keys.droppable_fields import from_drop_column
+from app.store.keys.key_format import parse_prefix
 from app.store.keys.rows import valid_key_conditions
-from app.store.keys.validation import parse_prefix
 from app.store.postgres import tables
 from app.store.postgres.conditions import one_of
 from app.store.postgres.database import Database, transaction

@@ -93,6 +93,7 @@ TABLE = {
     "create_role_grant": Row(ADMINISTER, ADMINISTER, body={"role": "viewer", "team": "{team}", "group": "{unused}"}),
     "get_role_grant": Row(LOOK_AT_ACCESS, LOOK_AT_ACCESS, {"id": "{grant}"}),
     "delete_role_grant": Row(ADMINISTER, ADMINISTER, {"id": "{grant}"}),
+    "take_role": Row(ADMINISTER, ADMINISTER, query={"role": "viewer", "team": "{team}", "user": "{user}"}),
     "list_credentials": Row(READ, is_list=True),
     "get_credential": Row(READ, "", {"name": "none"}, is_missing=True),
     "put_credential": Row(ADMINISTER, "", {"name": "none"}, body={"value": "sk-none"}),

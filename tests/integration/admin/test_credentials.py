@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from app.cli import main
 from app.settings import Settings
+from app.store.keys.key_format import hash_key
 from app.store.keys.log import read_log
-from app.store.keys.validation import hash_key
 from app.store.teams import credentials
 from app.store.workers.applied_changes import Applied, wait_until_served
 from app.supervisor.machine import secret_key, server_addresses

@@ -23,8 +23,8 @@ import httpx
 import pytest
 
 from app.settings import Settings
+from app.store.keys.key_format import hash_key
 from app.store.keys.log import log_path, read_log
-from app.store.keys.validation import hash_key
 from app.store.postgres.database import connect
 from app.store.teams import keys
 from app.supervisor.machine.home import erase_home

@@ -19,8 +19,8 @@ from app.domain.errors import InvalidKeyField
 from app.settings import Settings
 from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.index import KeyIndex
+from app.store.keys.key_format import hash_key
 from app.store.keys.log import log_path, read_log
-from app.store.keys.validation import hash_key
 from app.store.postgres.database import connect, create_database_engine
 from app.store.teams import keys, shown_keys, teams
 from app.store.teams.keys import KeyChanges

@@ -10,7 +10,7 @@ import pytest
 from app.domain.errors import BadConfiguration, StillUsed
 from app.gateway.limits.rules import RuleTable
 from app.store.configuration import apply_file, configuration, roll_back
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.audit_log import SYSTEM
 from app.store.postgres.database import connect, transaction
 from app.store.teams import keys, shown_keys

@@ -20,7 +20,7 @@ from app.recording.rows import rollup_sums
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from app.store.keys.callers import find_callers
-from app.store.keys.validation import hash_key, parse_prefix
+from app.store.keys.key_format import hash_key, parse_prefix
 from app.store.postgres.database import connect, create_database_engine
 from app.store.records import episode_lookup, inference_counts, inference_queries
 from app.store.records.inference_counts import InferenceCount, count_inferences

@@ -23,7 +23,7 @@ from app.recording.spool.refusal_records import RefusalCount, Refusals, RefusalS
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from app.store.keys.callers import find_callers
-from app.store.keys.validation import hash_key, parse_prefix
+from app.store.keys.key_format import hash_key, parse_prefix
 from app.store.postgres.database import connect, dsn
 from app.store.schema.migrate import migrate
 from app.store.teams import keys

@@ -17,7 +17,7 @@ from app.domain.errors import InvalidKeyField
 from app.recording.spool.spool import Spool
 from app.settings import Settings
 from app.store.keys.callers import find_callers
-from app.store.keys.validation import hash_key, parse_prefix
+from app.store.keys.key_format import hash_key, parse_prefix
 from app.store.postgres.database import connect, create_database_engine
 from app.store.records.drop_summary import DropRow, drop_summary_query, summarize_drops
 from app.store.teams import keys

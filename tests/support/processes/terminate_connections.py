@@ -8,7 +8,7 @@ from collections import Counter
 import asyncpg
 import httpx
 
-from app.store.keys.validation import key_prefix
+from app.store.keys.key_format import key_prefix
 from app.store.postgres.database import connect
 from app.store.teams import keys
 from tests.support.processes.service import Service

@@ -10,18 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.errors import InvalidKeyField
-from app.store.keys.validation import (
-    MAX_LIST_ENTRIES,
-    ROUTES,
-    check_expiry,
-    check_models,
-    check_name,
-    check_networks,
-    check_overlap,
-    check_routes,
-    key_prefix,
-    parse_prefix,
-)
+from app.store.keys.key_format import check_expiry, check_name, key_prefix, parse_prefix
+from app.store.keys.validation import MAX_LIST_ENTRIES, ROUTES, check_models, check_networks, check_overlap, check_routes
 from app.store.postgres.names import check_team
 
 PREFIXES = st.text("0123456789abcdef", min_size=12, max_size=12)

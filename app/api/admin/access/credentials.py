@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.store.configuration.history import read_configuration_version
@@ -139,6 +140,7 @@ def operations(vault: Vault) -> list[Operation[Any, Any]]:
             response=StoredCredential,
             errors={422: "The gateway has no NARTHEX_SECRET_KEY to encrypt it with."},
             example={"value": "sk-example"},
+            commands=(Command(name="credentials set"),),
             handler=handlers.put,
         ),
         Operation(

@@ -16,8 +16,8 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain.callers import DroppableFields
 from app.domain.limits import Limit
 from app.store.configuration.rows import lock_configuration
+from app.store.keys.key_format import parse_prefix
 from app.store.keys.rows import lock_changes
-from app.store.keys.validation import parse_prefix
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import After, Page
 from app.store.postgres.paging import Limit as PageLimit

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.admin.access.users import AccountQuery
+from app.api.admin.access.users import ACCOUNT_COLUMNS, AccountQuery
 from app.api.rest.access_rules import manages, require_may_give, require_other_owner, shown_roles
+from app.api.rest.command import Command, Option
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -192,6 +193,7 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
     missing = {404: "There is no such service account, or none with a role in a team of yours."}
     without_owner = {409: "The company would have no owner."}
     path = "/service-accounts/{name}"
+    account = {"{name}": Option(metavar="ACCOUNT")}
     return [
         Operation(
             method="GET",
@@ -203,6 +205,16 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             scope="team",
             query=AccountQuery,
             response=Page[ServiceAccount],
+            commands=(
+                Command(
+                    summary="List service accounts, with their roles.",
+                    examples=("service-accounts list", "service-accounts list --search terraform"),
+                    columns=ACCOUNT_COLUMNS,
+                    nothing="There is none yet; `narthex service-accounts create NAME` creates one.",
+                    data="service_accounts",
+                    shape="access.accounts_shape",
+                ),
+            ),
             handler=partial(_list, group_roles),
         ),
         Operation(
@@ -220,6 +232,22 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             status=201,
             errors={409: "There is a service account of that name already."},
             example={"name": "terraform", "roles": [{"role": "editor"}]},
+            commands=(
+                Command(
+                    help="Without --role it may do nothing until `narthex roles grant` gives it a role.",
+                    examples=(
+                        "service-accounts create terraform --role editor",
+                        "service-accounts create search/nightly --role viewer --team search",
+                    ),
+                    inline=("roles",),
+                    options={
+                        "role": Option(help="Give it this role."),
+                        "team": Option(help="Give it the role within this team only, not for the whole company."),
+                    },
+                    render="access.created_account",
+                    shape="access.account_shape",
+                ),
+            ),
             handler=partial(_create, group_roles),
         ),
         Operation(
@@ -232,6 +260,7 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             scope="team",
             response=ServiceAccount,
             errors=missing,
+            commands=(Command(columns=ACCOUNT_COLUMNS, shape="access.account_shape"),),
             handler=partial(_show, group_roles),
         ),
         Operation(
@@ -248,6 +277,24 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             conditional=True,
             errors={**missing, **without_owner},
             example={"disabled": True},
+            commands=(
+                Command(
+                    name="service-accounts disable",
+                    summary="Disable a service account: its tokens are refused.",
+                    examples=("service-accounts disable terraform",),
+                    fixed={"disabled": True},
+                    only=("name", "disabled"),
+                    done="{name} is disabled.",
+                ),
+                Command(
+                    name="service-accounts enable",
+                    summary="Enable a service account again, with the tokens that it has.",
+                    examples=("service-accounts enable terraform",),
+                    fixed={"disabled": False},
+                    only=("name", "disabled"),
+                    done="{name} is enabled.",
+                ),
+            ),
             handler=partial(_patch, group_roles),
         ),
         Operation(
@@ -262,6 +309,15 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             response=DeletedAccount,
             conditional=True,
             errors={**missing, **without_owner},
+            commands=(
+                Command(
+                    summary="Delete a service account, with its tokens and roles.",
+                    confirm="Delete {name}, with its tokens and roles?",
+                    done="Deleted.",
+                    shape="access.deleted_account",
+                    json='{"deleted": name}',
+                ),
+            ),
             handler=partial(_delete, group_roles),
         ),
         Operation(
@@ -274,6 +330,14 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             scope="team",
             response=TokenList,
             errors=missing,
+            commands=(
+                Command(
+                    summary="List tokens of a service account, newest first, with those that ended lately.",
+                    options=account,
+                    data="tokens",
+                    render="access.tokens",
+                ),
+            ),
             handler=partial(_list_tokens, group_roles),
         ),
         Operation(
@@ -292,6 +356,22 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             secret_response=True,
             errors=missing,
             example={"name": "ci", "expires_at": "2030-01-31T00:00:00Z"},
+            commands=(
+                Command(
+                    summary="Create a token of a service account. It is shown once and not stored.",
+                    examples=(
+                        "service-accounts tokens create terraform --name ci --expires 90d",
+                        "service-accounts tokens create terraform --quiet > token",
+                    ),
+                    options={
+                        **account,
+                        "name": Option(flag="--name", help="A description for people."),
+                        "expires_at": Option(flag="--expires", help="When it expires: 30d, 12h, 2026-12-31 or 2026-12-31T18:00Z."),
+                    },
+                    quiet="token",
+                    render="access.created_token",
+                ),
+            ),
             handler=partial(_create_token, group_roles),
         ),
         Operation(
@@ -305,6 +385,16 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             access="write",
             response=Token,
             errors={404: "There is no such service account or token."},
+            commands=(
+                Command(
+                    summary="Revoke a token of a service account, for good.",
+                    options=account,
+                    confirm="Revoke this token of {name} for good?",
+                    done="Revoked.",
+                    shape="access.revoked",
+                    json='{"revoked": id}',
+                ),
+            ),
             handler=partial(_revoke_token, group_roles),
         ),
     ]

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from app.api.rest.admin_authentication import session_cookie_name
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import PublicUrl
 from app.store.access import tokens
@@ -87,6 +88,7 @@ def operations(public_url: PublicUrl) -> list[Operation[Any, Any]]:
             permission=None,
             access="memory",
             response=CurrentSession,
+            commands=(Command(name="whoami"),),
             handler=_show_session,
         ),
         Operation(
@@ -98,6 +100,7 @@ def operations(public_url: PublicUrl) -> list[Operation[Any, Any]]:
             permission=None,
             access="write",
             response=SignedOut,
+            commands=(Command(name="logout"),),
             handler=partial(_sign_out, public_url),
         ),
         Operation(
@@ -109,6 +112,7 @@ def operations(public_url: PublicUrl) -> list[Operation[Any, Any]]:
             permission=None,
             access="memory",
             response=RoleList,
+            commands=(Command(name="roles permissions"),),
             handler=_list_roles,
         ),
     ]

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.rest.access_rules import require_may_give
+from app.api.rest.command import Command
 from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -36,6 +37,10 @@ Search = Annotated[bool, Meta(description="Whether the text of what is recorded 
 Mask = Annotated[MaskConfig, Meta(description="The rules of the content policy `masked`; by default all built-in detectors.")]
 
 
+Drop = Annotated[
+    DroppableFields,
+    Meta(description='Fields that may be left out of its requests where a target cannot honour them: "all", or a list of names.'),
+]
 Models = Annotated[tuple[str, ...], Meta(description="Models that its keys may use; a * at the end stands for anything. Keys narrow it.")]
 Routes = Annotated[tuple[str, ...], Meta(description="Routes that its keys may use. Keys narrow it.")]
 Networks = Annotated[tuple[str, ...], Meta(description="Networks that its keys may be used from. Keys narrow it.")]
@@ -49,7 +54,7 @@ class TeamSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set of a team; what is left out gets its default."""
 
     content: Content = "full"
-    drop: DroppableFields = ()
+    drop: Drop = ()
     priority: Priority = 0
     mask: Mask = MaskConfig()
     search: Search = False
@@ -81,7 +86,7 @@ class TeamChanges(Struct, frozen=True, forbid_unknown_fields=True):
     """A merge patch: what is left out stays, null is the default."""
 
     content: Content | UnsetType | None = UNSET
-    drop: DroppableFields | UnsetType | None = UNSET
+    drop: Drop | UnsetType | None = UNSET
     priority: Priority | UnsetType | None = UNSET
     mask: MaskChanges | UnsetType | None = UNSET
     search: Search | UnsetType | None = UNSET
@@ -264,6 +269,7 @@ def operations() -> list[Operation[Any, Any]]:
             conditional=True,
             errors=name_missing,
             example={"priority": 10},
+            commands=(Command(name="teams set"),),
             handler=_patch,
         ),
         Operation(

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.rest.access_rules import require_may_give, require_other_owner, shown_roles
+from app.api.rest.command import Column, Command, Option
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.domain.uuid7 import is_uuid7
 from app.store.access import accounts, tokens
 from app.store.access.accounts import Account, GroupRoles, RoleInForce
 from app.store.access.locking import lock_access
@@ -17,11 +19,14 @@ from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import UnknownRecord
 
+FIRST_SIGN_IN = "A user exists from the first sign-in on."
+
 
 class User(Struct, frozen=True):
     """A user. `issuer` and `subject` identify the person. `groups`: as the issuer named them at the last sign-in. `roles`: in force now."""
 
     id: str
+    kind: Literal["user"]
     name: str
     issuer: str | None
     subject: str | None
@@ -54,6 +59,16 @@ class EndedSessions(Struct, frozen=True):
     """The number of sessions that have ended."""
 
     ended: int
+
+
+# As lists of users and of service accounts print them.
+ACCOUNT_COLUMNS = (
+    Column("name"),
+    Column("id"),
+    Column("roles", form="roles"),
+    Column("created_at", "CREATED", "time"),
+    Column("disabled", "STATE", "state"),
+)
 
 
 async def _list(group_roles: GroupRoles, call: Call[AccountQuery, NoBody]) -> Answer:
@@ -96,10 +111,12 @@ async def _end_sessions(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) ->
 
 
 async def _find(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
-    """A user without a role in a team that the caller may see does not exist for them."""
-    account = await accounts.find_account(call.connection, "user", group_roles, id=call.path["id"])
+    """The user of an id or a name. One without a role in a team that the caller may see does not exist for them."""
+    who = call.path["id"]
+    by_id = {"id": who.lower()} if is_uuid7(who) else {"name": who}
+    account = await accounts.find_account(call.connection, "user", group_roles, **by_id)
     if account is None or (call.visible_teams() is not None and not any(call.is_visible(role.team) for role in account.roles)):
-        raise UnknownRecord(f"There is no user {call.path['id']!r:.100}. GET /admin/v1/users lists them with their ids.")
+        raise UnknownRecord(f"There is no user {who!r:.100}; GET /admin/v1/users lists them. {FIRST_SIGN_IN}")
     return account
 
 
@@ -107,6 +124,7 @@ def _to_user(call: Call[Any, Any], account: Account) -> User:
     shown = shown_roles(call, account)
     return User(
         shown.id,
+        "user",
         shown.name,
         shown.issuer,
         shown.subject,
@@ -125,6 +143,7 @@ def _etag(account: Account) -> str:
 
 def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
     tag = "Users"
+    user_argument = {"{id}": Option(metavar="USER")}
     missing = {404: "There is no such user, or none with a role in a team of yours."}
     return [
         Operation(
@@ -138,6 +157,17 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             scope="team",
             query=AccountQuery,
             response=Page[User],
+            commands=(
+                Command(
+                    summary="List users, with their roles in force.",
+                    help='Of "roles", "team" is null for the whole company, "group" where it was given to the user, and "grant_id" where'
+                    " it comes from NARTHEX_OIDC_GROUP_ROLES.",
+                    examples=("users list", "users list --search ann"),
+                    columns=ACCOUNT_COLUMNS,
+                    nothing="No user has signed in yet.",
+                    data="users",
+                ),
+            ),
             handler=partial(_list, group_roles),
         ),
         Operation(
@@ -150,6 +180,7 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             scope="team",
             response=User,
             errors=missing,
+            commands=(Command(examples=("users show ann@example.com",), options=user_argument, render="access.user"),),
             handler=partial(_show, group_roles),
         ),
         Operation(
@@ -166,6 +197,28 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             conditional=True,
             errors={**missing, 409: "The company would have no owner."},
             example={"disabled": True},
+            commands=(
+                Command(
+                    name="users disable",
+                    summary="Disable a user: their sessions end, and they cannot sign in.",
+                    help="",
+                    examples=("users disable ann@example.com",),
+                    options=user_argument,
+                    fixed={"disabled": True},
+                    only=("name", "disabled"),
+                    done="{name} is disabled.",
+                ),
+                Command(
+                    name="users enable",
+                    summary="Enable a user again; they must sign in.",
+                    help="",
+                    examples=("users enable ann@example.com",),
+                    options=user_argument,
+                    fixed={"disabled": False},
+                    only=("name", "disabled"),
+                    done="{name} is enabled.",
+                ),
+            ),
             handler=partial(_patch, group_roles),
         ),
         Operation(
@@ -177,6 +230,7 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             permission="access:read",
             response=SessionList,
             errors=missing,
+            commands=(Command(examples=("users sessions list ann@example.com",), options=user_argument, nothing="Nowhere."),),
             handler=partial(_list_sessions, group_roles),
         ),
         Operation(
@@ -189,6 +243,14 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             access="write",
             response=EndedSessions,
             errors=missing,
+            commands=(
+                Command(
+                    examples=("users sessions end ann@example.com --yes",),
+                    options=user_argument,
+                    confirm="Sign {id} out everywhere?",
+                    done="Sessions that have ended: {ended}.",
+                ),
+            ),
             handler=partial(_end_sessions, group_roles),
         ),
     ]

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from app.api.rest.access_rules import require_may_send_credentials
+from app.api.rest.command import Command
+from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.errors import UnknownVersion
 from app.process.switch_interval import paused_collector, short_switch_interval
@@ -190,6 +191,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=str,
             response_media_type=_TOML,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="export"),),
             handler=handlers.export,
         ),
         Operation(
@@ -208,6 +210,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Applied,
             conditional=True,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="apply"),),
             handler=handlers.apply,
         ),
         Operation(
@@ -220,6 +223,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             permission="config:read",
             query=VersionQuery,
             response=Page[VersionRow],
+            commands=(Command(name="history"),),
             handler=handlers.list_versions,
         ),
         Operation(
@@ -232,6 +236,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=ChangesQuery,
             response=Version,
             errors=missing,
+            commands=(Command(name="history"),),
             handler=handlers.show_version,
         ),
         Operation(
@@ -249,6 +254,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             conditional=True,
             errors=missing,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="rollback"),),
             handler=handlers.restore,
         ),
     ]

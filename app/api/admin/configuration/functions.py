@@ -57,7 +57,7 @@ class FunctionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ] = {}
     tools: Annotated[list[FunctionToolSettings], Meta(description="For requests that offer none.")] = []
     tool_choice: Annotated[str | None, Meta(description="auto, none, required, or the name of a tool.")] = None
-    parallel_tool_calls: bool | None = None
+    parallel_tool_calls: Annotated[bool | None, Meta(description="Whether it may call several tools at once.")] = None
     output_schema: Annotated[dict[str, Any] | None, Meta(description="Of a function of type json.")] = None
     experiment: Annotated[ExperimentSettings | None, Meta(description="Which variants serve.")] = None
     shadow: Annotated[ShadowSettings | None, Meta(description="Which variant answers a share of its requests again, unseen.")] = None
@@ -115,7 +115,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         },
         patch_example={"variants": {"terse": {"params": {"temperature": 0.2}}}},
         identified={"name": "answer"},
-        gateway=gateway,
+        gateway_settings=gateway.settings,
     )
 
     async def render(call: Call[PreviewQuery, PreviewRequest]) -> Answer:

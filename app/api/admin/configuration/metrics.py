@@ -8,7 +8,7 @@ from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
 from app.domain.experiments import MetricKind, MetricLevel
-from app.gateway.pipeline.gateway import Gateway
+from app.settings import Settings
 from app.store.configuration.entries import METRICS, metrics_with
 from app.store.postgres.paging import After, Limit
 
@@ -45,7 +45,7 @@ class MetricQuery(Struct, frozen=True, forbid_unknown_fields=True):
     level: MetricLevel | None = None
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
     metrics = EntryResource(
         section=METRICS,
         noun="metric",
@@ -60,6 +60,6 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         example={"kind": "boolean", "level": "inference", "optimize": "max"},
         patch_example={"optimize": None},
         identified={"name": "helpful"},
-        gateway=gateway,
+        gateway_settings=settings,
     )
     return metrics.operations()

@@ -13,7 +13,7 @@ from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.domain.routing import Capability, FallbackReason
-from app.gateway.pipeline.gateway import Gateway
+from app.settings import Settings
 from app.store.configuration.entries import MODELS, Entry, models_with
 from app.store.postgres.paging import After, Limit
 from providers.canonical.errors import UnknownRecord
@@ -66,7 +66,7 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     fallback_on: Annotated[dict[str, list[FallbackReason]], Meta(description="By fallback, why it is used.")] = {}
     retries: Retries = None
     timeouts: TimeoutSettings | None = None
-    hedge: HedgeSettings | None = None
+    hedge: Annotated[HedgeSettings | None, Meta(description="When a second attempt is sent beside one that takes long.")] = None
     output_tokens: Annotated[int | None, Meta(description="What limits reserve for a response of unknown length.")] = None
     drop: Drop = ()
     context_length: Annotated[int | None, Meta(description="Prompt and response, in tokens, as callers are told; null: as probed.")] = None
@@ -222,7 +222,7 @@ def _target_number(call: Call[Any, Any], targets: list[Any]) -> int:
     return int(text)
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
     models = EntryResource(
         section=MODELS,
         noun="model",
@@ -238,6 +238,6 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         example={"targets": [{"provider": "gpu", "model": "Qwen/Qwen3-4B"}], "timeouts": {"total_s": 60}},
         patch_example={"timeouts": {"total_s": None, "connect_s": 2}},
         identified={"name": "qwen3-4b"},
-        gateway=gateway,
+        gateway_settings=settings,
     )
     return [*models.operations(), *_TargetRoutes(models).operations()]

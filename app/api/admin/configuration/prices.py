@@ -9,7 +9,7 @@ from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
 from app.domain.prices import GpuPrice, PriceFields, PriceHours, PriceStep
-from app.gateway.pipeline.gateway import Gateway
+from app.settings import Settings
 from app.store.configuration.entries import PRICES, prices_with
 from app.store.postgres.paging import After, Limit
 
@@ -77,7 +77,7 @@ def _write_key(key: Mapping[str, str]) -> list[str]:
     return [key["provider"], key["model"], key["since"] or ALWAYS]
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
     return EntryResource(
         section=PRICES,
         noun="price",
@@ -95,5 +95,5 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         key_fields=("provider", "model", "since"),
         read_key=_read_key,
         write_key=_write_key,
-        gateway=gateway,
+        gateway_settings=settings,
     ).operations()

@@ -10,6 +10,7 @@ from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
 from app.domain.callers import DroppableFields
 from app.gateway.pipeline.gateway import Gateway
+from app.settings import Settings
 from app.store.configuration.entries import PROVIDERS, providers_with
 from app.store.postgres.paging import After, Limit
 
@@ -56,10 +57,10 @@ class ProviderQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
-    return [*_entries(gateway), *provider_test.operations(gateway)]
+    return [*_entries(gateway.settings), *provider_test.operations(gateway)]
 
 
-def _entries(gateway: Gateway) -> list[Operation[Any, Any]]:
+def _entries(settings: Settings) -> list[Operation[Any, Any]]:
     return EntryResource(
         section=PROVIDERS,
         noun="provider",
@@ -74,5 +75,5 @@ def _entries(gateway: Gateway) -> list[Operation[Any, Any]]:
         example={"adapter": "vllm", "base_url": "http://10.0.0.5:8000", "credential": "env:GPU_KEY"},
         patch_example={"base_url": "http://10.0.0.6:8000", "credential": None},
         identified={"name": "gpu"},
-        gateway=gateway,
+        gateway_settings=settings,
     ).operations()

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.recording.writes import retention
 from app.recording.writes.retention import TableRetention
@@ -32,6 +33,16 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             permission="config:read",
             response=Retention,
             timeout_s=30.0,
+            commands=(
+                Command(
+                    name="retention",
+                    summary="Show how long each table that grows is kept, why, and what of it is stored.",
+                    help="By the settings of this command's environment: give it the writers'. What has expired is deleted by the writers,"
+                    ' once an hour. "keep_days" is null for ever, and "rows" is about how many there are.',
+                    data="tables",
+                    render="records.retention",
+                ),
+            ),
             handler=show,
         )
     ]

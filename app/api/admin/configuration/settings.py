@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import OtlpHeaders, ProxyUrl, Secrets, Settings, environment_name
 
@@ -63,6 +64,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             permission="config:read",
             access="memory",
             response=SettingsInForce,
+            commands=(Command(name="settings"),),
             handler=show,
         )
     ]

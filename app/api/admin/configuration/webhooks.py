@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.api.rest.command import Column, Command, Option
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import Settings
@@ -22,6 +23,20 @@ _Secret = Annotated[
 ]
 _Thresholds = Annotated[Sequence[int], Meta(description="Percent of a budget's amount.")]
 _Budgets = Annotated[Sequence[str] | None, Meta(description="Only of these budgets, by name; null: of all.")]
+
+
+_BUDGET_HELP = "Only of this budget. Can be repeated."
+_OPTIONS = {
+    "thresholds": Option(flag="--threshold", metavar="PERCENT", help="Percent of a budget's amount. Can be repeated."),
+    "budgets": Option(flag="--budget", metavar="NAME", help=_BUDGET_HELP),
+    "secret": Option(is_stdin=True, help="Read the secret (whsec_...) from standard input."),
+}
+_COLUMNS = (
+    Column("name", "WEBHOOK"),
+    Column("url"),
+    Column("thresholds", form="percents"),
+    Column("budgets", null="all"),
+)
 
 
 class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -179,6 +194,13 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
             permission="config:read",
             query=WebhookQuery,
             response=Page[Webhook],
+            commands=(
+                Command(
+                    columns=(*_COLUMNS, Column("enabled")),
+                    nothing="There are no webhooks; `narthex webhooks create -h` shows how to make one.",
+                    data="webhooks",
+                ),
+            ),
             handler=handlers.page,
         ),
         Operation(
@@ -196,6 +218,20 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
             secret_response=True,
             errors={409: "There is such a webhook already.", **no_key},
             example={"name": "finance", "url": "https://finance.example.com/hooks/narthex", "thresholds": [80, 100]},
+            commands=(
+                Command(
+                    summary="Create webhook NAME: URL is notified. Prints the secret that signs, once.",
+                    help="URL is https, and its host has a public address, unless NARTHEX_WEBHOOK_NETWORKS allows others. Without"
+                    " --threshold: 50, 80 and 100 %. Thresholds that were reached before, in a present period, are notified, too, unless"
+                    " another webhook was.",
+                    examples=(
+                        "webhooks create finance https://finance.example.com/hooks/narthex",
+                        "webhooks create pager https://pager.example.com/hook --threshold 100 --budget company",
+                    ),
+                    options={**_OPTIONS, "url": Option(is_argument=True)},
+                    render="webhooks.created",
+                ),
+            ),
             handler=handlers.create,
         ),
         Operation(
@@ -223,6 +259,22 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
             conditional=True,
             errors={**missing, **no_key},
             example={"enabled": False},
+            commands=(
+                Command(
+                    name="webhooks set",
+                    summary="Change webhook NAME; what is not given stays.",
+                    examples=("webhooks set finance --threshold 80 --threshold 100", "webhooks set finance --disable"),
+                    options={
+                        **_OPTIONS,
+                        "url": Option(flag="--url", help="The new address."),
+                        "budgets": Option(
+                            flag="--budget", metavar="NAME", help=_BUDGET_HELP, constants={"--all-budgets": (None, "Of all budgets.")}
+                        ),
+                        "enabled": Option(flag="--enable/--disable", help="Whether anything is sent."),
+                    },
+                    done="{name} is changed.",
+                ),
+            ),
             handler=handlers.patch,
         ),
         Operation(
@@ -236,6 +288,15 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
             response=DeletedWebhook,
             conditional=True,
             errors=missing,
+            commands=(
+                Command(
+                    name="webhooks remove",
+                    summary="Remove webhook NAME, with its deliveries.",
+                    confirm="Remove the webhook {name}?",
+                    done="{name} is removed.",
+                    only=("name",),
+                ),
+            ),
             handler=handlers.delete,
         ),
         Operation(
@@ -250,6 +311,13 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
             response=Delivery,
             status=202,
             errors={**missing, 409: "The webhook is not enabled."},
+            commands=(
+                Command(
+                    summary="Send a test event to webhook NAME.",
+                    help="A writer sends it within moments; `narthex webhooks deliveries NAME` shows what came of it.",
+                    done="Sent soon: `narthex webhooks deliveries {name}` shows what came of it.",
+                ),
+            ),
             handler=handlers.test,
         ),
         Operation(
@@ -262,6 +330,25 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
             query=DeliveryQuery,
             response=Page[Delivery],
             errors=missing,
+            commands=(
+                Command(
+                    name="webhooks deliveries",
+                    summary="List what was sent to webhook NAME, the newest first.",
+                    examples=("webhooks deliveries finance --status failed",),
+                    columns=(
+                        Column("id", "DELIVERY"),
+                        Column("created_at", "CREATED", "time"),
+                        Column("type"),
+                        Column("status"),
+                        Column("attempts"),
+                        Column("response_status", "ANSWER"),
+                        Column("next_attempt_at", "NEXT", "time"),
+                        Column("error"),
+                    ),
+                    nothing="Nothing was sent to it.",
+                    data="deliveries",
+                ),
+            ),
             handler=handlers.page_deliveries,
         ),
         Operation(
@@ -276,6 +363,13 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
             response=Delivery,
             status=202,
             errors={404: "There is no such webhook or delivery."},
+            commands=(
+                Command(
+                    name="webhooks redeliver",
+                    summary="Send delivery ID of webhook NAME again, with all its attempts anew.",
+                    done="It is sent again.",
+                ),
+            ),
             handler=handlers.redeliver,
         ),
     ]

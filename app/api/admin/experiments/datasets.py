@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from app.api.admin.records.inferences import TIMEOUT_S
+from app.api.rest.command import Command
 from app.api.rest.etags import etag_of
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -316,6 +317,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=VersionQuery,
             response=Page[DatasetVersion],
             errors=missing,
+            commands=(Command(name="datasets versions"),),
             handler=_versions,
         ),
         Operation(
@@ -335,6 +337,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             errors={**missing, 409: "Too much is being built."},
             example={"selection": selection},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="datasets select"),),
             handler=create_version,
         ),
         Operation(
@@ -347,6 +350,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             scope="team",
             response=DatasetVersion,
             errors=no_version,
+            commands=(Command(name="datasets show"),),
             handler=_show_version,
         ),
         Operation(
@@ -361,6 +365,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             access="write",
             response=DatasetVersion,
             errors={**no_version, 409: "It was deleted already."},
+            commands=(Command(name="datasets delete"),),
             handler=functools.partial(_end_version, status="deleted"),
         ),
         Operation(
@@ -374,6 +379,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             access="write",
             response=DatasetVersion,
             errors={**no_version, 409: "It is not being built."},
+            commands=(Command(name="datasets cancel"),),
             handler=functools.partial(_end_version, status="cancelled"),
         ),
         Operation(
@@ -388,6 +394,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=RowQuery,
             response=Page[DatasetRow],
             errors=no_version,
+            commands=(Command(name="datasets rows"),),
             handler=_rows,
         ),
         Operation(
@@ -400,6 +407,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             scope="team",
             response=RowWithContent,
             errors={404: "There is no such dataset, version or row, or it is not of one of your teams."},
+            commands=(Command(name="datasets show-row"),),
             handler=_show_row,
         ),
         Operation(
@@ -414,6 +422,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=VersionQuery,
             response=Page[DatasetSkip],
             errors=no_version,
+            commands=(Command(name="datasets skips"),),
             handler=_skips,
         ),
         Operation(
@@ -433,6 +442,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             other_media_types=(PARQUET_MEDIA_TYPE,),
             errors={**no_version, 409: "The version is not complete."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="datasets export"),),
             handler=_export,
         ),
     ]

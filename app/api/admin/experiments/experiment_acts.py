@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from app.api.admin.experiments.experiments import Arm, ShownExperiment, answer_experiment, lock_for_change, require_experiment
-from app.api.rest.access_rules import require_may_send_credentials
+from app.api.rest.command import Command
+from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.gateway.pipeline.gateway import Gateway
 from app.results.guard.promoting import MAX_REASON_CHARACTERS, PromotionRefused, promote
+from app.settings import Settings
 from app.store.configuration.experiments.acts import Act, page_acts
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import Conflict, InvalidRequest
@@ -31,8 +32,8 @@ class Promote(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Acts:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
 
     async def log(self, call: Call[LogQuery, NoBody]) -> Answer:
         found = await require_experiment(call.connection, call.path["name"])
@@ -54,7 +55,7 @@ class _Acts:
                 call.path["name"],
                 body.arm,
                 reason=body.reason,
-                output_tokens=self._gateway.settings.limits_output_tokens,
+                output_tokens=self._settings.limits_output_tokens,
             )
         except PromotionRefused as refused:
             raise Conflict(str(refused), param="arm") from None
@@ -74,6 +75,7 @@ class _Acts:
                 query=LogQuery,
                 response=Page[Act],
                 errors=missing,
+                commands=(Command(name="experiments log"),),
                 handler=self.log,
             ),
             Operation(
@@ -89,10 +91,11 @@ class _Acts:
                 conditional=True,
                 errors={**missing, 409: "Conditions are not met, which the message lists; or the configuration no longer has it."},
                 example={"arm": "large"},
+                commands=(Command(name="experiments promote"),),
                 handler=self.promote,
             ),
         ]
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
-    return _Acts(gateway).operations()
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
+    return _Acts(settings).operations()

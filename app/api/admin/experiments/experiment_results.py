@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.process.thread_steps import run_in_steps
 from app.results.experiments.metric_facts import metric_names
@@ -107,6 +108,7 @@ def operations() -> list[Operation[Any, Any]]:
             query=ResultsQuery,
             response=ExperimentResults,
             errors={404: "There is no such experiment."},
+            commands=(Command(name="experiments results"),),
             handler=_show_results,
         ),
         Operation(
@@ -120,6 +122,7 @@ def operations() -> list[Operation[Any, Any]]:
             query=SeriesQuery,
             response=ResultSeries,
             errors={404: "There is no such experiment."},
+            commands=(Command(name="experiments series"),),
             handler=_show_series,
         ),
         Operation(
@@ -132,6 +135,7 @@ def operations() -> list[Operation[Any, Any]]:
             access="memory",
             query=PowerQuery,
             response=PowerAnswer,
+            commands=(Command(name="experiments power"),),
             handler=_show_power,
         ),
     ]

@@ -9,14 +9,15 @@ from msgspec.structs import asdict
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
-from app.api.rest.access_rules import require_may_send_credentials
+from app.api.rest.command import Command
+from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.entry_resource import Warnings
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.experiments import ExperimentStatus
-from app.gateway.pipeline.gateway import Gateway
 from app.results.experiments.standing import ExperimentStanding
 from app.results.experiments.standings import Standings
+from app.settings import Settings
 from app.store.configuration.configuration import change_configuration
 from app.store.configuration.rows import lock_configuration
 from app.store.experiments import edits as experiment_edits
@@ -95,8 +96,8 @@ class Enrolment(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Experiments:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._standings = Standings()
 
     async def page(self, call: Call[ExperimentQuery, NoBody]) -> Answer:
@@ -139,7 +140,7 @@ class _Experiments:
 
     async def _change(self, call: Call[Any, Any], edit: Edit) -> Answer:
         await lock_for_change(call)
-        output_tokens = self._gateway.settings.limits_output_tokens
+        output_tokens = self._settings.limits_output_tokens
         changed = await change_configuration(call.connection, call.author, edit, output_tokens=output_tokens)
         require_may_send_credentials(call, changed)
         return await answer_experiment(call, changed.warnings)
@@ -180,6 +181,7 @@ class _Experiments:
                 query=VersionsQuery,
                 response=Page[ExperimentVersionRow],
                 errors=missing,
+                commands=(Command(name="experiments versions"),),
                 handler=self.versions,
             ),
             Operation(
@@ -223,6 +225,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arm": "large", "weight": 0.5},
+                commands=(Command(name="experiments resume"),),
                 handler=self.resume,
             ),
             Operation(
@@ -238,6 +241,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arms": {"large": 0.2}},
+                commands=(Command(name="experiments weights"),),
                 handler=self.weights,
             ),
             Operation(
@@ -253,6 +257,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"enrolment": 0.5},
+                commands=(Command(name="experiments enrol"),),
                 handler=self.enrol,
             ),
         ]
@@ -291,5 +296,5 @@ async def answer_experiment(call: Call[Any, Any], warnings: Sequence[str] = ()) 
     return Answer(shown, etag=etag_of(settings), warnings=warnings)
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
-    return _Experiments(gateway).operations()
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
+    return _Experiments(settings).operations()

@@ -7,15 +7,16 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app.api.admin.records.inference_filters import InferenceFilters, read_filters
+from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
 from app.domain.callers import Caller
-from app.gateway.pipeline.gateway import Gateway
 from app.gateway.replay.order import check_order, describe_nothing
 from app.results.replay_results import ReplayResults, read_results
 from app.store.access.roles import Permission
+from app.store.configuration.snapshots import read_snapshot
 from app.store.keys.callers import find_key_holder
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page
 from app.store.replays import replays
 from app.store.replays.replays import (
@@ -72,9 +73,6 @@ class ItemQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Replays:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
     async def page(self, call: Call[ReplayQuery, NoBody]) -> Answer:
         query = call.query
         return Answer(await replays.page_replays(call.connection, query, only_teams=call.visible_teams(), status=query.status))
@@ -108,7 +106,7 @@ class _Replays:
             per_minute=body.per_minute,
             judge=body.judge,
         )
-        check_order(self._gateway.snapshot_cache.snapshot, caller, definition)
+        check_order(await read_snapshot(call.connection), caller, definition)
         filters = read_filters(call, body.filter, "records:content")
         try:
             new = NewReplay(definition, filters, caller.team_id, caller.key_id, caller.team)
@@ -156,6 +154,14 @@ class _Replays:
                 scope="team",
                 query=ReplayQuery,
                 response=Page[Replay],
+                commands=(
+                    Command(
+                        name="replay list",
+                        nothing="There are no replays yet; docs/replay.md shows how to start one.",
+                        data="replays",
+                        render="replays.listed",
+                    ),
+                ),
                 handler=self.page,
             ),
             Operation(
@@ -184,6 +190,7 @@ class _Replays:
                     "max_usd": 5,
                 },
                 timeout_s=_TIMEOUT_S,
+                commands=(Command(name="replay start"),),
                 handler=self.start,
             ),
             Operation(
@@ -196,6 +203,7 @@ class _Replays:
                 scope="team",
                 response=Replay,
                 errors=missing,
+                commands=(Command(name="replay show", render="replays.shown"),),
                 handler=self.show,
             ),
             Operation(
@@ -209,6 +217,16 @@ class _Replays:
                 query=ItemQuery,
                 response=Page[ReplayItem],
                 errors=missing,
+                commands=(
+                    Command(
+                        name="replay items",
+                        summary="List a replay's requests, and what came of each.",
+                        help="REASON: why a request was refused, or why its pair has no judgement; docs/replay.md lists them.",
+                        options={"sort": Option(constants={"--descending": ("-number", "The last first.")})},
+                        data="items",
+                        render="replays.items",
+                    ),
+                ),
                 handler=self.items,
             ),
             Operation(
@@ -222,6 +240,9 @@ class _Replays:
                 scope="team",
                 response=ReplayResults,
                 errors=missing,
+                commands=(
+                    Command(name="replay results", summary="Compare a replay's responses with the originals.", render="replays.results"),
+                ),
                 handler=self.results,
             ),
             Operation(
@@ -236,6 +257,7 @@ class _Replays:
                 access="write",
                 response=Replay,
                 errors={**missing, 409: "It does not run."},
+                commands=(Command(name="replay cancel", done="The replay {id} is cancelled; what is in progress goes on to its end."),),
                 handler=self.cancel,
             ),
             Operation(
@@ -249,6 +271,7 @@ class _Replays:
                 access="write",
                 response=Replay,
                 errors={**missing, 409: "It runs, or is complete."},
+                commands=(Command(name="replay resume", done="The replay {id} goes on."),),
                 handler=self.resume,
             ),
             Operation(
@@ -264,13 +287,16 @@ class _Replays:
                 response=Replay,
                 errors={**missing, 409: "It runs: cancel it first."},
                 timeout_s=_TIMEOUT_S,
+                commands=(
+                    Command(name="replay delete", confirm="Delete replay {id} with its results?", done="The replay {id} is deleted."),
+                ),
                 handler=self.delete,
             ),
         ]
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
-    return _Replays(gateway).operations()
+def operations() -> list[Operation[Any, Any]]:
+    return _Replays().operations()
 
 
 async def _find(call: Call[Any, Any], permission: Permission | None = None, *, lock: bool = False) -> Replay:

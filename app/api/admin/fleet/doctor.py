@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.findings import Finding
 from providers.canonical.errors import Unavailable
@@ -89,6 +90,7 @@ def operations() -> list[Operation[Any, Any]]:
             permission="config:read",
             access="memory",
             response=Diagnosis,
+            commands=(Command(name="doctor"),),
             handler=show,
         )
     ]

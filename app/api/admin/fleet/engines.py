@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.admin.fleet.endpoint_state import EndpointQuery, EndpointState, page_endpoints
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.gateway.fleet.operations import OperationResult, Operations, worst_status
 from app.gateway.learned_rules.store import StoredRule
@@ -158,6 +159,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             access="memory",
             query=EndpointQuery,
             response=Page[EndpointState],
+            commands=(Command(name="engines list"),),
             handler=handlers.list,
         ),
         Operation(
@@ -170,6 +172,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             permission="config:read",
             access="memory",
             response=LearnedRules,
+            commands=(Command(name="engines rules"),),
             handler=handlers.list_learned_rules,
         ),
         Operation(
@@ -184,6 +187,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             response=bytes,
             response_media_type=_PROMETHEUS,
             errors=failures,
+            commands=(Command(name="engines metrics"),),
             handler=handlers.pass_metrics,
         ),
         Operation(
@@ -198,6 +202,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             query=dict[str, str],
             response=EngineResults,
             errors=failures,
+            commands=(),
             handler=handlers.read,
         ),
         Operation(
@@ -216,6 +221,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             response=EngineResults,
             errors=failures,
             example={"level": 1},
+            commands=(Command(name="engines run"),),
             handler=handlers.run,
         ),
     ]

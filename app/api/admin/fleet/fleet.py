@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from app.api.admin.fleet.endpoint_state import EndpointQuery, EndpointState, page_endpoints
+from app.api.rest.command import Column, Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.routing import Node
 from app.gateway.pipeline.gateway import Gateway
@@ -17,7 +18,7 @@ class Drain(Struct, frozen=True, forbid_unknown_fields=True):
     """An endpoint to drain. `provider` null means the endpoint of every provider. `drained` false puts it back."""
 
     endpoint: Annotated[str, Meta(description="An address, as GET /admin/v1/fleet lists it.")]
-    provider: str | None = None
+    provider: Annotated[str | None, Meta(description="Only of this provider.")] = None
     drained: bool = True
 
 
@@ -47,6 +48,10 @@ class Fleet(Struct, frozen=True):
     nodes: Sequence[Node]
     waiting: Mapping[str, int]
     drained: Sequence[EndpointName]
+
+
+_ENDPOINT = {"endpoint": Option(is_argument=True)}
+_DRAINED = (Column("endpoint"), Column("provider"), Column("drained"))
 
 
 class FleetHandlers:
@@ -85,6 +90,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             access="memory",
             query=EndpointQuery,
             response=Fleet,
+            commands=(Command(name="engines fleet"),),
             handler=handlers.show,
         ),
         Operation(
@@ -100,6 +106,23 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             response=Drained,
             errors={404: "There is no such endpoint."},
             example={"endpoint": "http://10.0.0.5:8000", "drained": True},
+            commands=(
+                Command(
+                    name="engines drain",
+                    summary="Take ENDPOINT out of rotation.",
+                    options=_ENDPOINT,
+                    fixed={"drained": True},
+                    columns=_DRAINED,
+                ),
+                Command(
+                    name="engines undrain",
+                    summary="Put ENDPOINT back into rotation.",
+                    help="",
+                    options=_ENDPOINT,
+                    fixed={"drained": False},
+                    columns=_DRAINED,
+                ),
+            ),
             handler=handlers.drain,
         ),
     ]

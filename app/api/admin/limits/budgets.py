@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app.api.admin.limits.limits import LimitSettings, LimitSort, ScopeFilter
+from app.api.rest.command import Command
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -138,7 +139,8 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         # As of limits.
         read_permission="teams:read",
         visible=limits_of_teams,
-        gateway=gateway,
+        commands={"put": (Command(name="budgets set"),), "delete": (Command(name="budgets remove"),)},
+        gateway_settings=gateway.settings,
     )
     handlers = BudgetOperations(resource, gateway)
     of_usage = (
@@ -168,6 +170,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             response=BudgetSubjects,
             errors={404: "There is no such budget."},
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="budgets subjects"),),
             handler=handlers.list_subjects,
         ),
     ]

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command, Option
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
@@ -16,6 +17,9 @@ from providers.canonical.errors import Conflict, UnknownRecord
 _Amount = Annotated[float, Meta(description="In place of the limit's, in the same unit.")]
 _EndsAt = Annotated[datetime, Meta(description="When the limit's own amount is in force again; without a zone it is UTC.")]
 _Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, description="Why; for people, and in the audit log.")]
+
+
+_ENDS_OPTION = {"ends_at": Option(flag="--until", help="When it ends: 2d, 2026-12-31 (at the end of that day, UTC) or 2026-12-31T18:00Z.")}
 
 
 class NewOverride(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -73,7 +77,7 @@ async def _change(call: Call[NoQuery, OverrideEdit]) -> Answer:
     before = _found(await store.lock_override(call.connection, call.path["id"]))
     call.check_match(_etag(before))
     if not before.in_force:
-        raise Conflict("This override has ended; create another one.")
+        raise Conflict("This override has ended; make another one with POST /admin/v1/limit-overrides.")
     ends_at = None if call.body.ends_at is None else _with_zone(call.body.ends_at)
     changes = OverrideChanges(call.body.amount, ends_at, call.body.reason)
     return _answer(await store.change_override(call.connection, call.author, before, changes))
@@ -116,6 +120,20 @@ def operations() -> list[Operation[Any, Any]]:
             permission="config:read",
             query=OverrideQuery,
             response=Page[Override],
+            commands=(
+                Command(
+                    name="limits overrides",
+                    summary="List overrides, the newest first; with LIMIT, of that one.",
+                    help="",
+                    examples=("limits overrides --all",),
+                    options={
+                        "limit_name": Option(is_argument=True, metavar="LIMIT"),
+                        "state": Option(default="in_force", constants={"--all": (None, "Also those that have ended.")}),
+                    },
+                    data="overrides",
+                    render="limits.overrides",
+                ),
+            ),
             handler=_list,
         ),
         Operation(
@@ -138,6 +156,28 @@ def operations() -> list[Operation[Any, Any]]:
                 "ends_at": "2026-12-01T00:00:00Z",
                 "reason": "Load test, agreed with finance",
             },
+            commands=(
+                Command(
+                    name="limits override",
+                    summary="Give a subject of LIMIT (or a budget) another amount, until a time.",
+                    help="Returns once every gateway process goes by it; they go by the limit's own amount again when it has ended, by"
+                    " themselves. What was used meanwhile counts.",
+                    examples=(
+                        'limits override "search in a month" --amount 800 --until 2026-12-01 --reason "load test"',
+                        'limits override "each key in a week" --for key=nx-0123456789ab --amount 50 --until 2d --reason "migration"',
+                    ),
+                    options={
+                        **_ENDS_OPTION,
+                        "limit": Option(is_argument=True),
+                        "subject": Option(
+                            flag="--for",
+                            help="Whose amount it is, of a limit for each team, key or value of a tag: team=search, key=nx-...,"
+                            " tag:NAME=VALUE. Can be repeated.",
+                        ),
+                    },
+                    render="limits.created_override",
+                ),
+            ),
             handler=_create,
         ),
         Operation(
@@ -149,6 +189,7 @@ def operations() -> list[Operation[Any, Any]]:
             permission="config:read",
             response=Override,
             errors=missing,
+            commands=(Command(name="limits show-override"),),
             handler=_show,
         ),
         Operation(
@@ -164,6 +205,14 @@ def operations() -> list[Operation[Any, Any]]:
             conditional=True,
             errors={**missing, 409: "It has ended."},
             example={"ends_at": "2026-12-08T00:00:00Z"},
+            commands=(
+                Command(
+                    name="limits change-override",
+                    examples=("limits change-override 019ab3c4-5d6e-7f80-9123-456789abcdef --until 7d",),
+                    options=_ENDS_OPTION,
+                    render="limits.changed_override",
+                ),
+            ),
             handler=_change,
         ),
         Operation(
@@ -177,6 +226,7 @@ def operations() -> list[Operation[Any, Any]]:
             access="write",
             response=Override,
             errors=missing,
+            commands=(Command(name="limits end-override", confirm="End this override now?", done="The override of {limit} has ended."),),
             handler=_end,
         ),
     ]

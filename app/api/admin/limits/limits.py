@@ -12,7 +12,7 @@ from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
 from app.domain.limits import AfterLoss, Period, Resource
-from app.gateway.pipeline.gateway import Gateway
+from app.settings import Settings
 from app.store.configuration.config_file import normalize_limit
 from app.store.configuration.entries import LIMITS, limits_of_teams, limits_with
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
@@ -68,7 +68,7 @@ class LimitQuery(Struct, frozen=True, forbid_unknown_fields=True):
     model: ScopeFilter | None = None
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+def operations(settings: Settings) -> list[Operation[Any, Any]]:
     return EntryResource(
         section=LIMITS,
         noun="limit",
@@ -89,5 +89,5 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         # Roles within a team do not read the configuration, and do read what their team is held to.
         read_permission="teams:read",
         visible=limits_of_teams,
-        gateway=gateway,
+        gateway_settings=settings,
     ).operations()

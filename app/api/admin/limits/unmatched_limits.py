@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.store.limits.limit_matches import UnmatchedLimit, known_since, page_unmatched
@@ -48,6 +49,16 @@ def operations() -> list[Operation[Any, Any]]:
             permission="config:read",
             query=UnmatchedQuery,
             response=UnmatchedLimits,
+            commands=(
+                Command(
+                    name="limits unmatched",
+                    help="Such a limit may name what does not exist any more, or a tag that nobody sends.",
+                    examples=("limits unmatched --since 7d",),
+                    options={"since": Option(help="Since then: 7d (ago), 2026-11-01 or 2026-11-01T08:00Z. Default: 30d.")},
+                    data="limits",
+                    render="limits.unmatched",
+                ),
+            ),
             handler=_list,
         )
     ]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -112,6 +113,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             query=AuditQuery,
             response=Page[RecordedEvent],
+            commands=(Command(name="audit"),),
             handler=_list,
         ),
         Operation(
@@ -129,6 +131,7 @@ def operations() -> list[Operation[Any, Any]]:
             response_media_type="application/jsonl",
             other_media_types=("text/csv",),
             timeout_s=20.0,
+            commands=(Command(name="audit"),),
             handler=_export,
         ),
         Operation(
@@ -141,6 +144,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             response=RecordedEvent,
             errors={404: "There is no such event, or it is not of one of your teams."},
+            commands=(Command(name="audit"),),
             handler=_show,
         ),
     ]

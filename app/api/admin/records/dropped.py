@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.records import drop_summary
 from app.store.records.drop_summary import DropRow
 from providers.canonical.errors import InvalidRequest
@@ -75,6 +76,7 @@ def operations() -> list[Operation[Any, Any]]:
             query=DropQuery,
             response=DropSummary,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="dropped"),),
             handler=_summarize,
         )
     ]

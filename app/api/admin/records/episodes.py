@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from app.api.admin.records.inference_filters import Amount, InferenceFilters, Outcomes, TeamId, parse_id, read_filters
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, Preview, page_of
+from app.api.rest.command import Command
 from app.api.rest.fields import Values
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText
@@ -228,6 +229,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Episode,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="episode"),),
             handler=_show_episode,
         ),
         Operation(
@@ -242,6 +244,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=EpisodeTimeline,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="episode"),),
             handler=_show_timeline,
         ),
     ]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
 from app.recording.erasure import erasures
@@ -153,6 +154,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             permission="audit:read",
             query=ErasureQuery,
             response=Page[Erasure],
+            commands=(Command(name="erase list"),),
             handler=_list,
         ),
         Operation(
@@ -169,6 +171,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Erasure,
             status=201,
             example={"end_user": "ann@example.com", "keep_tags": ["tenant"], "reference": "DSR-118"},
+            commands=(Command(name="erase start"),),
             handler=_create,
         ),
         Operation(
@@ -180,6 +183,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             permission="audit:read",
             response=Erasure,
             errors=missing,
+            commands=(Command(name="erase show"),),
             handler=_show,
         ),
         Operation(
@@ -197,6 +201,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Verification,
             errors=missing,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="erase verify"),),
             handler=verify,
         ),
     ]

@@ -8,12 +8,13 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from app.api.admin.records.inference_filters import parse_id
+from app.api.rest.command import Command, Option
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain.experiments import MetricKind
 from app.store.formats.csv_lines import csv_cell, csv_lines
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page, read_cursor, write_cursor
 from app.store.records.audit_export import EXPORT_MEDIA_TYPES, ExportFormat
 from app.store.records.episode_lookup import check_episode
@@ -190,6 +191,45 @@ def operations() -> list[Operation[Any, Any]]:
             query=FeedbackQuery,
             response=Page[FeedbackEvent],
             timeout_s=TIMEOUT_S,
+            commands=(
+                Command(
+                    help="An event each: what creates, corrects or withdraws feedback.",
+                    examples=(
+                        "feedback list --metric helpful --since 1d",
+                        "feedback list --inference 019aa3f4-7492-7b70-8347-9564aeb44a24 --history",
+                    ),
+                    options={
+                        "inference_id": Option(flag="--inference"),
+                        "episode_id": Option(flag="--episode"),
+                        "current": Option(
+                            default="true",
+                            constants={"--history": (None, "Also what was corrected, withdrawn or replaced, and so no longer counts.")},
+                        ),
+                    },
+                    data="feedback",
+                    render="records.feedback",
+                ),
+                Command(
+                    name="feedback unmatched",
+                    summary="List feedback whose inference or episode is not recorded.",
+                    help="It may be so new that its inference has not ended; its inference may be in the spool of a machine that is off; or"
+                    " there is none with that id in its team.",
+                    examples=("feedback unmatched --team search",),
+                    fixed={"matched": False},
+                    data="feedback",
+                    render="records.feedback",
+                ),
+                Command(
+                    name="feedback conflicts",
+                    summary="List feedback that was sent with the id of other feedback.",
+                    help="It does not count: what was sent first under that id does, which `narthex feedback list` shows. Most of it is"
+                    " refused when it is sent; this is what was accepted while the first was on its way to the database.",
+                    examples=("feedback conflicts --team search",),
+                    fixed={"action": "conflict"},
+                    data="feedback",
+                    render="records.feedback",
+                ),
+            ),
             handler=_list,
         ),
         Operation(
@@ -222,6 +262,7 @@ def operations() -> list[Operation[Any, Any]]:
             query=FeedbackSumsQuery,
             response=FeedbackSums,
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="feedback sums"),),
             handler=_sum,
         ),
         Operation(

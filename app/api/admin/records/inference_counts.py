@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from app.api.admin.records.inference_filters import InferenceFilters, read_filters
 from app.api.admin.records.inferences import TIMEOUT_S
 from app.api.admin.usage.analytics import SumFilters, parse_filters
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import parse_time
 from app.settings import Settings
@@ -95,6 +96,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=InferenceFilters,
             response=Count,
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="records count"),),
             handler=count,
         ),
         Operation(
@@ -110,6 +112,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=FacetQuery,
             response=Facets,
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="records facets"),),
             handler=facets,
         ),
     ]

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from app.api.admin.records.inference_filters import parse_id
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, is_visible, shown_fields
 from app.api.admin.records.media_answer import SHOWN, decode_media, media_answer
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.process.thread_steps import run_in_steps
 from app.store.messages.read_messages import Messages, PackedExchange, read_media, read_messages
@@ -107,6 +108,7 @@ def operations() -> list[Operation[Any, Any]]:
             response=InferenceWithContent,
             errors={404: "There is no such inference, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="inferences"),),
             handler=_show,
         ),
         Operation(
@@ -123,6 +125,7 @@ def operations() -> list[Operation[Any, Any]]:
             other_media_types=sorted(SHOWN),
             errors={404: "There is no such inference or no such media, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="records media"),),
             handler=_show_media,
         ),
     ]

@@ -12,7 +12,7 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import uuid7
 from app.domain.exchange import OriginKind, Outcome
 from app.store.access.roles import Permission
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.conditions import AnyOf, values_of
 from app.store.records.episode_lookup import check_episode
 from app.store.records.inference_filter import InferenceFilter

@@ -10,6 +10,7 @@ from msgspec import Meta
 from app.api.admin.records.inference_filters import InferenceFilters, read_filters
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, is_visible, shown_fields
 from app.api.admin.records.tail_readers import MAX_POLL_ROWS, MAX_WAITING_ROWS, Batch, InferenceTails, Tail, read_missed
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.store.records.inference_filter import named_filters
 from app.store.records.inference_tail import is_later, is_position
@@ -73,6 +74,7 @@ def operations(is_draining: Callable[[], bool]) -> list[Operation[Any, Any]]:
             response=str,
             response_media_type="text/event-stream",
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="inferences"),),
             handler=tail_inferences,
         )
     ]

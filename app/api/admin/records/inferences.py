@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
 from app.api.admin.records.inference_filters import InferenceFilters, parse_id, read_filters
 from app.api.admin.records.recorded_attempts import RecordedAttempt, RecordedCharge, UsageDetails
+from app.api.rest.command import Command
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.domain.exchange import OriginKind, Outcome
@@ -261,6 +262,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=InferenceQuery,
             response=InferencePage,
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="inferences"),),
             handler=list_inferences,
         ),
         Operation(
@@ -279,6 +281,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response_media_type="application/jsonl",
             other_media_types=("text/csv", PARQUET_MEDIA_TYPE),
             timeout_s=TIMEOUT_S,
+            commands=(Command(name="inferences"),),
             handler=export_inferences,
         ),
     ]

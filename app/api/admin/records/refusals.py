@@ -4,10 +4,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import uuid7
-from app.store.keys.validation import parse_prefix
+from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page, read_cursor, write_cursor
 from app.store.records.refusal_queries import Refusal, RefusalFilter, list_refusals
 from providers.canonical.errors import InvalidRequest
@@ -80,6 +81,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             query=RefusalQuery,
             response=Page[Refusal],
+            commands=(Command(name="refusals"),),
             handler=_list,
         )
     ]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.fields import SEVERAL, Statuses
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -148,6 +149,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             query=AnalyticsFilters,
             response=Analytics,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="analytics"),),
             handler=show,
         ),
         Operation(
@@ -164,6 +166,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             example={"questions": {"today": {"since": "2026-11-29"}, "by_day": {"interval": "day", "fill": True}}},
             timeout_s=_TIMEOUT_S,
             one_moment=True,
+            commands=(Command(name="analytics batch"),),
             handler=answer,
         ),
     ]

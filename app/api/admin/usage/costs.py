@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from app.api.rest.command import Command
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -205,6 +206,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             response=Recomputed,
             example={"since": "2026-11-01T00:00:00Z", "provider": "openai"},
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="prices recompute"),),
             handler=_recompute,
         ),
         Operation(
@@ -216,6 +218,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             permission="records:read",
             query=CostChangeQuery,
             response=CostChangePage,
+            commands=(Command(name="costs changes"),),
             handler=_list,
         ),
         Operation(
@@ -232,6 +235,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             response=str,
             response_media_type=_CSV,
             timeout_s=_TIMEOUT_S,
+            commands=(Command(name="costs focus"),),
             handler=_export_focus,
         ),
         Operation(

@@ -1,0 +1,59 @@
+"""How an operation is a command of `narthex`, where that does not follow from the operation itself.
+
+Path segments are arguments, fields of the query and the body are options; their descriptions are the help. `python -m
+app.cli.operations.build` makes the list from which the command line is made without importing any operation.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+# How the value of a field is printed in a table or a line.
+Form = Literal["text", "time", "count", "size", "percents", "pairs", "state", "roles"]
+
+
+class Column(Struct, frozen=True):
+    """A column of a list, or a line of what is shown alone. Columns that do not fit on a terminal are left out, the last ones first."""
+
+    field: str
+    title: str = ""  # of the field's name
+    form: Form = "text"
+    null: str = "-"  # what null is shown as
+
+
+class Option(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a command takes a field, where the field's own name and description will not do."""
+
+    flag: str = ""
+    metavar: str = ""
+    help: str = ""
+    is_argument: bool = False  # it has a place instead of a flag
+    is_stdin: bool = False  # its flag takes no value: that is read from standard input
+    default: str = ""  # of a query, where the command has another one than the operation
+    constants: Mapping[str, tuple[Any, str]] = {}  # flags that give it a value, null too, with their help
+
+
+class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One command of an operation."""
+
+    name: str = ""  # made from the path and the id: GET /teams/{name} is `teams show`
+    summary: str = ""  # instead of the operation's
+    help: str | None = None  # instead of the operation's description
+    examples: Sequence[str] = ()  # without `narthex`
+    options: Mapping[str, Option] = {}  # by field; of the path by {field}
+    fixed: Mapping[str, Any] = {}  # fields of the body or the query that the command itself sets
+    columns: Sequence[Column] = ()
+    nothing: str = ""  # what is printed of an empty list
+    done: str = ""  # a sentence after a change, with {fields} of the response and of the arguments
+    confirm: str = ""  # a question, with {arguments}; of every DELETE one is made
+    asks: bool | None = None  # whether it asks; None: where it is a DELETE
+    quiet: str = ""  # the field that --quiet prints alone
+    data: str = ""  # what --json calls the list of a page, instead of `data`
+    only: Sequence[str] = ()  # the fields that --json shows; empty: all
+    one_of: Sequence[str] = ()  # fields that exclude each other
+    needs_one: bool = False  # of `one_of`
+    inline: Sequence[str] = ()  # lists of records of which the command gives the first, each field of it as an option
+    render: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints for people what columns cannot say
+    shape: str = ""  # MODULE.FUNCTION that makes the document of --json
+    json: str = ""  # that document, as help shows it, where `shape` makes another than the response

@@ -1,0 +1,1 @@
+"""Commands made from the operations of the admin API. manifest.py is the way in."""

@@ -1,0 +1,92 @@
+"""The manifest of commands: the command line knows every operation by commands.json, which build.py makes of the declarations."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from app.api.rest.command import Column
+
+MANIFEST = Path(__file__).with_name("commands.json")
+
+# moment, past_moment, duration: as people type them, sent as ISO 8601 or seconds. stdin: a flag, whose value is read from standard input.
+# pairs: NAME=VALUE, again and again. constant: a flag
+# that gives its field a value. json: what has no short form.
+Text = Literal["text", "texts", "pairs", "key", "choice", "stdin", "json", "file"]
+Number = Literal["integer", "integers", "number", "duration"]
+Kind = Text | Number | Literal["flag", "switch", "constant", "moment", "past_moment"]
+
+
+class Parameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An argument (without flags) or option of a command."""
+
+    field: str
+    place: Literal["path", "query", "body"]
+    flags: Sequence[str] = ()
+    kind: Kind = "text"
+    help: str = ""
+    metavar: str = ""
+    is_required: bool = False
+    choices: Sequence[str] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    default: str = ""  # as help shows it
+    value: Any = None  # of a constant
+    sent: str = ""  # the default, where the operation has another one
+
+
+class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One command of one operation, as app/api/rest/command.py and operation.py declare them."""
+
+    name: str
+    id: str
+    method: str
+    path: str
+    subject: str  # the module of app.api.admin that declares it
+    summary: str
+    help: str
+    parameters: Sequence[Parameter] = ()
+    takes_body: bool = False
+    takes_file: bool = False  # with fields of the body
+    unsettable: Sequence[str] = ()  # fields that --unset sets back to their default
+    is_local: bool = False  # it can run in the command's process
+    is_change: bool = False
+    is_conditional: bool = False
+    media_type: str = "application/json"
+    timeout_s: float = 10.0
+    fixed: Mapping[str, Any] = {}
+    columns: Sequence[Column] = ()
+    nothing: str = ""
+    done: str = ""
+    confirm: str = ""
+    quiet: str = ""
+    data: str = ""
+    only: Sequence[str] = ()
+    one_of: Sequence[str] = ()
+    needs_one: bool = False
+    render: str = ""
+    shape: str = ""
+
+
+class Outline(Struct, frozen=True, omit_defaults=True):
+    """A command that is written by hand, as far as a TAB needs it."""
+
+    name: str
+    summary: str
+    parameters: Sequence[Parameter] = ()
+    is_group: bool = False
+
+
+class Manifest(Struct, frozen=True):
+    summaries: Mapping[str, str]  # the first line of help of each command at the root
+    routes: Mapping[str, str]  # the command that does what METHOD PATH does
+    outlines: Sequence[Outline]
+    commands: Sequence[MadeCommand]
+
+
+@functools.cache
+def load_manifest() -> Manifest:
+    return msgspec.json.decode(MANIFEST.read_bytes(), type=Manifest)

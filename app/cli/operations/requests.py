@@ -1,0 +1,89 @@
+"""A request of a command to an operation, and what comes of it: the same whether it runs in this process or over REST."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from app.cli.errors import CommandError
+from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
+
+_ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) /admin/v1(/[^\s,;:?`]*[^\s,;:.?`])")
+_FIELD = re.compile(r"`(\w+)`")
+
+
+class OperationRequest(Struct, frozen=True):
+    """`if_match` None: the resource in any state."""
+
+    command: MadeCommand
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes | None = None
+    if_match: str | None = None
+    dry_run: bool = False
+
+
+class OperationResponse(Struct, frozen=True):
+    """`document`: the body, decoded if it is JSON; None: it was a text, which is printed already. `warning`: who does not serve it yet."""
+
+    document: Any
+    warning: str = ""
+
+
+class OperationRunner(Protocol):
+    def run(self, request: OperationRequest, if_match: str | None) -> OperationResponse:
+        """Raises OperationRefused, and OperatorError if there is nobody who could do it."""
+        ...
+
+
+class OperationRefused(CommandError):
+    """A refusal of the operation, in the words of the command line."""
+
+    def __init__(self, message: str, status: int, command: MadeCommand) -> None:
+        super().__init__(in_words(message, command.parameters, load_manifest().routes), status=status)
+        self.status = status
+
+
+def perform(runner: OperationRunner, request: OperationRequest) -> OperationResponse:
+    """Runs an operation, on a resource in any state unless the request names one. Raises as OperationRunner.run()."""
+    if not request.command.is_conditional or request.if_match is not None:
+        return runner.run(request, request.if_match)
+    try:
+        return runner.run(request, "*")
+    except OperationRefused as fault:
+        if request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
+            raise
+    return runner.run(request, None)
+
+
+def in_words(text: str, parameters: Sequence[Parameter], routes: Mapping[str, str]) -> str:
+    """A text about the admin API in the words of the command line: commands in the place of routes, options in that of fields."""
+    flags = {each.field: each.flags[0].partition("/")[0] for each in parameters if each.flags and each.kind != "constant"}
+    arguments = {each.field: each.metavar for each in parameters if not each.flags}
+
+    def name_option(found: re.Match[str]) -> str:
+        return flags.get(found[1]) or arguments.get(found[1]) or found[0]
+
+    def name_command(found: re.Match[str]) -> str:
+        name = _command_of_route(found[1], found[2], routes)
+        return found[0] if name is None else f"`narthex {name}`"
+
+    return _ROUTE.sub(name_command, _FIELD.sub(name_option, text))
+
+
+def _command_of_route(method: str, path: str, routes: Mapping[str, str]) -> str | None:
+    segments = path.split("/")
+    for route, name in routes.items():
+        route_method, _, route_path = route.partition(" ")
+        declared = route_path.split("/")
+        if route_method == method and len(declared) == len(segments):
+            values = [given for given, each in zip(segments, declared, strict=True) if each.startswith("{") and given != each]
+            if all(each.startswith("{") or each == given for given, each in zip(segments, declared, strict=True)):
+                return " ".join([name, *values])
+    return None
+
+
+def encode_body(fields: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(fields)

@@ -1,0 +1,116 @@
+"""Runs an operation in the process of a command, in a transaction on the database, as its owner: whoever has the database may do all."""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, cast
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec.structs import replace
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.api.rest.operation import Answer, Call, NoBody, Operation
+from app.api.rest.request_parsing import parse_admin_body, parse_query
+from app.cli.operations.local_operations import operations_of
+from app.cli.operations.requests import OperationRefused, OperationRequest, OperationResponse
+from app.cli.store_query import warn_unless_served
+from app.domain import uuid7
+from app.domain.errors import StillUsed
+from app.settings import Settings
+from app.store.access.roles import Grant, Principal
+from app.store.postgres.admin_transactions import admin_transaction
+from app.store.postgres.audit_log import Author, command_author, read_changes
+from app.store.postgres.database import create_database_engine
+from app.store.workers.reports import ServedVersions, read_changed_versions
+from app.supervisor.database_query import query_database
+from app.supervisor.machine import server_addresses
+from providers.canonical.errors import NarthexError
+
+_PATIENCE = 10  # somebody at a terminal may wait so many times longer than a caller of the admin API
+
+
+class LocalRunner:
+    def __init__(self, settings: Settings) -> None:
+        """Raises OperatorError if there is no database."""
+        self._settings = server_addresses.resolve(settings)
+
+    def run(self, request: OperationRequest, if_match: str | None) -> OperationResponse:
+        [operation] = [each for each in operations_of(request.command.subject, self._settings) if each.id == request.command.id]
+        author = replace(command_author(), request_id=str(uuid7.mint()))
+
+        async def serve(url: str) -> tuple[Any, ServedVersions]:
+            database = create_database_engine(url, command_timeout_s=_PATIENCE * operation.timeout_s)
+            try:
+                return await _serve(operation, request, if_match, author, database)
+            finally:
+                await database.dispose()
+
+        try:
+            document, change = query_database(self._settings.database_url, serve)
+        except NarthexError as fault:
+            raise OperationRefused(fault.message, fault.status, request.command) from fault
+        except StillUsed as fault:
+            raise OperationRefused(str(fault), 409, request.command) from fault
+        if change != ServedVersions():
+            warn_unless_served(self._settings)
+        return OperationResponse(document)
+
+
+async def _serve(
+    operation: Operation[Any, Any], request: OperationRequest, if_match: str | None, author: Author, database: AsyncEngine
+) -> tuple[Any, ServedVersions]:
+    principal = Principal("key", "", author.name, (Grant("owner"),))
+
+    def open_transaction(*, read_only: bool) -> AbstractAsyncContextManager[AsyncConnection]:
+        timeout_s = _PATIENCE * operation.timeout_s
+        return admin_transaction(database, timeout_s, read_only=read_only, one_moment=read_only and operation.one_moment)
+
+    async def authenticate_again() -> Principal:
+        return principal
+
+    call = Call(
+        principal,
+        author,
+        operation.permission,
+        request.path,
+        parse_query(urlencode(request.query).encode(), operation.query),
+        _parse_body(operation, request.body),
+        if_match,
+        None,
+        lambda: open_transaction(read_only=True),
+        lambda: open_transaction(read_only=False),
+        authenticate_again,
+        None,
+    )
+    if operation.access == "memory":
+        return await _document(await operation.handler(call)), ServedVersions()
+    async with open_transaction(read_only=operation.access == "read") as call.raw_connection:
+        answer = await operation.handler(call)
+        if request.dry_run:
+            changes = await read_changes(call.connection, author)
+            await call.connection.rollback()
+            return msgspec.to_builtins({"dry_run": True, "changes": changes, "warnings": list(answer.warnings)}), ServedVersions()
+        change = await read_changed_versions(call.connection) if operation.access == "write" else ServedVersions()
+    return await _document(answer), change
+
+
+def _parse_body(operation: Operation[Any, Any], raw: bytes | None) -> Any:
+    if operation.body is bytes:
+        return raw or b""
+    return NoBody() if operation.body is NoBody else parse_admin_body(raw or b"{}", operation.body)
+
+
+async def _document(answer: Answer) -> Any:
+    """The body as JSON's own types. A text is printed as it comes, and is None."""
+    body: object = answer.body
+    if isinstance(body, AsyncGenerator):
+        async for piece in cast("AsyncGenerator[bytes]", body):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.flush()
+        return None
+    if isinstance(body, bytes):
+        sys.stdout.buffer.write(body)
+        sys.stdout.flush()
+        return None
+    return msgspec.json.decode(msgspec.json.encode(body))
