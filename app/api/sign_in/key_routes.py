@@ -27,7 +27,7 @@ from app.api.sign_in.pages import handle_error
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.routing.permissions import Address
 from app.store.access.key_sessions import SignedInWithKey, create_key_session, redeem_one_time_code
-from app.store.keys.validation import hash_key, key_prefix
+from app.store.keys.key_format import hash_key, key_prefix
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import Author
 from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.store.access.tokens import mint_token
+from app.store.keys.key_format import hash_key, parse_prefix
 from app.store.keys.rows import valid_key_conditions
-from app.store.keys.validation import hash_key, parse_prefix
 from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
 from app.store.postgres.database import Database, transaction

@@ -225,9 +225,10 @@ def _to_sums(row: Any) -> EpisodeSums:
     fields = {name: getattr(row, name) for name in EpisodeSums.__struct_fields__ if name not in ("capped", "inferences", "feedback")}
     for name in ("failed", "input_tokens", "output_tokens", "cost_microusd", "unpriced"):
         fields[name] = int(fields[name])
+    values: Mapping[str, float] = row.feedback or {}
     return EpisodeSums(
         **fields,
         inferences=min(row.inferences, MAX_INFERENCES),
         capped=row.inferences > MAX_INFERENCES,
-        feedback={name: float(number) for name, number in (row.feedback or {}).items()},
+        feedback={name: float(number) for name, number in values.items()},
     )

@@ -110,10 +110,10 @@ def _may_hold_more(candidate: _Range, last: dict[str, Any], measure: str) -> boo
 async def _ranges(connection: AsyncConnection, filters: InferenceFilter, measure: str, keep_hours_days: int) -> Sequence[_Range]:
     """All that may hold a match: first those of which nothing is known, then the hours with the largest maximum."""
     assert filters.since_ms is not None, "it was checked before"
+    begin = matching_hours.hour_of(filters.since_ms)
     if filters.has_repeats:  # shadows and replays are in no sums by subject, but in those of all
         filters = structs.replace(filters, end_user=None, tag=None)
     await connection.execute(text("SET LOCAL jit = off"))
-    begin = matching_hours.hour_of(filters.since_ms)
     known_since = max(begin, matching_hours.next_hour(await matching_hours.kept_since(connection, keep_hours_days)))
     rollups, groups = matching_hours.hourly_table(filters), tables.rollup_groups
     most = func.max(rollups.c[f"max_{measure}"])

@@ -91,7 +91,10 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
 
 
 def _named_filters(query: AnalyticsQuery) -> NamedFilters:
-    return NamedFilters(**{name: query.filters.get(name) for name in ("team", "key", "model", "function", "provider")})
+    wanted = query.filters.get
+    return NamedFilters(
+        team=wanted("team"), key=wanted("key"), model=wanted("model"), function=wanted("function"), provider=wanted("provider")
+    )
 
 
 class _Reader:

@@ -17,7 +17,7 @@ from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.keys.log import read_log
 from app.store.postgres.database import connect, create_database_engine
 from app.store.postgres.vault import Vault
-from app.store.records.inference_queries import find_inference, read_content
+from app.store.records.inference_queries import find_inference, read_packed_content, unpack_text
 from app.store.schema.migrate import migrate
 from app.store.teams.shown_keys import list_keys
 from app.store.teams.teams import list_teams
@@ -47,7 +47,9 @@ async def inference(database_url: str, id: str) -> dict[str, Any] | None:
     try:
         async with database.connect() as connection:
             found = await find_inference(connection, id)
-            return found and {**found, "content": await read_content(connection, id)}
+            packed = await read_packed_content(connection, id)
+            content = packed and {"request": await unpack_text(packed.request), "response": await unpack_text(packed.response)}
+            return found and {**found, "content": content}
     finally:
         await database.dispose()
 

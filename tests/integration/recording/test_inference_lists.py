@@ -121,9 +121,10 @@ async def test_count_and_facets_agree_with_the_list(service: Service, sent: Sent
 
 async def test_a_role_in_a_team_counts_and_lists_that_team_alone(service: Service, sent: Sent):
     async with service.admin_client() as admin, service.keyless_client() as client:
-        account = {"name": f"{sent.teams[0]}/viewer", "roles": [{"role": "viewer", "team": sent.teams[0]}]}
+        name = f"{sent.teams[0]}/viewer"
+        account = {"name": name, "roles": [{"role": "viewer", "team": sent.teams[0]}]}
         assert (await admin.post("/admin/v1/service-accounts", json=account)).status_code == 201
-        token = await admin.post(f"/admin/v1/service-accounts/{account['name'].replace('/', '%2F')}/tokens", json={"name": "t"})
+        token = await admin.post(f"/admin/v1/service-accounts/{name.replace('/', '%2F')}/tokens", json={"name": "t"})
         client.headers["authorization"] = f"Bearer {token.json()['token']}"
         assert await _ids(client) == sent.ids[1::-1] == await _ids(client, key=[sent.prefixes[0]])
         since = (await client.get(PATH)).json()["data"][-1]["received_at"]

@@ -31,7 +31,8 @@ async def test_questions_are_answered_as_one_by_one_and_faults_stay_with_theirs(
 
         async def are_summed() -> bool:
             found = await made(admin, {"both": {"team": [team, other]}})
-            rows = (found["answers"]["both"]["analytics"] or {"data": []})["data"]
+            analytics: dict[str, Any] | None = found["answers"]["both"]["analytics"]
+            rows: list[dict[str, Any]] = analytics["data"] if analytics else []
             return [row["requests"] for row in rows] == [3]
 
         await wait_until(are_summed)
@@ -46,8 +47,9 @@ async def test_questions_are_answered_as_one_by_one_and_faults_stay_with_theirs(
         rows = answers["day"]["analytics"]["data"]
         times = [row["time"] for row in rows]
         assert times == sorted(set(times)) and 24 <= len(times) <= 26 and sum(row["requests"] for row in rows) == 2
-        for body in ({"questions": {}}, {"questions": {str(at): {} for at in range(13)}}, {"questions": {"x": {"colour": 1}}}):
-            assert (await admin.post(PATH, json=body)).status_code == 400
+        refused: tuple[dict[str, Any], ...] = ({}, {str(at): {} for at in range(13)}, {"x": {"colour": 1}})
+        for questions in refused:
+            assert (await admin.post(PATH, json={"questions": questions})).status_code == 400
         account = f"{team}-viewer"
         assert (
             await admin.post("/admin/v1/service-accounts", json={"name": account, "roles": [{"role": "viewer", "team": team}]})

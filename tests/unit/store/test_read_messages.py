@@ -89,7 +89,7 @@ def _responses() -> tuple[dict[str, Any], dict[str, Any]]:
             {"type": "function_call_output", "call_id": "call_1", "output": "rain"},
         ],
     }
-    output = [
+    output: Any = [
         {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "Hm."}]},
         {
             "type": "message",

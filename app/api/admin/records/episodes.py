@@ -175,10 +175,11 @@ def _no_episode(named: str) -> UnknownRecord:
 
 
 def _listed(found: EpisodeSums, preview: str | None) -> ListedEpisode:
-    same = {name: getattr(found, name) for name in ListedEpisode.__struct_fields__ if name != "preview"}
-    times = {"began_at": found.began_at.isoformat(), "ended_at": found.ended_at.isoformat()}
+    same: dict[str, Any] = {name: getattr(found, name) for name in ListedEpisode.__struct_fields__ if name != "preview"}
+    times: dict[str, Any] = {"began_at": found.began_at.isoformat(), "ended_at": found.ended_at.isoformat()}
     feedback = [EpisodeFeedback(metric, value) for metric, value in sorted(found.feedback.items())]
-    return ListedEpisode(**{**same, **times, "key": found.key and f"nx-{found.key}", "feedback": feedback, "preview": preview})
+    others: dict[str, Any] = {"key": found.key and f"nx-{found.key}", "feedback": feedback, "preview": preview}
+    return ListedEpisode(**{**same, **times, **others})
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
