@@ -6,7 +6,7 @@ from typing import Any
 from litestar import Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.access import credentials, keys, role_grants, service_accounts, session, teams, users
+from app.api.admin.access import account_tokens, credentials, keys, role_grants, service_accounts, session, teams, users
 from app.api.admin.configuration import (
     configuration,
     functions,
@@ -17,6 +17,7 @@ from app.api.admin.configuration import (
     retention,
     settings,
     snapshots,
+    webhook_deliveries,
     webhooks,
 )
 from app.api.admin.experiments import datasets, experiment_acts, experiment_results, experiments, replays, shadows
@@ -54,6 +55,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *teams.operations(),
         *users.operations(group_roles),
         *service_accounts.operations(group_roles),
+        *account_tokens.operations(group_roles),
         *role_grants.operations(group_roles),
         *credentials.operations(gateway.fleet.vault),
         *configuration.operations(gateway.settings),
@@ -70,6 +72,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *limit_overrides.operations(),
         *unmatched_limits.operations(),
         *webhooks.operations(gateway.fleet.vault, gateway.settings),
+        *webhook_deliveries.operations(),
         *prices.operations(gateway.settings),
         *settings.operations(gateway.settings),
         *retention.operations(gateway.settings),

@@ -1,120 +1,28 @@
 """Keys: /admin/v1/keys, /admin/v1/keys/{prefix} and /admin/v1/keys/{prefix}/rotate."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET
 from msgspec.structs import asdict
 
-from app.api.admin.access.teams import Content, Priority, TeamName
-from app.api.rest.entry_resource import Warnings
+from app.api.admin.access.key_records import CreatedKey, Key, KeyQuery, ListedKey, NewKey, Rotation, read_usage, to_key
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.api.rest.request_parsing import TimeText, parse_time
-from app.domain.callers import DroppableFields
-from app.domain.limits import Limit
+from app.api.rest.request_parsing import parse_time
 from app.store.configuration.rows import lock_configuration
 from app.store.keys.key_format import parse_prefix
 from app.store.keys.rows import lock_changes
-from app.store.postgres.names import MAX_NAME_CHARACTERS
-from app.store.postgres.paging import After, Page
-from app.store.postgres.paging import Limit as PageLimit
+from app.store.postgres.paging import Page
 from app.store.teams import keys, shown_keys
-from app.store.teams.key_limits import (
-    MAX_LIMITS_OF_TEAM,
-    MAX_NEW_LIMITS,
-    Budget,
-    KeyLimit,
-    add_key_limits,
-    count_limits_of_keys,
-    read_key_limits,
-)
+from app.store.teams.key_limits import MAX_LIMITS_OF_TEAM, add_key_limits, count_limits_of_keys, read_key_limits
 from app.store.teams.keys import KeyChanges, KeyReplaced
-from app.store.teams.shown_keys import KeyFilter, KeyRow, KeyState
+from app.store.teams.shown_keys import KeyFilter, KeyRow
 from app.store.teams.teams import show_team
-from app.store.usage.key_usage import read_key_usage
 from providers.canonical.errors import Conflict, NotAllowed, UnknownRecord
 
 _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "priority")
-
-
-class Key(KeyRow, frozen=True, kw_only=True):
-    """A key, without its secret. `prefix` is its public part. A restriction that is null does not apply.
-
-    `drop` does not include what the team's `drop` adds. `priority` is null if the team's applies.
-    `replaced_by` is the key that it was rotated to. `limits` are those that count only this key and the keys
-    that it replaces. `counts_as` is the first of those keys, which limits count it as, or null if it replaces
-    none.
-    """
-
-    state: KeyState
-    limits: Sequence[Limit]
-
-
-class KeyUsage(Struct, frozen=True, kw_only=True):
-    """The usage of a key: requests that were recorded, and what they cost."""
-
-    since: Annotated[str, Meta(description="The beginning of the time of these sums: of an hour.")]
-    last_used_at: Annotated[str | None, Meta(description="The hour of its newest request, whenever that was; null: none is recorded.")]
-    requests: Annotated[int, Meta(description="Recorded requests; those that were refused before they reached a model are none.")]
-    failed: Annotated[int, Meta(description="Requests whose caller got an error.")]
-    cost_microusd: Annotated[int, Meta(description="Of the requests whose cost is known.")]
-    unpriced: Annotated[int, Meta(description="How many requests have no known cost.")]
-
-
-class ListedKey(Key, frozen=True, kw_only=True):
-    """A key, without its secret, with its usage if that was requested."""
-
-    usage: Annotated[KeyUsage | None, Meta(description="Null: not requested by `usage_days`, or your roles do not include `records:read`.")]
-
-
-class CreatedKey(Key, frozen=True, kw_only=True):
-    """A new key. `key`: the key itself, which is shown only here."""
-
-    key: str
-    warnings: Warnings | UnsetType = UNSET
-
-
-class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key to create. `models`, `routes`, `networks`: what it may be used for and from where; left out: everything.
-
-    `content`: also sets how much of the team's requests and responses is recorded. `limits`, `budget`: of this key alone, whose `model` is
-    one that it may use.
-    """
-
-    team: TeamName
-    name: str = ""
-    admin: bool = False
-    content: Content | None = None
-    models: Sequence[str] | None = None
-    routes: Sequence[str] | None = None
-    networks: Sequence[str] | None = None
-    expires_at: datetime | None = None
-    drop: DroppableFields | None = None
-    priority: Priority | None = None
-    limits: Annotated[Sequence[KeyLimit], Meta(max_length=MAX_NEW_LIMITS)] = ()
-    budget: Budget | None = None
-
-
-class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
-    """The rotation of a key. `overlap_s` is how long the old key keeps working."""
-
-    overlap_s: float
-
-
-class KeyQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    limit: PageLimit = 100
-    after: After | None = None
-    sort: Literal["created_at", "-created_at", "name", "-name", "team", "-team", "prefix", "-prefix"] = "created_at"
-    team: Annotated[str, Meta(description="Only of this team.")] | None = None
-    admin: bool | None = None
-    state: KeyState | None = None
-    search: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description="Text in the name or public part, in any case.")] | None = None
-    expires_before: TimeText | None = None
-    usage_days: Annotated[int, Meta(ge=1, le=400, description="Also what each key used in so many days, and its last use.")] | None = None
-    unused_since: Annotated[TimeText, Meta(description="Only keys that were there then and have made no request since.")] | None = None
 
 
 class KeyOperations:
@@ -133,8 +41,8 @@ class KeyOperations:
         filters = KeyFilter(query.team, teams, query.admin, query.state, query.search, expires_before or None, unused_since or None)
         page = await shown_keys.page_keys(call.connection, query, filters)
         limits = await read_key_limits(call.connection, [row.prefix for row in page.data])
-        usage = {} if query.usage_days is None else await _read_usage(call, page.data, query.usage_days)
-        shown = [ListedKey(**asdict(_to_key(row, limits.get(row.prefix, ()))), usage=usage.get(row.id)) for row in page.data]
+        usage = {} if query.usage_days is None else await read_usage(call, page.data, query.usage_days)
+        shown = [ListedKey(**asdict(to_key(row, limits.get(row.prefix, ()))), usage=usage.get(row.id)) for row in page.data]
         return Answer(Page(shown, page.next))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
@@ -205,24 +113,6 @@ class KeyOperations:
         return await _answer(call, await _reload(call, key), created=key)
 
 
-async def _read_usage(call: Call[Any, Any], rows: Sequence[KeyRow], days: int) -> dict[str, KeyUsage]:
-    """The usage of the keys whose records the caller may see, by id."""
-    ids = [row.id for row in rows if call.is_visible(row.team, "records:read")]
-    since = (datetime.now(UTC) - timedelta(days=days)).replace(minute=0, second=0, microsecond=0)
-    found = await read_key_usage(call.connection, ids, since)
-    return {
-        id: KeyUsage(
-            since=since.isoformat(),
-            last_used_at=used.last_used and used.last_used.isoformat(),
-            requests=used.requests,
-            failed=used.failed,
-            cost_microusd=used.cost_microusd,
-            unpriced=used.unpriced,
-        )
-        for id, used in found.items()
-    }
-
-
 async def _find(call: Call[Any, Any]) -> KeyRow:
     """A key that the caller cannot see does not exist for them."""
     row = await shown_keys.show_key(call.connection, call.path["prefix"])
@@ -263,7 +153,7 @@ async def _check_priority(call: Call[Any, Any], team: str, priority: int | None)
 
 
 async def _answer(call: Call[Any, Any], row: KeyRow, *, created: str | None = None, warnings: Sequence[str] = ()) -> Answer:
-    key = _to_key(row, (await read_key_limits(call.connection, [row.prefix])).get(row.prefix, ()))
+    key = to_key(row, (await read_key_limits(call.connection, [row.prefix])).get(row.prefix, ()))
     if created is None:
         return Answer(key, etag=_etag(row))
     made = CreatedKey(key=created, warnings=list(warnings) or UNSET, **msgspec.structs.asdict(key))
@@ -282,14 +172,6 @@ def _printable_prefix(prefix: str) -> str:
     """The public part, for a message: the caller may have sent the complete key, which must not be repeated."""
     part = parse_prefix(prefix)
     return f"nx-{part}" if part else "of that name"
-
-
-def _to_key(row: KeyRow, limits: Sequence[Limit]) -> Key:
-    is_expired = row.expires_at is not None and datetime.fromisoformat(row.expires_at) <= datetime.now(UTC)
-    fields = msgspec.structs.asdict(row)
-    fields |= {"prefix": f"nx-{row.prefix}", "replaced_by": row.replaced_by and f"nx-{row.replaced_by}"}
-    fields["counts_as"] = row.counts_as and f"nx-{row.counts_as}"
-    return Key(**fields, state="revoked" if row.revoked_at else "expired" if is_expired else "valid", limits=limits)
 
 
 def operations(output_tokens: int) -> list[Operation[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Service accounts, for programs, and their tokens: /admin/v1/service-accounts."""
+"""Service accounts, for programs: /admin/v1/service-accounts and /admin/v1/service-accounts/{name}."""
 
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -10,13 +10,11 @@ from app.api.rest.access_rules import manages, require_may_give, require_other_o
 from app.api.rest.command import Command, Option
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.api.rest.request_parsing import TimeText, parse_time
 from app.api.server.path_segments import encode_segment
-from app.store.access import accounts, grants, tokens
+from app.store.access import accounts, grants
 from app.store.access.accounts import Account, GroupRoles, RoleInForce
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant, Role, only_team
-from app.store.access.tokens import Token
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import Page
 from providers.canonical.errors import Conflict, NotAllowed, UnknownRecord
@@ -56,27 +54,6 @@ class ServiceAccount(Struct, frozen=True):
     roles: list[RoleInForce]
 
 
-class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
-    """A token to create. `expires_at` left out or null: it does not expire."""
-
-    name: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)] = ""
-    expires_at: TimeText | None = None
-
-
-class CreatedToken(Struct, frozen=True):
-    """`token` is shown this once."""
-
-    token: str
-    id: str
-    name: str
-    created_at: str
-    expires_at: str | None
-
-
-class TokenList(Struct, frozen=True):
-    data: list[Token]
-
-
 class DeletedAccount(Struct, frozen=True):
     """The service account that was deleted."""
 
@@ -91,7 +68,7 @@ async def _list(group_roles: GroupRoles, call: Call[AccountQuery, NoBody]) -> An
 
 
 async def _show(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
-    account = await _find(group_roles, call)
+    account = await find_service_account(group_roles, call)
     return Answer(_to_service_account(call, account), etag=_etag(account))
 
 
@@ -112,48 +89,26 @@ async def _create(group_roles: GroupRoles, call: Call[NoQuery, NewServiceAccount
 
 
 async def _patch(group_roles: GroupRoles, call: Call[NoQuery, ServiceAccountChanges]) -> Answer:
-    account = await _find_managed(group_roles, call)
+    account = await find_managed_account(group_roles, call)
     call.check_match(_etag(account))
     disabled = call.body.disabled
     if disabled is not UNSET and disabled != account.disabled:
         team = only_team(account.grants)
         await accounts.set_disabled(call.connection, call.author, account, disabled=disabled, team=team)
         await require_other_owner(call, group_roles)
-    account = await _find(group_roles, call)
+    account = await find_service_account(group_roles, call)
     return Answer(_to_service_account(call, account), etag=_etag(account))
 
 
 async def _delete(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
-    account = await _find_managed(group_roles, call)
+    account = await find_managed_account(group_roles, call)
     call.check_match(_etag(account))
     await accounts.delete_account(call.connection, call.author, account, team=only_team(account.grants))
     await require_other_owner(call, group_roles)
     return Answer(DeletedAccount(account.name))
 
 
-async def _list_tokens(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
-    account = await _find(group_roles, call)
-    return Answer(TokenList(await tokens.list_tokens(call.connection, account.id)))
-
-
-async def _create_token(group_roles: GroupRoles, call: Call[NoQuery, NewToken]) -> Answer:
-    account = await _find_managed(group_roles, call)
-    expires_at = None if call.body.expires_at is None else parse_time(call.body.expires_at, "expires_at")
-    team, name = only_team(account.grants), call.body.name
-    token, stored = await tokens.create_token(call.connection, call.author, account, name=name, expires_at=expires_at, team=team)
-    return Answer(CreatedToken(token, stored.id, stored.name, stored.created_at, stored.expires_at))
-
-
-async def _revoke_token(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
-    account = await _find_managed(group_roles, call)
-    token = await tokens.find_token(call.connection, account.id, call.path["id"])
-    if token is None:
-        raise UnknownRecord(f"This service account has no token {call.path['id']!r:.100}.")
-    await tokens.revoke_token(call.connection, call.author, account, token, team=only_team(account.grants))
-    return Answer(await tokens.find_token(call.connection, account.id, token.id))
-
-
-async def _find(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
+async def find_service_account(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
     """A service account without a role in a team that the caller may see does not exist for them."""
     name = call.path["name"]
     account = await accounts.find_account(call.connection, "service_account", group_roles, name=name)
@@ -162,10 +117,10 @@ async def _find(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
     return account
 
 
-async def _find_managed(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
+async def find_managed_account(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
     """An account that the caller may change, locked: whoever has its tokens has its roles."""
     await lock_access(call.connection)
-    account = await _find(group_roles, call)
+    account = await find_service_account(group_roles, call)
     if not manages(call, account):
         raise NotAllowed("This service account has roles outside of your teams, or none: only admins and owners of the company change it.")
     require_may_give(call, account.grants)
@@ -193,7 +148,6 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
     missing = {404: "There is no such service account, or none with a role in a team of yours."}
     without_owner = {409: "The company would have no owner."}
     path = "/service-accounts/{name}"
-    account = {"{name}": Option(metavar="ACCOUNT")}
     return [
         Operation(
             method="GET",
@@ -319,82 +273,5 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
                 ),
             ),
             handler=partial(_delete, group_roles),
-        ),
-        Operation(
-            method="GET",
-            path=f"{path}/tokens",
-            id="list_tokens",
-            tag=tag,
-            summary="List tokens of a service account, newest first",
-            permission="access:read",
-            scope="team",
-            response=TokenList,
-            errors=missing,
-            commands=(
-                Command(
-                    summary="List tokens of a service account, newest first, with those that ended lately.",
-                    options=account,
-                    data="tokens",
-                    render="access.tokens",
-                ),
-            ),
-            handler=partial(_list_tokens, group_roles),
-        ),
-        Operation(
-            method="POST",
-            path=f"{path}/tokens",
-            id="create_token",
-            tag=tag,
-            summary="Create a token, which is shown once",
-            permission="access:write",
-            scope="team",
-            access="write",
-            body=NewToken,
-            body_is_optional=True,
-            response=CreatedToken,
-            status=201,
-            secret_response=True,
-            errors=missing,
-            example={"name": "ci", "expires_at": "2030-01-31T00:00:00Z"},
-            commands=(
-                Command(
-                    summary="Create a token of a service account. It is shown once and not stored.",
-                    examples=(
-                        "service-accounts tokens create terraform --name ci --expires 90d",
-                        "service-accounts tokens create terraform --quiet > token",
-                    ),
-                    options={
-                        **account,
-                        "name": Option(flag="--name", help="A description for people."),
-                        "expires_at": Option(flag="--expires", help="When it expires: 30d, 12h, 2026-12-31 or 2026-12-31T18:00Z."),
-                    },
-                    quiet="token",
-                    render="access.created_token",
-                ),
-            ),
-            handler=partial(_create_token, group_roles),
-        ),
-        Operation(
-            method="DELETE",
-            path=f"{path}/tokens/{{id}}",
-            id="revoke_token",
-            tag=tag,
-            summary="Revoke a token",
-            permission="access:write",
-            scope="team",
-            access="write",
-            response=Token,
-            errors={404: "There is no such service account or token."},
-            commands=(
-                Command(
-                    summary="Revoke a token of a service account, for good.",
-                    options=account,
-                    confirm="Revoke this token of {name} for good?",
-                    done="Revoked.",
-                    shape="access.revoked",
-                    json='{"revoked": id}',
-                ),
-            ),
-            handler=partial(_revoke_token, group_roles),
         ),
     ]

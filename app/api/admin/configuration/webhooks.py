@@ -1,4 +1,4 @@
-"""Webhooks: /admin/v1/webhooks, their deliveries, and a test event. Secrets are write-only, but for one that is made here: shown once."""
+"""Webhooks: /admin/v1/webhooks and /admin/v1/webhooks/{name}. Secrets are write-only, but for one that is made here: shown once."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -11,9 +11,7 @@ from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import Settings
 from app.store.postgres.paging import After, Limit, Page
 from app.store.postgres.vault import NoEncryptionKey, Vault
-from app.store.webhooks import webhook_events as events
 from app.store.webhooks import webhooks as store
-from app.store.webhooks.webhook_events import Delivery, Status
 from app.store.webhooks.webhooks import DEFAULT_THRESHOLDS, Webhook, WebhookChanges, WebhookExists
 from providers.canonical.errors import Conflict, UnknownRecord, Unsupported
 
@@ -87,13 +85,6 @@ class WebhookQuery(Struct, frozen=True, forbid_unknown_fields=True):
     sort: Literal["name", "-name", "created_at", "-created_at"] = "name"
 
 
-class DeliveryQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    limit: Limit = 100
-    after: After | None = None
-    sort: Literal["created_at", "-created_at"] = "-created_at"
-    status: Status | None = None
-
-
 class WebhookOperations:
     def __init__(self, vault: Vault, settings: Settings) -> None:
         self._vault = vault
@@ -103,7 +94,7 @@ class WebhookOperations:
         return Answer(await store.page_webhooks(call.connection, call.query))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
-        return _answer(await _find(call))
+        return _answer(await find_webhook(call))
 
     async def create(self, call: Call[NoQuery, NewWebhook]) -> Answer:
         body = call.body
@@ -128,7 +119,7 @@ class WebhookOperations:
         return Answer(CreatedWebhook(**fields, secret=made), etag=_etag(created), status=201)
 
     async def patch(self, call: Call[NoQuery, WebhookEdit]) -> Answer:
-        before = await _find(call, lock=True)
+        before = await find_webhook(call, lock=True)
         call.check_match(_etag(before))
         body = call.body
         changes = WebhookChanges(body.url, body.secret, body.thresholds, body.budgets, body.enabled)
@@ -139,34 +130,13 @@ class WebhookOperations:
         return _answer(changed)
 
     async def delete(self, call: Call[NoQuery, NoBody]) -> Answer:
-        before = await _find(call, lock=True)
+        before = await find_webhook(call, lock=True)
         call.check_match(_etag(before))
         await store.delete_webhook(call.connection, call.author, before)
         return Answer(DeletedWebhook(before.name))
 
-    async def test(self, call: Call[NoQuery, NoBody]) -> Answer:
-        webhook = await _find(call)
-        if not webhook.enabled:
-            raise Conflict("This webhook is not enabled, so nothing is sent to it.")
-        id = await events.add_event(call.connection, "webhook.test", {"webhook": webhook.name}, [webhook.id], None)
-        assert id is not None, "only what must not be repeated can be known already"
-        return Answer(await events.find_delivery_of(call.connection, webhook.id, id), status=202)
 
-    async def page_deliveries(self, call: Call[DeliveryQuery, NoBody]) -> Answer:
-        webhook = await _find(call)
-        page: Page[Delivery] = await events.page_deliveries(call.connection, call.query, webhook.id, call.query.status)
-        return Answer(page)
-
-    async def redeliver(self, call: Call[NoQuery, NoBody]) -> Answer:
-        webhook = await _find(call)
-        id = call.path["id"]
-        if await events.find_delivery(call.connection, webhook.id, id) is None:
-            raise UnknownRecord("There is no such delivery of this webhook; it may have expired.")
-        await events.redeliver(call.connection, webhook.id, id)
-        return Answer(await events.find_delivery(call.connection, webhook.id, id), status=202)
-
-
-async def _find(call: Call[Any, Any], *, lock: bool = False) -> Webhook:
+async def find_webhook(call: Call[Any, Any], *, lock: bool = False) -> Webhook:
     webhook = await store.find_webhook(call.connection, call.path["name"], lock=lock)
     if webhook is None:
         raise UnknownRecord("There is no such webhook. GET /admin/v1/webhooks lists them.")
@@ -298,78 +268,5 @@ def operations(vault: Vault, settings: Settings) -> list[Operation[Any, Any]]:
                 ),
             ),
             handler=handlers.delete,
-        ),
-        Operation(
-            method="POST",
-            path="/webhooks/{name}/test",
-            id="test_webhook",
-            tag=tag,
-            summary="Send a test event",
-            description="A writer sends it within moments; the delivery that is returned shows later what came of it.",
-            permission="credentials:write",
-            access="write",
-            response=Delivery,
-            status=202,
-            errors={**missing, 409: "The webhook is not enabled."},
-            commands=(
-                Command(
-                    summary="Send a test event to webhook NAME.",
-                    help="A writer sends it within moments; `narthex webhooks deliveries NAME` shows what came of it.",
-                    done="Sent soon: `narthex webhooks deliveries {name}` shows what came of it.",
-                ),
-            ),
-            handler=handlers.test,
-        ),
-        Operation(
-            method="GET",
-            path="/webhooks/{name}/deliveries",
-            id="list_webhook_deliveries",
-            tag=tag,
-            summary="List what was sent to a webhook",
-            permission="config:read",
-            query=DeliveryQuery,
-            response=Page[Delivery],
-            errors=missing,
-            commands=(
-                Command(
-                    name="webhooks deliveries",
-                    summary="List what was sent to webhook NAME, the newest first.",
-                    examples=("webhooks deliveries finance --status failed",),
-                    columns=(
-                        Column("id", "DELIVERY"),
-                        Column("created_at", "CREATED", "time"),
-                        Column("type"),
-                        Column("status"),
-                        Column("attempts"),
-                        Column("response_status", "ANSWER"),
-                        Column("next_attempt_at", "NEXT", "time"),
-                        Column("error"),
-                    ),
-                    nothing="Nothing was sent to it.",
-                    data="deliveries",
-                ),
-            ),
-            handler=handlers.page_deliveries,
-        ),
-        Operation(
-            method="POST",
-            path="/webhooks/{name}/deliveries/{id}/redeliver",
-            id="redeliver_webhook",
-            tag=tag,
-            summary="Send a delivery again",
-            description="With the same `webhook-id`, and all its attempts anew.",
-            permission="credentials:write",
-            access="write",
-            response=Delivery,
-            status=202,
-            errors={404: "There is no such webhook or delivery."},
-            commands=(
-                Command(
-                    name="webhooks redeliver",
-                    summary="Send delivery ID of webhook NAME again, with all its attempts anew.",
-                    done="It is sent again.",
-                ),
-            ),
-            handler=handlers.redeliver,
         ),
     ]
