@@ -11,7 +11,7 @@ _SECTIONS = {
         "apply": "configuration",
         "export": "configuration",
         "import": "import_files",
-        "history": "configuration",
+        "history": "configuration_history",
         "rollback": "configuration",
         "models": "nouns.models",
         "functions": "nouns.functions",

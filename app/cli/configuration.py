@@ -1,50 +1,30 @@
-"""Commands of the configuration: apply, export, history, rollback."""
+"""Commands of the configuration: apply, export and rollback."""
 
 import contextlib
 import sys
 import tomllib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any, TextIO
 
 import click
-import msgspec
-from msgspec import Struct
 
 from app.cli.applied_endpoints import find_wrong_addresses
-from app.cli.changes import format_changes
-from app.cli.output import json_option, print_json, print_table, printable, progress
+from app.cli.configuration_history import VersionParam
+from app.cli.output import json_option, print_json, printable, progress
 from app.cli.store_query import query_store
-from app.cli.times import format_time
 from app.settings import Settings
 from app.store.configuration import apply_file, configuration, roll_back
 from app.store.configuration import history as configuration_history
-from app.store.configuration.difference import EntryChange, display_name
-from app.store.configuration.history import VersionRow
 from app.store.postgres.audit_log import command_author
 from app.store.postgres.database import transaction
-from app.store.postgres.paging import MAX_PAGE_ROWS
 from app.supervisor.database_query import query_database
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 
-
-class _VersionParam(click.IntRange):
-    """The number of a version of the configuration."""
-
-    name = "version"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{value!r} is not the number of a version, such as 41; `narthex history` lists them.", param, ctx)
-
-
-_VERSION = _VersionParam(0, configuration_history.MAX_VERSION)
 _PREVIOUS = "previous"
 
 
-class _EarlierVersionParam(_VersionParam):
+class _EarlierVersionParam(VersionParam):
     """The number of a version, or `previous`, which becomes None."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -149,36 +129,6 @@ def export(as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("version", type=_VERSION, required=False)
-@click.option("--limit", type=click.IntRange(1, MAX_PAGE_ROWS), default=20, show_default=True, help="Most versions to list.")
-@json_option
-def history(version: int | None, limit: int, as_json: bool) -> None:
-    """List versions of the configuration; with VERSION, show what that one changed.
-
-    The newest come first. Every change of what a file can set is a version, whether by `apply`, another command or the admin API.
-
-    \b
-    Examples:
-      narthex history
-      narthex history 41
-
-    With --json: {"versions": [{"version", "at", "author_kind", "author_id", "author", "via", "restores", "changed"}]}; with VERSION the
-    version itself, with "changes": [{"section", "name", "before", "after"}].
-    """
-    if version is not None:
-        _show_version(version, as_json=as_json)
-        return
-    rows = query_store(lambda url: _list_versions(url, limit))
-    if as_json:
-        print_json({"versions": rows})
-    elif not rows:
-        click.echo("The configuration has not been changed yet.")
-    else:
-        cells = [(str(row.version), format_time(row.at), printable(row.author), row.via, _summary(row)) for row in rows]
-        print_table(("VERSION", "AT", "WHO", "VIA", "CHANGED"), cells)
-
-
-@click.command()
 @click.argument("version", type=_EarlierVersionParam(0, configuration_history.MAX_VERSION))
 @click.option("--yes", is_flag=True, help="Do not prompt.")
 @click.option("--dry-run", is_flag=True, help="Show the difference; change nothing.")
@@ -224,61 +174,12 @@ def rollback(version: int | None, yes: bool, dry_run: bool, as_json: bool) -> No
         click.echo(outcome)
 
 
-def _show_version(version: int, *, as_json: bool) -> None:
-    row, changes = query_store(lambda url: _find_version(url, version))
-    if as_json:
-        print_json({**msgspec.structs.asdict(row), "changes": changes})
-        return
-    restores = "" if row.restores is None else f", which restored version {row.restores}"
-    click.echo(f"Version {row.version} of {format_time(row.at)}, by {printable(row.author)} ({row.via}){restores}")
-    for change in changes:
-        verb = "new" if change.before is None else "removed" if change.after is None else "changed"
-        click.echo(printable(f"\n{change.section} {change.name}: {verb}").lstrip())
-        for line in format_changes(change.before, change.after):
-            click.echo(f"  {line}")
-
-
-def _summary(row: VersionRow) -> str:
-    counts = ", ".join(f"{count} of {section}" for section, count in row.changed.items())
-    return counts if row.restores is None else f"{counts} (restores {row.restores})"
-
-
-async def _list_versions(url: str, limit: int) -> Sequence[VersionRow]:
-    async with transaction(url) as connection:
-        return (await configuration_history.page_versions(connection, _Newest(limit))).data
-
-
 async def _version_before_the_newest(url: str) -> int:
     async with transaction(url) as connection:
         known = await configuration_history.read_range(connection)
     if known is None:
         raise OperatorError("The history of the configuration is empty: there is no change to go back from.")
     return known[1] - 1
-
-
-async def _find_version(url: str, version: int) -> tuple[VersionRow, Sequence[EntryChange]]:
-    async with transaction(url) as connection:
-        row = await configuration_history.find_version(connection, version)
-        if row is None:
-            known = await configuration_history.read_range(connection)
-            between = "is empty" if known is None else f"has versions from {known[0]} to {known[1]}, which `narthex history` lists"
-            raise OperatorError(f"There is no change of the configuration with version {version}. The history {between}.")
-        changes: list[EntryChange] = []
-        after: str | None = None
-        while True:
-            page = await configuration_history.page_changes(connection, version, after=after, limit=MAX_PAGE_ROWS)
-            changes += (EntryChange(each.section, display_name(each), each.before, each.after) for each in page.data)
-            if page.next is None:
-                return row, changes
-            after = page.next
-
-
-class _Newest(Struct, frozen=True):
-    """The page of the newest versions."""
-
-    limit: int
-    after: str | None = None
-    sort: str = "-version"
 
 
 def _confirm() -> bool:

@@ -20,7 +20,7 @@ from app.api.admin.configuration import (
     webhook_deliveries,
     webhooks,
 )
-from app.api.admin.experiments import datasets, experiment_acts, experiment_results, experiments, replays, shadows
+from app.api.admin.experiments import dataset_export, datasets, experiment_acts, experiment_results, experiments, replays, shadows
 from app.api.admin.fleet import doctor, engines, fleet
 from app.api.admin.limits import budgets, limit_overrides, limits, unmatched_limits
 from app.api.admin.records import (
@@ -86,6 +86,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *feedback.operations(),
         *refusals.operations(),
         *datasets.operations(gateway.settings),
+        *dataset_export.operations(),
         *dropped.operations(),
         *erasures.operations(gateway.settings),
         *replays.operations(),

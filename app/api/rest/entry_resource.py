@@ -1,4 +1,4 @@
-"""The operations that providers, models, limits and prices share: list, show, create, put, patch and delete."""
+"""The handlers that providers, models, limits and prices share: each is a section of the configuration as a resource."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from app.api.rest.command import Command
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.etags import etag_of
 from app.api.rest.merge_patch import merge, patch_type
-from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.operation import Answer, Call, NoBody, NoQuery
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.api.rest.request_parsing import convert_admin_body
 from app.api.server.path_segments import encode_segment
@@ -233,103 +233,6 @@ class EntryResource(Generic[T]):
 
     def _url(self, key: Mapping[str, str]) -> str:
         return f"/admin/v1{self.path}/{'/'.join(map(encode_segment, self.write_key(key)))}"
-
-    def operations(self) -> list[Operation[Any, Any]]:
-        item, noun, id_noun = f"{self.path}{self.key_path}", self.noun, self.id_noun or self.noun
-        scope: Literal["company", "team"] = "company" if self.visible is None else "team"
-        missing = {404: f"There is no such {noun}."}
-        made = (Command(),)
-        taken = {409: f"The name is taken, by what is no {noun}."} if self.only else {}
-        return [
-            Operation(
-                method="GET",
-                path=self.path,
-                id=f"list_{id_noun}s",
-                tag=self.tag,
-                summary=f"List {noun}s",
-                permission=self.read_permission,
-                scope=scope,
-                query=self.query,
-                response=Page[self.shown],
-                commands=self.commands.get("list", made),
-                handler=self.page,
-            ),
-            Operation(
-                method="POST",
-                path=self.path,
-                id=f"create_{id_noun}",
-                tag=self.tag,
-                summary=f"Create a {noun}",
-                permission="config:write",
-                access="write",
-                body=self.new,
-                response=self.changed,
-                status=201,
-                errors={409: f"There is such a {noun} already."},
-                example={**self.identified, **self.example},
-                commands=self.commands.get("create", made),
-                handler=self.create,
-            ),
-            Operation(
-                method="GET",
-                path=item,
-                id=f"get_{id_noun}",
-                tag=self.tag,
-                summary=f"Show a {noun}",
-                permission=self.read_permission,
-                scope=scope,
-                response=self.shown,
-                errors=missing,
-                commands=self.commands.get("get", made),
-                handler=self.show,
-            ),
-            Operation(
-                method="PUT",
-                path=item,
-                id=f"put_{id_noun}",
-                tag=self.tag,
-                summary=f"Create a {noun}, or replace all of its settings",
-                permission="config:write",
-                access="write",
-                body=self.replacement,
-                response=self.changed,
-                conditional=True,
-                errors={201: f"The {noun} was created.", **taken},
-                example=self.example,
-                commands=self.commands.get("put", made),
-                handler=self.put,
-            ),
-            Operation(
-                method="PATCH",
-                path=item,
-                id=f"patch_{id_noun}",
-                tag=self.tag,
-                summary=f"Change settings of a {noun}",
-                permission="config:write",
-                access="write",
-                body=self.changes,
-                response=self.changed,
-                conditional=True,
-                errors=missing,
-                example=self.patch_example,
-                commands=self.commands.get("patch", made),
-                handler=self.patch,
-            ),
-            Operation(
-                method="DELETE",
-                path=item,
-                id=f"delete_{id_noun}",
-                tag=self.tag,
-                summary=f"Delete a {noun}",
-                permission="config:write",
-                access="write",
-                response=DeletedEntry,
-                conditional=True,
-                errors={**missing, 409: f"Something refers to the {noun}: the message says what."},
-                commands=self.commands.get("delete", made),
-                handler=self.delete,
-            ),
-        ]
 
 
 def _changed_type(shown: type[Struct], noun: str) -> type[Any]:

@@ -9,7 +9,7 @@ import click
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.api.admin.experiments.replays import ReplayOrder
+from app.api.admin.experiments.replay_order import ReplayOrder
 from app.api.admin.records.inference_filters import InferenceFilters, to_filter
 from app.api.rest.request_parsing import convert_admin_body
 from app.cli.errors import CommandError, OrderedGroup

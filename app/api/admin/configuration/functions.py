@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from app.api.admin.configuration.models import Retries, TimeoutSettings
 from app.api.admin.configuration.shadow_settings import ShadowSettings
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
+from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Answer, Call, Operation
@@ -126,7 +127,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         return Answer(await prepared.render(gateway.large_requests.of_team(_PREVIEWS)))
 
     return [
-        *functions.operations(),
+        *entry_operations(functions),
         Operation(
             method="POST",
             path="/functions/{name}/render",

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
@@ -62,4 +63,4 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
         identified={"name": "helpful"},
         gateway_settings=settings,
     )
-    return metrics.operations()
+    return entry_operations(metrics)

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from app.api.admin.configuration.providers import Drop
 from app.api.admin.configuration.shadow_settings import ShadowSettings
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
+from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource, Warnings, etag
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -240,4 +241,4 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
         identified={"name": "qwen3-4b"},
         gateway_settings=settings,
     )
-    return [*models.operations(), *_TargetRoutes(models).operations()]
+    return [*entry_operations(models), *_TargetRoutes(models).operations()]

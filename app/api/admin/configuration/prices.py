@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
@@ -78,22 +79,24 @@ def _write_key(key: Mapping[str, str]) -> list[str]:
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
-    return EntryResource(
-        section=PRICES,
-        noun="price",
-        path="/prices",
-        key_path="/{provider}/{model}/{since}",
-        tag="Prices",
-        settings=PriceSettings,
-        new=NewPrice,
-        shown=PriceEntry,
-        query=PriceQuery,
-        conditions=lambda query: prices_with(query.provider, query.model),
-        example={"input": 0.15, "output": 0.6, "tiers": {"batch": 0.5}},
-        patch_example={"output": 0.5, "tiers": {"batch": None}},
-        identified={"provider": "gpu", "model": "Qwen/Qwen3-4B", "since": "2026-11-01"},
-        key_fields=("provider", "model", "since"),
-        read_key=_read_key,
-        write_key=_write_key,
-        gateway_settings=settings,
-    ).operations()
+    return entry_operations(
+        EntryResource(
+            section=PRICES,
+            noun="price",
+            path="/prices",
+            key_path="/{provider}/{model}/{since}",
+            tag="Prices",
+            settings=PriceSettings,
+            new=NewPrice,
+            shown=PriceEntry,
+            query=PriceQuery,
+            conditions=lambda query: prices_with(query.provider, query.model),
+            example={"input": 0.15, "output": 0.6, "tiers": {"batch": 0.5}},
+            patch_example={"output": 0.5, "tiers": {"batch": None}},
+            identified={"provider": "gpu", "model": "Qwen/Qwen3-4B", "since": "2026-11-01"},
+            key_fields=("provider", "model", "since"),
+            read_key=_read_key,
+            write_key=_write_key,
+            gateway_settings=settings,
+        )
+    )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from app.api.admin.configuration import provider_test
+from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
@@ -61,19 +62,21 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
 
 
 def _entries(settings: Settings) -> list[Operation[Any, Any]]:
-    return EntryResource(
-        section=PROVIDERS,
-        noun="provider",
-        path="/providers",
-        key_path="/{name}",
-        tag="Providers",
-        settings=ProviderSettings,
-        new=NewProvider,
-        shown=ProviderEntry,
-        query=ProviderQuery,
-        conditions=lambda query: providers_with(query.adapter),
-        example={"adapter": "vllm", "base_url": "http://10.0.0.5:8000", "credential": "env:GPU_KEY"},
-        patch_example={"base_url": "http://10.0.0.6:8000", "credential": None},
-        identified={"name": "gpu"},
-        gateway_settings=settings,
-    ).operations()
+    return entry_operations(
+        EntryResource(
+            section=PROVIDERS,
+            noun="provider",
+            path="/providers",
+            key_path="/{name}",
+            tag="Providers",
+            settings=ProviderSettings,
+            new=NewProvider,
+            shown=ProviderEntry,
+            query=ProviderQuery,
+            conditions=lambda query: providers_with(query.adapter),
+            example={"adapter": "vllm", "base_url": "http://10.0.0.5:8000", "credential": "env:GPU_KEY"},
+            patch_example={"base_url": "http://10.0.0.6:8000", "credential": None},
+            identified={"name": "gpu"},
+            gateway_settings=settings,
+        )
+    )

@@ -1,61 +1,22 @@
 """/admin/v1/replays: recorded requests that are answered again by another model or variant, and how both compare."""
 
-import secrets
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from app.api.admin.records.inference_filters import InferenceFilters, read_filters
+from app.api.admin.experiments.replay_order import ReplayOrder, start_replay
 from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
-from app.domain.callers import Caller
-from app.gateway.replay.order import check_order, describe_nothing
 from app.results.replay_results import ReplayResults, read_results
 from app.store.access.roles import Permission
-from app.store.configuration.snapshots import read_snapshot
-from app.store.keys.callers import find_key_holder
-from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page
 from app.store.replays import replays
-from app.store.replays.replays import (
-    MAX_CONCURRENCY,
-    MAX_ITEMS,
-    ItemStatus,
-    Judge,
-    NewReplay,
-    NothingToReplay,
-    Replay,
-    ReplayDefinition,
-    ReplayItem,
-    ReplayStatus,
-)
+from app.store.replays.replays import ItemStatus, Replay, ReplayItem, ReplayStatus
 from app.store.replays.team_room import TooManyReplays
-from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
+from providers.canonical.errors import Conflict, UnknownRecord
 
 _TIMEOUT_S = 60.0  # of the statement that chooses the sample
-_MAX_USD = 1_000_000
-
-
-class ReplayOrder(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An order to replay inferences: which ones, through which model, and which key pays."""
-
-    model: Annotated[str, Meta(min_length=1, max_length=256, description="The model or function that answers instead.")]
-    variant: (
-        Annotated[str, Meta(min_length=1, max_length=256, description="Of the function, or an arm of the model's experiment.")] | None
-    ) = None
-    key: Annotated[str, Meta(max_length=64, description="The public part of the key that pays, by whose rights and limits it runs.")]
-    filter: Annotated[InferenceFilters, Meta(description="Which inferences; by `text` they cannot be chosen.")] = InferenceFilters()
-    sample: Annotated[float, Meta(gt=0, le=1, description="The share of them, chosen by a hash of the inference's id.")] = 1.0
-    seed: Annotated[str, Meta(min_length=1, max_length=100, description="Of that hash; without it a random one.")] | None = None
-    max_items: Annotated[int, Meta(ge=1, le=MAX_ITEMS, description="At most so many of the sample.")] = 1000
-    max_usd: Annotated[float, Meta(gt=0, le=_MAX_USD, description="At most so many US dollars, with the judge; null: no cap.")] | None = (
-        None
-    )
-    concurrency: Annotated[int, Meta(ge=1, le=MAX_CONCURRENCY, description="At most so many at once.")] = 4
-    per_minute: Annotated[int, Meta(ge=1, le=100_000, description="At most so many begun in a minute; null: no bound.")] | None = None
-    judge: Annotated[Judge | None, Meta(description="Says which of two responses is better; null: nobody does.")] = None
 
 
 class ReplayQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,36 +47,6 @@ class _Replays:
 
     async def results(self, call: Call[NoQuery, NoBody]) -> Answer:
         return Answer(await read_results(call.connection, await _find(call)))
-
-    async def start(self, call: Call[NoQuery, ReplayOrder]) -> Answer:
-        body = call.body
-        if body.filter.text is not None:
-            raise InvalidRequest("A replay cannot be chosen by `text`: narrow it by the other filters.", param="filter.text")
-        caller = await _find_payer(call, body.key)
-        given = {name: value for name, value in msgspec.to_builtins(body.filter).items() if value is not None}
-        definition = ReplayDefinition(
-            filter=given,
-            model=body.model,
-            variant=body.variant,
-            key=caller.prefix,
-            sample=body.sample,
-            seed=body.seed or secrets.token_hex(8),
-            max_items=body.max_items,
-            max_usd=body.max_usd,
-            concurrency=body.concurrency,
-            per_minute=body.per_minute,
-            judge=body.judge,
-        )
-        check_order(await read_snapshot(call.connection), caller, definition)
-        filters = read_filters(call, body.filter, "records:content")
-        try:
-            new = NewReplay(definition, filters, caller.team_id, caller.key_id, caller.team)
-            id = await replays.start_replay(call.connection, call.author, new)
-        except NothingToReplay as nothing:
-            raise InvalidRequest(describe_nothing(nothing.refused), param="filter") from None
-        except TooManyReplays as fault:
-            raise Conflict(str(fault)) from None
-        return Answer(await replays.find_replay(call.connection, id), status=201)
 
     async def cancel(self, call: Call[NoQuery, NoBody]) -> Answer:
         found = await _find(call, lock=True)
@@ -191,7 +122,7 @@ class _Replays:
                 },
                 timeout_s=_TIMEOUT_S,
                 commands=(Command(name="replay start"),),
-                handler=self.start,
+                handler=start_replay,
             ),
             Operation(
                 method="GET",
@@ -305,14 +236,3 @@ async def _find(call: Call[Any, Any], permission: Permission | None = None, *, l
     if found is None or not call.is_visible(found.team, permission):
         raise UnknownRecord(f"There is no replay {call.path['id']!r:.60}. GET /admin/v1/replays lists them.")
     return found
-
-
-async def _find_payer(call: Call[Any, Any], key: str) -> Caller:
-    prefix = parse_prefix(key)
-    if prefix is None:
-        raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
-    caller = await find_key_holder(call.connection, prefix=prefix)
-    if caller is None or not call.is_visible(caller.team, "keys:read"):
-        raise UnknownRecord(f"There is no key nx-{prefix} that could pay: it is unknown or revoked.")
-    call.require("keys:write", caller.team)
-    return caller

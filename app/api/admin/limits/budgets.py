@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from app.api.admin.limits.limits import LimitSettings, LimitSort, ScopeFilter
 from app.api.rest.command import Command
+from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -154,7 +155,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     return [
         *(
             replace(each, description=of_usage, timeout_s=_TIMEOUT_S, **with_usage[each.id]) if each.id in with_usage else each
-            for each in resource.operations()
+            for each in entry_operations(resource)
         ),
         Operation(
             method="GET",

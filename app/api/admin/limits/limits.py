@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
@@ -69,25 +70,27 @@ class LimitQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
-    return EntryResource(
-        section=LIMITS,
-        noun="limit",
-        id_noun="configured_limit",
-        path="/limits",
-        key_path="/{name}",
-        tag="Limits",
-        settings=LimitSettings,
-        new=NewLimit,
-        shown=LimitEntry,
-        query=LimitQuery,
-        conditions=lambda query: limits_with(query.resource, query.per, {"team": query.team, "key": query.key, "model": query.model}),
-        example={"scope": {"team": "search"}, "resource": "cost_usd", "amount": 500, "per": "month"},
-        patch_example={"amount": 800},
-        identified={"name": "budget of search"},
-        key_fields=("name",),
-        normalize=normalize_limit,
-        # Roles within a team do not read the configuration, and do read what their team is held to.
-        read_permission="teams:read",
-        visible=limits_of_teams,
-        gateway_settings=settings,
-    ).operations()
+    return entry_operations(
+        EntryResource(
+            section=LIMITS,
+            noun="limit",
+            id_noun="configured_limit",
+            path="/limits",
+            key_path="/{name}",
+            tag="Limits",
+            settings=LimitSettings,
+            new=NewLimit,
+            shown=LimitEntry,
+            query=LimitQuery,
+            conditions=lambda query: limits_with(query.resource, query.per, {"team": query.team, "key": query.key, "model": query.model}),
+            example={"scope": {"team": "search"}, "resource": "cost_usd", "amount": 500, "per": "month"},
+            patch_example={"amount": 800},
+            identified={"name": "budget of search"},
+            key_fields=("name",),
+            normalize=normalize_limit,
+            # Roles within a team do not read the configuration, and do read what their team is held to.
+            read_permission="teams:read",
+            visible=limits_of_teams,
+            gateway_settings=settings,
+        )
+    )
