@@ -187,6 +187,14 @@ def test_what_is_no_chat_or_cannot_be_read_is_shown_as_it_is_with_the_reason():
     assert nothing.input == nothing.output == nothing.problems == ()
 
 
+@pytest.mark.parametrize("item", [{"id": "msg_1"}, {"type": None, "id": "msg_1", "role": None}, {"id": ""}])
+def test_an_item_that_is_named_by_its_id_alone_is_shown_as_it_is(item: dict[str, Any]):
+    raw = json.dumps({"model": "m", "input": [{"role": "user", "content": "And now?"}, item]}).encode()
+    found = _read("openai_responses", raw, None)
+    assert found.problems == () and isinstance(found.input[1].parts[0], OtherPart)
+    assert preview_of("openai_responses", raw) == "And now?"
+
+
 def test_media_are_found_by_their_number():
     request, _ = _chat()
     exchange = PackedExchange("openai_chat", False, pack(json.dumps(request).encode()), None)
