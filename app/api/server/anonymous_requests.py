@@ -18,7 +18,7 @@ _MAX_WAITING = 1_000
 _CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cookie"})
 # What load balancers and TensorZero's clients ask; an overloaded gateway must not look like a dead one.
 _HEALTH_PATHS = ("/health", "/status")
-_PUBLIC_PATHS = ("/docs", "/openapi.json")
+_PUBLIC_PATHS = ("/docs", "/openapi.json", "/dashboard")
 
 
 class AnonymousRequests:

@@ -84,9 +84,9 @@ class _KeySignInRoutes:
         return _respond(request, SignInWays(has_issuer, None if page_origin(request, self._settings.public_url) else _NO_COOKIES))
 
     async def with_key(self, request: _Request) -> Response[bytes]:
+        self._check_page(request)
+        key = parse_admin_body(await _read_body(request), KeySignIn).key.strip()
         async with self._limit.attempt(self._address(request)):
-            self._check_page(request)
-            key = parse_admin_body(await _read_body(request), KeySignIn).key.strip()
             prefix = key_prefix(key)
             if prefix is None:
                 raise CallerCredentialRequired(
@@ -95,9 +95,9 @@ class _KeySignInRoutes:
             return await self._begin(request, hash_key(key), prefix)
 
     async def once(self, request: _Request) -> Response[bytes]:
+        self._check_page(request)
+        code = parse_admin_body(await _read_body(request), OnceSignIn).code
         async with self._limit.attempt(self._address(request)):
-            self._check_page(request)
-            code = parse_admin_body(await _read_body(request), OnceSignIn).code
             async with self._transaction() as connection:
                 redeemed = await redeem_one_time_code(connection, code)
             if redeemed is None:

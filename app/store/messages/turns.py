@@ -1,7 +1,9 @@
 """Turns of an episode: what is new in each, the messages after the last response that a request repeats, and the response."""
 
+import time
 from collections.abc import Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import func, select
@@ -12,6 +14,8 @@ from app.store.messages.read_messages import MAX_READ_BYTES, Messages, PackedExc
 from app.store.postgres.tables import deleted_responses, inference_content
 
 _MAX_PACKED_BYTES = 8 * 1024 * 1024  # of all turns together; those beyond have no messages
+MAX_SHOWN_BYTES = 8 * 1024 * 1024  # of all of their messages, as JSON: a few packed bytes may be a gigabyte of the same letter
+_READ_S = 5.0  # then the turns that are left have none, too
 
 
 class Turn(Struct, frozen=True):
@@ -25,7 +29,7 @@ class Turn(Struct, frozen=True):
 async def read_turns(connection: AsyncConnection, turns: Sequence[Turn], max_characters: int) -> dict[str, Messages]:
     """Returns the new messages of inferences by id, each part cut to so many characters.
 
-    What is not kept, deleted by its caller, or beyond what fits into memory has none.
+    What is not kept, deleted by its caller, or beyond what fits into memory and time has none.
     """
     content = inference_content.c
     lengths = func.coalesce(func.length(content.request), 0) + func.coalesce(func.length(content.response), 0)
@@ -44,12 +48,20 @@ async def read_turns(connection: AsyncConnection, turns: Sequence[Turn], max_cha
     rows = await connection.execute(select(content.id, content.request, content.response).where(content.id.in_(wanted)))
     packed = {row.id: (row.request, row.response) for row in rows}
     exchanges = [(turn.id, PackedExchange(turn.route, turn.streamed, *packed[turn.id])) for turn in turns if turn.id in packed]
-    return await run_in_steps(lambda: dict(_read_all(exchanges, max_characters)))
+    return await run_in_steps(lambda: dict(read_exchanges(exchanges, max_characters)))
 
 
-def _read_all(exchanges: Sequence[tuple[str, PackedExchange]], max_characters: int) -> Iterator[tuple[str, Messages]]:
+def read_exchanges(exchanges: Sequence[tuple[str, PackedExchange]], max_characters: int) -> Iterator[tuple[str, Messages]]:
+    """Yields the new messages of each, until they are too many together, or take too long. Call it in run_in_steps()."""
+    ends_s, shown_bytes = time.monotonic() + _READ_S, 0
     for id, exchange in in_steps(exchanges):
-        yield id, new_in(read_messages(exchange, max_characters))
+        if time.monotonic() > ends_s:
+            return
+        found = new_in(read_messages(exchange, max_characters))
+        shown_bytes += len(msgspec.json.encode(found))
+        if shown_bytes > MAX_SHOWN_BYTES:
+            return
+        yield id, found
 
 
 def new_in(messages: Messages) -> Messages:

@@ -226,9 +226,10 @@ class PackedContent(Struct, frozen=True):
 
 
 async def read_packed_content(connection: AsyncConnection, id: str) -> PackedContent | None:
-    """Reads what was written; None: it is not kept, or no longer."""
-    content = tables.inference_content
-    row = (await connection.execute(select(content).where(content.c.id == id))).first()
+    """Reads what was written; None: it is not kept, no longer, or was deleted by its caller."""
+    content, deleted = tables.inference_content, tables.deleted_responses.c
+    kept = select(content).outerjoin(tables.deleted_responses, deleted.id == content.c.id).where(content.c.id == id, deleted.id.is_(None))
+    row = (await connection.execute(kept)).first()
     return None if row is None else PackedContent(row.policy, row.request, row.response)
 
 

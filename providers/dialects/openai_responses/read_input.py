@@ -33,7 +33,7 @@ from providers.dialects.openai.file_host import FILE_HOST
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.input_items import list_input_items
 from providers.dialects.openai_responses.namespaces import qualified_name
-from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, text_field
+from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
 from providers.dialects.openai_responses.read_output_items import PARAGRAPH_BREAK, read_citations, read_reasoning_part
 
 _object_decoder = msgspec.json.Decoder(RawObject)
@@ -82,7 +82,7 @@ def read_located_messages(body: Body) -> Iterable[LocatedMessage]:
     for at, raw in enumerate(list_input_items(body)):
         try:
             item = _object_decoder.decode(raw)
-            kind = text_field(item, "type") or "message"
+            kind = _item_kind(item)
             item_role, may_join = _item_role(kind, item)
             if role is not None and (item_role != role or not may_join or _is_other_phase(item, parts, extra)):
                 yield _locate_message(role, items, parts, positions, extra)
@@ -101,6 +101,12 @@ def read_located_messages(body: Body) -> Iterable[LocatedMessage]:
         yield _locate_message(role, items, parts, positions, extra)
 
 
+def _item_kind(item: RawObject) -> str:
+    """Returns the type of an item. One without a type that has an id and no role is a reference, as parse_request() takes it."""
+    is_reference = raw_field(item, "role") is None and raw_field(item, "id") is not None
+    return text_field(item, "type") or ("item_reference" if is_reference else "message")
+
+
 def _item_role(kind: str, item: RawObject) -> tuple[Role, bool]:
     """The role of an item's message, and whether neighbours of the same role join it."""
     if kind == "message":
@@ -113,8 +119,8 @@ def _item_role(kind: str, item: RawObject) -> tuple[Role, bool]:
 
 def _is_other_phase(item: RawObject, parts: list[Content], extra: RawObject) -> bool:
     """Whether its text has another `phase` (commentary or final answer) than the text before it: a message has one phase."""
-    is_text = (text_field(item, "type") or "message") == "message"
-    return is_text and text_field(item, "phase") != text_field(extra, "phase") and any(isinstance(part, Text | Refusal) for part in parts)
+    has_other_phase = _item_kind(item) == "message" and text_field(item, "phase") != text_field(extra, "phase")
+    return has_other_phase and any(isinstance(part, Text | Refusal) for part in parts)
 
 
 def _locate_message(

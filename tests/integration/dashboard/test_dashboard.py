@@ -1,5 +1,8 @@
 """The dashboard as it is served, and the sessions of browsers that sign in with an admin key."""
 
+import asyncio
+from urllib.parse import urlsplit
+
 import httpx
 import pytest
 
@@ -104,6 +107,22 @@ async def test_callers_key_begins_no_session(service: Service) -> None:
     async with service.keyless_client() as browser:
         refused = await sign_in(browser, service.key)
     assert refused.status_code == 403 and "set-cookie" not in refused.headers
+
+
+async def test_bodies_that_do_not_come_keep_nobody_from_signing_in(service: Service) -> None:
+    address = urlsplit(service.url)
+    head = f"POST {SIGN_IN}/key HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-length: 100\r\n\r\n".encode()
+    slow = [await asyncio.open_connection(address.hostname, address.port) for _ in range(20)]
+    try:
+        for _, writer in slow:
+            writer.write(head)
+            await writer.drain()
+        await asyncio.sleep(0.2)
+        async with service.keyless_client() as browser:
+            assert (await sign_in(browser, service.admin_key)).status_code == 200
+    finally:
+        for _, writer in slow:
+            writer.close()
 
 
 async def test_another_site_signs_nobody_in(service: Service) -> None:

@@ -118,6 +118,20 @@ async def test_policies_and_roles_hide_what_was_written(service: Service):
             assert (await client.get(path, headers=tokens["other"])).status_code == 404
 
 
+async def test_nothing_is_shown_of_a_response_that_its_caller_deleted(service: Service):
+    async with service.client() as caller, service.admin_client() as admin:
+        parts = [{"type": "input_text", "text": "A secret word."}, {"type": "input_image", "image_url": image()["image_url"]["url"]}]
+        sent = await caller.post("/v1/responses", json={"model": "sandbox", "input": [{"role": "user", "content": parts}]})
+        id = sent.headers["x-narthex-inference-id"]
+        await service.wait_for_record(id)
+        assert (await detail(admin, id, content="both"))["messages"]["input"]
+        assert (await admin.get(f"{PATH}/{id}/media/1")).content == PNG
+        assert (await caller.delete(f"/v1/responses/{sent.json()['id']}")).status_code == 200
+        shown = await detail(admin, id, content="both")
+        assert (shown["content"], shown["messages"], shown["content_hidden"]) == (None, None, False)
+        assert (await admin.get(f"{PATH}/{id}/media/1")).status_code == 404
+
+
 async def test_a_timeline_has_what_is_new_in_each_turn(service: Service):
     name = f"turns-{uuid.uuid4().hex[:8]}"
     async with service.client(headers={"x-narthex-episode-id": name}) as caller, service.admin_client() as admin:

@@ -8,6 +8,7 @@ import pytest
 from app.api.server.anonymous_requests import AnonymousRequests
 
 KEY = (b"authorization", b"Bearer nx-1")
+COOKIE = (b"cookie", b"any=1")
 
 
 class Begun:
@@ -44,7 +45,10 @@ async def test_one_begins_at_each_turn_and_others_go_first():
     assert begun.paths.count("/docs") == 50
 
 
-@pytest.mark.parametrize(("path", "headers", "waits"), [("/v1/models", (), True), ("/docs", (KEY,), True), ("/v1/models", (KEY,), False)])
+@pytest.mark.parametrize(
+    ("path", "headers", "waits"),
+    [("/v1/models", (), True), ("/docs", (KEY,), True), ("/dashboard/requests", (COOKIE,), True), ("/v1/models", (KEY,), False)],
+)
 async def test_so_many_wait_and_no_more(path: str, headers: tuple[tuple[bytes, bytes], ...], waits: bool):
     """A credential helps at a page that everybody may read no more than none."""
     begun = Begun()

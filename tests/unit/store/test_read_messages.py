@@ -8,6 +8,7 @@ import pytest
 
 from app.store.formats.content_packing import pack
 from app.store.messages import read_messages as module
+from app.store.messages import turns
 from app.store.messages.parts import MediaPart, OtherPart, ReasoningPart, RefusalPart, TextPart, ToolCallPart, ToolResultPart
 from app.store.messages.previews import MAX_CHARACTERS, preview_of
 from app.store.messages.read_messages import Messages, PackedExchange, read_media, read_messages
@@ -185,6 +186,23 @@ def test_what_is_no_chat_or_cannot_be_read_is_shown_as_it_is_with_the_reason():
         assert len(found.problems) == 2 and isinstance(found.output[0].parts[0], OtherPart)
     nothing = _read("openai_chat", None, None)
     assert nothing.input == nothing.output == nothing.problems == ()
+
+
+@pytest.mark.parametrize("item", [{"id": "msg_1"}, {"type": None, "id": "msg_1", "role": None}, {"id": ""}])
+def test_an_item_that_is_named_by_its_id_alone_is_shown_as_it_is(item: dict[str, Any]):
+    raw = json.dumps({"model": "m", "input": [{"role": "user", "content": "And now?"}, item]}).encode()
+    found = _read("openai_responses", raw, None)
+    assert found.problems == () and isinstance(found.input[1].parts[0], OtherPart)
+    assert preview_of("openai_responses", raw) == "And now?"
+
+
+def test_turns_have_messages_as_long_as_these_are_not_too_many(monkeypatch: pytest.MonkeyPatch):
+    long = {"model": "m", "messages": [{"role": "user", "content": "a" * 1000}] * 10}
+    exchanges = [(f"{number}", PackedExchange("openai_chat", False, pack(json.dumps(long).encode()), None)) for number in range(5)]
+    assert [id for id, _ in turns.read_exchanges(exchanges, 1000)] == ["0", "1", "2", "3", "4"]
+    monkeypatch.setattr(turns, "MAX_SHOWN_BYTES", 25_000)
+    assert [id for id, _ in turns.read_exchanges(exchanges, 1000)] == ["0", "1"]
+    assert len([*turns.read_exchanges(exchanges, 10)]) == 5
 
 
 def test_media_are_found_by_their_number():

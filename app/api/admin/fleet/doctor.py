@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _COMMAND = (sys.executable, "-P", "-m", "app.cli", "doctor", "--json")
 _TIMEOUT_S = 60.0
 _KEPT_S = 30.0
+_FAILED_S = 10.0  # so long nobody begins another one after one that failed
 
 
 class Diagnosis(Struct, frozen=True):
@@ -45,27 +46,39 @@ class _KeptDiagnosis:
 
     def __init__(self) -> None:
         self._making = asyncio.Lock()
-        self._kept: tuple[float, Diagnosis] | None = None
+        self._kept: Diagnosis | None = None  # None: it failed
+        self._kept_until_s = 0.0
 
     async def read(self) -> Diagnosis:
-        """Raises Unavailable if there is none in time."""
+        """Raises Unavailable if there is none in time, or was none a moment ago."""
         async with self._making:
-            if self._kept is None or time.monotonic() >= self._kept[0]:
-                report = await _run_command()
-                now = datetime.now(UTC).isoformat(timespec="seconds")
-                self._kept = (time.monotonic() + _KEPT_S, Diagnosis(now, report.healthy, report.findings))
-            return self._kept[1]
+            if time.monotonic() >= self._kept_until_s:
+                self._kept = await _diagnose()
+                self._kept_until_s = time.monotonic() + (_FAILED_S if self._kept is None else _KEPT_S)
+            if self._kept is None:
+                raise Unavailable(
+                    "The diagnosis did not end as it should: run `narthex doctor` on the machine.", retry_after_s=int(_FAILED_S)
+                )
+            return self._kept
 
 
-async def _run_command() -> _Report:
+async def _diagnose() -> Diagnosis | None:
+    """Returns None if the command fails, or takes too long."""
+    try:
+        report = msgspec.json.decode(await _run_command(), type=_Report)
+    except (OSError, TimeoutError, msgspec.DecodeError) as fault:  # OSError: no process can be started now
+        log.warning("the diagnosis failed", extra={"reason": repr(fault)})
+        return None
+    return Diagnosis(datetime.now(UTC).isoformat(timespec="seconds"), report.healthy, report.findings)
+
+
+async def _run_command() -> bytes:
+    """What the command prints. Raises OSError, and TimeoutError if it takes too long."""
     process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             output, _ = await process.communicate()
-        return msgspec.json.decode(output, type=_Report)
-    except (TimeoutError, msgspec.DecodeError) as fault:
-        log.warning("the diagnosis failed", extra={"reason": repr(fault)})
-        raise Unavailable("The diagnosis did not end as it should: run `narthex doctor` on the machine.", retry_after_s=10) from None
+        return output
     finally:
         if process.returncode is None:
             process.kill()
