@@ -208,9 +208,16 @@ async def test_budget_of_a_model_counts_whatever_it_served_under_whichever_name(
         usage = await wait_for_usage(admin, f"{name} {team.name}", count * COST_USD)
         # The limit, which admits requests, has counted the same.
         assert usage["remaining_usd"] == pytest.approx(1 - count * COST_USD), name
-    subjects = (await ok(await admin.get(f"/admin/v1/budgets/each {team.name}/subjects")))["data"]
-    spent = {each["subject"]["model"]: each["spent_usd"] for each in subjects}
+    # Who has spent is read from the records, which have a request moments after it has ended.
     expected = {"budgeted-served": 5 * COST_USD, "budgeted-split": COST_USD, "budgeted-falling": COST_USD}
+    spent: dict[str, float] = {}
+
+    async def are_recorded() -> bool:
+        subjects = (await ok(await admin.get(f"/admin/v1/budgets/each {team.name}/subjects")))["data"]
+        spent.update({each["subject"]["model"]: each["recorded_usd"] for each in subjects})
+        return sum(spent.values()) == pytest.approx(sum(expected.values()))
+
+    await wait_until(are_recorded)
     assert spent == pytest.approx(expected), "a function is no model"
     for name in scopes:
         assert service.run("budgets", "remove", f"{name} {team.name}", "--yes").returncode == 0

@@ -29,6 +29,7 @@ from tests.support.processes.writer_process import drain
 from tests.support.spooled_exchanges import spool_exchange
 
 PATH = "/admin/v1/inferences/tail"
+ONLY_IN_DETAIL = ("content", "content_hidden", "made_attempts", "messages")
 
 
 class Events:
@@ -92,7 +93,7 @@ async def test_tail_has_new_inferences_that_match_and_goes_on_after_an_interrupt
             name, record = await events.next()
             assert (name, record["id"], record["model"], record["tags"]) == ("inference", sent, "sandbox", {"run": run})
             listed = (await admin.get(f"/admin/v1/inferences/{sent}")).json()
-            assert record == {name: value for name, value in listed.items() if name not in ("content", "content_hidden")}
+            assert record == {name: value for name, value in listed.items() if name not in ONLY_IN_DETAIL}
             last_id = await events.wait_for_id()
             assert last_id != first_id
         missed = [await chat(client, run) for _ in range(3)]
