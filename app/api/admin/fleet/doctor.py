@@ -73,7 +73,7 @@ async def _diagnose() -> Diagnosis | None:
 
 
 async def _run_command() -> bytes:
-    """What the command prints. Raises OSError, and TimeoutError if it takes too long."""
+    """Returns what the command prints. Raises OSError, and TimeoutError if it takes too long."""
     process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
     try:
         async with asyncio.timeout(_TIMEOUT_S):
