@@ -107,7 +107,7 @@ def _step_into(hint: Any, name: str | None) -> list[Any]:
         if name is not None and isinstance(kind, type) and issubclass(kind, Struct):
             fields = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
             found += [get_type_hints(kind, include_extras=True)[fields[name]]] if name in fields else []
-        elif name is None and get_args(each):
+        elif name is None and isinstance(kind, type) and get_args(each):  # a Literal has arguments, and no items
             found.append(get_args(each)[1 if issubclass(kind, Mapping) else 0])
     return found
 

@@ -1,12 +1,12 @@
 """The admin API says of a body that it cannot use which field is at fault, and what would be right."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 from msgspec import Meta, Struct
 
-from app.api.rest.request_parsing import parse_admin_body
+from app.api.rest.request_parsing import parse_admin_body, parse_query
 from providers.canonical.errors import InvalidRequest
 
 
@@ -54,3 +54,14 @@ def test_a_refused_body_names_the_field_and_what_would_be_right(raw: bytes, mess
     with pytest.raises(InvalidRequest) as refused:
         parse_admin_body(raw, Body)
     assert (str(refused.value), refused.value.param) == (message, param)
+
+
+class _Query(Struct, frozen=True, forbid_unknown_fields=True):
+    outcome: Literal["answered", "failed"] | tuple[Literal["answered", "failed"], ...] | None = None
+
+
+def test_a_repeated_parameter_with_a_wrong_value_is_refused_by_its_name():
+    assert parse_query(b"outcome=answered&outcome=failed", _Query).outcome == ("answered", "failed")
+    with pytest.raises(InvalidRequest, match="answered") as refused:
+        parse_query(b"outcome=null&outcome=null", _Query)
+    assert (refused.value.param or "").startswith("outcome")
