@@ -359,7 +359,7 @@ def _hang_ups(model: str) -> Attack:
 
 async def _hedged(team: HostileTeam, host: HostileHost) -> Step:
     """A second attempt is made for each request that takes longer than half of them."""
-    host.delay_s = 0.03
+    host.delay_s = 0.15
     body = chat("hostile-pool")
     return lambda: team.send(CHAT, body)
 
@@ -522,7 +522,7 @@ ATTACKS: dict[str, Attack] = {
     "unknown_responses": Attack(_unknown_responses, 64),
     "hang_ups": _hang_ups("hostile"),
     "hang_ups_at_an_engine": _hang_ups("hostile-engine"),
-    "hedged": Attack(_hedged, 12),
+    "hedged": Attack(_hedged, 32),
     "resumed": Attack(_resumed, 8),
     "travelling_fields": Attack(_travelling_fields, 2),
     "engine_words": Attack(_engine_words, 2),
