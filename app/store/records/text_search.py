@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Row, Select, func, literal_column, select, text
+from sqlalchemy import Row, Select, exists, func, literal_column, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.errors import InvalidKeyField
@@ -141,4 +141,6 @@ def _matching(inferences: Select[Any], search: str, team_ids: Sequence[str], low
         .cte("matching")
         .prefix_with("MATERIALIZED")
     )
-    return inferences.where(id >= low, id < high, id.in_(select(matching.c.id))).order_by(id.desc())
+    # The words of a response that its caller deleted stay until they expire; nobody finds it by them.
+    is_deleted = exists().where(tables.deleted_responses.c.id == id)
+    return inferences.where(id >= low, id < high, id.in_(select(matching.c.id)), ~is_deleted).order_by(id.desc())

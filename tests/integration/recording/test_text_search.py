@@ -229,6 +229,14 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
+async def test_a_response_that_its_caller_deleted_is_not_found_by_its_words(recorded: Recorded) -> None:
+    kept, deleted = await recorded.add("a striped zebra", "another striped zebra")
+    assert await recorded.find("zebra") == [deleted, kept]
+    insert = "INSERT INTO deleted_responses (id, team_id) VALUES ($1, $2)"
+    await fetch(recorded.settings.database_url, insert, deleted, recorded.team_ids["blue"])
+    assert await recorded.find("zebra") == [kept]
+
+
 async def test_search_over_http_and_by_command(service: Service) -> None:
     team, word = f"search-{uuid.uuid4().hex[:8]}", f"zq{uuid.uuid4().hex}"
     async with service.keyless_client() as client, service.admin_client() as admin:
