@@ -137,8 +137,10 @@ async def test_search_goes_with_other_filters_page_by_page(recorded: Recorded, m
 
 
 async def test_closed_days_are_searched_by_an_index_and_late_records_are_found(recorded: Recorded) -> None:
-    await recorded.add(*["filler and more of it"] * 300, days_ago=3)
-    (rare,) = await recorded.add("kingfisher", days_ago=3)
+    # At noon, as five minutes of them are of two days around midnight.
+    days_ago = 3 + (NOW - NOW.replace(hour=12, minute=0, second=0, microsecond=0)) / datetime.timedelta(days=1)
+    await recorded.add(*["filler and more of it"] * 300, days_ago=days_ago)
+    (rare,) = await recorded.add("kingfisher", days_ago=days_ago)
     await recorded.add("kingfisher")
     connection = await connect(recorded.settings.database_url)
     partition = f"inference_texts_{NOW - datetime.timedelta(days=3):%Y%m%d}"
@@ -148,7 +150,7 @@ async def test_closed_days_are_searched_by_an_index_and_late_records_are_found(r
     await connection.execute("SET enable_seqscan = off")
     query = f"EXPLAIN SELECT id FROM {partition} WHERE words @@ websearch_to_tsquery('simple', 'kingfisher')"
     assert f"{partition}_words_idx" in str(await connection.fetch(query))
-    (late,) = await recorded.add("kingfisher late", days_ago=2.999)
+    (late,) = await recorded.add("kingfisher late", days_ago=days_ago - 0.001)
     found = await recorded.find("kingfisher")
     assert found[1:] == sorted([rare, late], reverse=True)
     # An index whose building was broken off, as by a crash, is built again.
