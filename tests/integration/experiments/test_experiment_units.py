@@ -302,7 +302,7 @@ async def test_users_have_their_mean_from_before_the_experiment_as_covariate(set
         spool_exchange(spool, b"", b"", **{**fields, "id": uuid7.mint(at_us), "end_user": "bob", "outcome": "failed"})
     spool.close()
     await drain(settings)
-    await start_experiment(database, "users", "user", metrics=["latency", "cost", "error", "time_to_first_token"])
+    await start_experiment(database, "users", "user", days_ago=1, metrics=["latency", "cost", "error", "time_to_first_token"])
     spool = Spool(settings.home / "spool", settings)
     for user in ("ann", "new"):
         at_us = NOW_US - 2 * HOUR_US
@@ -452,7 +452,7 @@ async def test_units_wait_until_feedback_from_before_is_known(settings: Settings
         fields: dict[str, Any] = {"id": uuid7.mint(at_us), "received_us": at_us, "team_id": TEAM, "end_user": "ann"}
         spool_exchange(spool, b"", b"", **fields)
         spool_feedback(spool, make_feedback(fields["id"], received_us=at_us))
-    await start_experiment(database, "e", "user", metrics=["helpful"], feedback_hours=1)
+    await start_experiment(database, "e", "user", days_ago=1, metrics=["helpful"], feedback_hours=1)
     await start_experiment(database, "other", "episode", metrics=["latency"])
     at_us = NOW_US - 2 * HOUR_US
     for name, hashed in (("e", draw_enrolment("s", value_unit(TEAM, "ann")).hex()), ("other", "episode")):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from app.billing.models_check import Difference, check_configuration, compare_list
 from app.billing.public_lists import ListedModel, UnreadableList, read_list
-from app.cli.nouns.models import models
+from app.cli import main
 from app.domain.prices import Price
 from app.domain.routing import ModelConfig, ProviderConfig, Target
 from app.store.configuration.snapshots import build_snapshot
@@ -127,9 +127,9 @@ def test_only_the_named_provider_is_compared():
 def test_command_exits_with_1_for_differences_and_with_0_without(tmp_path: Any):
     list_file = tmp_path / "list.json"
     list_file.write_bytes(msgspec.json.encode(XAI))
-    told = CliRunner().invoke(models, ["check", "--no-configured", "--against", str(list_file), "--json"])
-    assert told.exit_code == 1, told.output
-    assert [each["field"] for each in msgspec.json.decode(told.output)["differences"]] == ["output"]
+    differing = CliRunner().invoke(main, ["models", "check", "--no-configured", "--against", str(list_file), "--json"])
+    assert differing.exit_code == 1, differing.output
+    assert [each["field"] for each in msgspec.json.decode(differing.output)["differences"]] == ["output"]
     list_file.write_bytes(msgspec.json.encode(ANTHROPIC))
-    agreed = CliRunner().invoke(models, ["check", "--no-configured", "--against", str(list_file)])
+    agreed = CliRunner().invoke(main, ["models", "check", "--no-configured", "--against", str(list_file)])
     assert (agreed.exit_code, agreed.output) == (0, "No differences.\n")
