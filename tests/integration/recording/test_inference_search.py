@@ -78,7 +78,7 @@ async def records(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) 
     chance = random.Random(6)
     episodes = [uuid7.mint(int((NOW - datetime.timedelta(days=41)).timestamp() * 1_000_000)) for _ in range(5)]
     rows: list[Fields] = []
-    for _ in range(800):
+    for _ in range(400):
         at_us = int((NOW - datetime.timedelta(days=chance.random() ** 2 * 40)).timestamp() * 1_000_000)
         caller, failed = chance.choice(callers), chance.random() < 0.05
         rows.append(
