@@ -37,17 +37,15 @@ _NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False}
 class DropPolicy:
     """Decides about each field of one request that the target cannot honour, and lists those that it dropped.
 
-    A field is dropped if `may_drop` allows it, by its name or by that of the top-level field that holds it; else it is refused. Hints
-    are always dropped and neutral values are ignored.
+    A field is dropped if `may_drop` allows it, by its name or by that of the top-level field that holds it; else it is refused. Hints are
+    always dropped and neutral values are ignored.
 
-    A translated chat names fields as ChatRequest does, or by paths that begin with `messages[`: `field_names` and `caller_path` map
-    them to the caller's own, in which errors and `dropped` speak. `caller_path` reads the body again, so it is called at most
-    `max_paths` times. None: the paths are the caller's own already.
+    A translated chat names fields as ChatRequest does, or by paths that begin with `messages[`: `field_names` and `caller_path` map them to
+    the caller's own, in which errors and `dropped` speak. `caller_path` reads the body again, so it is called at most `max_paths` times.
+    None: the paths are the caller's own already.
 
-    An edited body names fields as the caller does. Top-level fields that are dropped are removed from `body`, and the fields in
-    `accepted` (option `accepts` of a provider: its operator says that this engine honours them) are left alone.
-
-    `target_name`: how errors name the target.
+    An edited body names fields as the caller does. Top-level fields that are dropped are removed from `body`, and the fields in `accepted`
+    (option `accepts` of a provider: its operator says that this engine honours them) are left alone.
     """
 
     def __init__(

@@ -61,7 +61,10 @@ class Invoice(Struct, frozen=True):
 
 
 def parse_invoice(raw: bytes, format: InvoiceFormat, models: Mapping[str, str]) -> Invoice:
-    """`models`: the provider's names of models in invoices -> those that requests have. Raises InvoiceError. For a thread."""
+    """Reads an invoice and sums its lines. Takes long, so it is for a thread. Raises InvoiceError.
+
+    `models` leads from the provider's names of models in invoices to those that requests have.
+    """
     return _sum_invoice(read_invoice(raw, format), format, models)
 
 
@@ -163,7 +166,7 @@ def _microusd(usd: Decimal) -> int:
 
 
 def parse_model_map(text: str) -> dict[str, str]:
-    """`INVOICE=REQUESTED,...`. Raises InvoiceError."""
+    """Reads `INVOICE=REQUESTED,...`. Raises InvoiceError."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not name.strip() or not separator or not model.strip() for name, separator, model in pairs):
         raise InvoiceError("Models are written as NAME_IN_THE_INVOICE=MODEL, several separated by commas.")

@@ -25,14 +25,12 @@ _MAX_CONCURRENT = 32
 
 
 class EngineFacts(Struct, frozen=True):
-    """`unreadable_credentials`: by provider, why a credential cannot be read. `unprobed`: endpoints for which no time was left.
-
-    `caller_credential_providers`: providers that use only the credentials that callers send, which the doctor does not have.
-    """
+    """What the doctor found out about engines and the credentials for them."""
 
     endpoints: tuple[EndpointFacts, ...]
-    unreadable_credentials: Mapping[str, str]
-    unprobed: int = 0
+    unreadable_credentials: Mapping[str, str]  # by provider, why a credential cannot be read
+    unprobed: int = 0  # endpoints for which no time was left
+    # providers that use only the credentials that callers send, which the doctor does not have
     caller_credential_providers: frozenset[str] = frozenset()
 
 

@@ -105,14 +105,10 @@ class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class TeamConfig(TeamRestrictions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them.
+    """A team's settings: the section `[teams.NAME]`. TeamRestrictions has further ones."""
 
-    `priority`: of keys without one of their own; see Caller. `mask`: the rules of the policy `masked`. `search`: whether the text of what
-    is recorded can be searched. See TeamRestrictions, too.
-    """
-
-    content: ContentPolicy = "full"
-    drop: DroppableFields = ()
-    priority: int = 0
-    mask: MaskConfig = MaskConfig()
-    search: bool = False
+    content: ContentPolicy = "full"  # how much of the team's requests and responses is recorded
+    drop: DroppableFields = ()  # what may be left out of the team's requests and responses
+    priority: int = 0  # of keys without one of their own; see Caller
+    mask: MaskConfig = MaskConfig()  # the rules of the policy `masked`
+    search: bool = False  # whether the text of what is recorded can be searched

@@ -25,18 +25,14 @@ _MASK = 2**64 - 1
 
 
 class TraceContext(Struct, frozen=True):
-    """The caller's trace, or one that begins here.
-
-    `parent_span_id`: the caller's span; None: the trace begins here. `sampled`: its spans are kept. `flags`: those that are passed on.
-    `state`: the header tracestate, b"" without one. `replaces_parent`: engines get the span of the attempt as their parent; False: the
-    caller's, as no spans are exported from here.
-    """
+    """The caller's trace, or one that begins here."""
 
     trace_id: str
-    parent_span_id: str | None
-    sampled: bool
-    flags: int
-    state: bytes = b""
+    parent_span_id: str | None  # the caller's span; None: the trace begins here
+    sampled: bool  # whether its spans are kept
+    flags: int  # those that are passed on
+    state: bytes = b""  # the header tracestate, b"" without one
+    # whether engines get the span of the attempt as their parent; False: the caller's, as no spans are exported from here
     replaces_parent: bool = False
 
     def header_lines(self, inference_id: str, started_us: int) -> bytes:

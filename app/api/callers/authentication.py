@@ -25,8 +25,8 @@ async def authenticate(
 ) -> Caller:
     """The caller of the key in `Authorization: Bearer` or `x-api-key`; a cached key costs no query.
 
-    Raises CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
-    `client`: the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers`: all headers as they came.
+    `client` is the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers` are all headers as they came. Raises
+    CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
     """
     caller = await identify(snapshot_cache, headers)
     check_permissions(snapshot_cache, caller, path, client, raw_headers)

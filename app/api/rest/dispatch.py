@@ -262,7 +262,7 @@ def _path_values(request: Request[Any, Any, Any]) -> Mapping[str, str]:
 
 
 def _hash_request(request: Request[Any, Any, Any], query: bytes, body: bytes) -> bytes:
-    """`query`: without options, which make no other request of it."""
+    """The hash by which a repeated request is known. `query` has no options, because they do not make it another request."""
     parts = (request.method.encode(), request.scope["raw_path"], query, body)
     return hashlib.sha256(b"\n".join(hashlib.sha256(part).digest() for part in parts)).digest()
 

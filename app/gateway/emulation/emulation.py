@@ -67,7 +67,10 @@ class Emulation(Struct):
 
 
 def make_emulation(chat: ChatRequest, fields: Collection[str]) -> Emulation:
-    """`fields`: those of app.gateway.request_translation.emulable_fields that the target was sent without."""
+    """What the gateway has to do itself for the chat.
+
+    `fields` are those of app.gateway.request_translation.emulable_fields that the target was sent without.
+    """
     return Emulation(
         tuple(sorted(fields)),
         stop=chat.stop if any(field in STOP_FIELDS.values() for field in fields) else (),

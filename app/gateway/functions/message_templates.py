@@ -54,9 +54,10 @@ _encode = msgspec.json.encode
 
 
 class MessageTemplates:
-    """Renders the messages of one request for one variant. `dotted`: paths are written as Anthropic does.
+    """Renders the messages of one request for one variant. All methods raise InvalidRequest.
 
-    `system_input`: what the request has for the system template apart from its messages; None: nothing. All methods raise InvalidRequest.
+    `system_input` is what the request has for the system template apart from its messages; None means nothing. `dotted` says that paths are
+    written as Anthropic does.
     """
 
     def __init__(self, variant: CompiledVariant, system_input: Mapping[str, Any] | None, *, dotted: bool = False) -> None:

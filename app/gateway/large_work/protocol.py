@@ -41,12 +41,12 @@ Bound = Literal["processor", "memory", "caller", "fault"]
 
 
 class Outcome(Struct, frozen=True):
-    """`bound`: None: the work is done. `refusal`: the request is wrong, at `param`. `state`: of the StreamMasker, for the next frames."""
+    """How a task ended."""
 
-    bound: Bound | None = None
-    refusal: str | None = None
+    bound: Bound | None = None  # None: the work is done
+    refusal: str | None = None  # what is wrong with the request, at `param`
     param: str | None = None
-    state: bytes = b""
+    state: bytes = b""  # of the StreamMasker, for the next frames
 
 
 def encode_head(head: Task | Outcome, body_bytes: int) -> bytes:

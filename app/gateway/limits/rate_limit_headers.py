@@ -49,8 +49,8 @@ def _header_rule(index: int, amount: int, resource: str) -> HeaderRule:
 def rate_limit_headers(replies: Sequence[tuple[Sequence[HeaderRule], list[Any]]], stride: int) -> list[Header]:
     """Headers from replies of take.lua, each with the rules of its match that headers show.
 
-    `stride`: how many numbers a reply has for each bucket: 2 = left, time until all of it is free; 4 = the same, the time to wait, and
-    whether that is an estimate.
+    A reply has `stride` numbers for each bucket. Two are what is left and the time until all of it is free; four are the same, the time to
+    wait, and whether that is an estimate.
     """
     tightest: dict[str, tuple[float, HeaderRule, int, int]] = {}
     for shown_rules, reply in replies:

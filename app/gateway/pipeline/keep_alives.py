@@ -25,14 +25,12 @@ class WatchedStream(Protocol):
 
 
 class KeepAlives:
-    """The streams of this process that are watched: one task looks at all of them, so that neither a request nor a chunk costs a timer.
-
-    `longest_s`: the silence after which one is sent; 0: nothing is watched. `streams`: with what their keep-alives are made of; None: they
-    failed. It is a dict because requests put themselves in and take themselves out without a call.
-    """
+    """The streams of this process that are watched: one task looks at all of them, so that neither a request nor a chunk costs a timer."""
 
     def __init__(self, settings: Settings) -> None:
-        self.longest_s = settings.stream_keep_alive_s
+        self.longest_s = settings.stream_keep_alive_s  # the silence after which one is sent; 0: nothing is watched
+        # With what their keep-alives are made of; None: they failed. It is a dict because requests put themselves in and take themselves
+        # out without a call.
         self.streams: dict[WatchedStream, tuple[CallerDialect, ResponseMeta] | None] = {}
         self.task = BackgroundTask("keep-alives", self._watch)
 

@@ -64,7 +64,7 @@ class LoadShedder:
             del self._of_teams[caller.team_id]
 
     def adapt(self, lag_s: float) -> None:
-        """`lag_s`: by how much the event loop was late at least, throughout the last second."""
+        """Changes the room by how late the event loop is: `lag_s` is the least by which it was late throughout the last second."""
         if lag_s > self._max_lag_s:
             self.room = max(_LEAST_ROOM, min(self.room, self.in_progress) * 0.9)
         else:

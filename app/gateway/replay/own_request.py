@@ -29,15 +29,12 @@ class Withdrawn(Exception):
 
 
 class OwnResponse(Struct, frozen=True):
-    """`exchange`: as it is recorded; None: no plan was made, and there is nothing to record. `body` None: it is longer than is compared.
-
-    `error`: what ended it; None: it was answered.
-    """
+    """The response to a request that the gateway makes itself."""
 
     inference_id: str
-    exchange: Exchange | None
-    body: bytes | None
-    error: NarthexError | None
+    exchange: Exchange | None  # as it is recorded; None: no plan was made, and there is nothing to record
+    body: bytes | None  # None: it is longer than is compared
+    error: NarthexError | None  # what ended it; None: it was answered
 
 
 async def make_request(

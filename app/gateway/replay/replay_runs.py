@@ -42,25 +42,19 @@ class HeldReplay(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """`tries`: processes that have begun it. `began_at` None: no request of it is in progress, or what that cost is settled.
-
-    `replayed`: the values of the response that is known already, of an item whose judge was interrupted.
-    """
+    """An inference that a replay answers again."""
 
     number: int
     original_id: str
-    tries: int
+    tries: int  # processes that have begun it
     inference_id: str | None = None
-    began_at: datetime.datetime | None = None
+    began_at: datetime.datetime | None = None  # None: no request of it is in progress, or what that cost is settled
     reserved_microusd: int = 0
-    replayed: Mapping[str, Any] | None = None
+    replayed: Mapping[str, Any] | None = None  # the values of the response that is known already, of an item whose judge was interrupted
 
 
 class RecordedRequest(Struct, frozen=True):
-    """An inference as it is recorded. `policy` None: its content is kept no longer. `request`, `response`: packed.
-
-    `values`: of the metrics that are compared, as results of experiments define them.
-    """
+    """An inference as it is recorded."""
 
     id: str
     team_id: str
@@ -69,11 +63,11 @@ class RecordedRequest(Struct, frozen=True):
     function: str | None
     streamed: bool
     outcome: str
-    policy: str | None
+    policy: str | None  # None: its content is kept no longer
     is_deleted: bool
-    request: bytes | None
-    response: bytes | None
-    values: Mapping[str, Any]
+    request: bytes | None  # packed
+    response: bytes | None  # packed
+    values: Mapping[str, Any]  # of the metrics that are compared, as results of experiments define them
 
 
 _TAKE = text("""

@@ -107,7 +107,7 @@ class ConversationStore:
     async def store_response(self, id: str, caller: Caller, episode: RecordedEpisode, request_body: bytes, response_body: bytes) -> None:
         """Stores a response in Redis, once it is recorded. Never fails: without Redis it is read from the record.
 
-        `id`: the inference's. `response_body`: a non-streaming body, or the last frames of a stream.
+        `id` is the inference's. `response_body` is a non-streaming body, or the last frames of a stream.
         """
         if self._responses is None or caller.content != "full" or len(request_body) + len(response_body) > self._max_kept_bytes:
             return

@@ -42,7 +42,7 @@ class ConversationTurn(Struct, frozen=True):
 class BoundedFind:
     """Finds turns for one request of a caller, until they have `max_bytes` together.
 
-    `claim`: takes the memory for each. `param`: the field that names the conversation, for the error.
+    `claim` takes the memory for each. `param` is the field that names the conversation, for the error.
     """
 
     def __init__(self, find: "FindTurn", max_bytes: int, claim: BodyClaim, param: str | None) -> None:
@@ -82,7 +82,7 @@ class History(Struct, frozen=True):
 async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_requests: TeamLargeRequests) -> History:
     """The conversation up to and including a response. Raises InvalidRequest if it is too long, UnknownResponse if a turn is missing.
 
-    `large_requests`: reads large turns.
+    `large_requests` reads large turns.
     """
     items_by_turn: list[list[Raw]] = []
     reported_tokens = size_bytes = 0

@@ -109,7 +109,10 @@ def _plan_model_experiment(
 def _plan_function(
     snapshot: Snapshot, caller: Caller, name: str, model: str, episode: Episode, facts: RequestFacts, pinned_variant: str | None
 ) -> Plan:
-    """`model`: the name without a prefix of models. Raises as plan() does, also for a name that is neither a function nor a model."""
+    """The plan of a request that names a function; `model` is the name without a prefix of models.
+
+    Raises as plan() does, also for a name that is neither a function nor a model.
+    """
     function_name = model
     for prefix in FUNCTION_PREFIXES:
         function_name = function_name.removeprefix(prefix)

@@ -15,7 +15,7 @@ from app.otel.trace_context import TraceContext
 
 
 class CallerConnection(Protocol):
-    """`disconnected`: the caller closed the connection before the end of the response."""
+    """The connection of a caller. `disconnected` says that the caller closed it before the end of the response."""
 
     @property
     def disconnected(self) -> bool: ...

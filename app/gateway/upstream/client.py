@@ -27,9 +27,9 @@ from providers.dialect import OutboundResponse, ResponseMeta, StreamEditor
 
 
 class UpstreamClient:
-    """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint.
+    """Sends requests to engines through `transport`, and gives their responses as the caller gets them.
 
-    `large_requests`: large responses are translated there, too.
+    `checks` validate responses of engines that do not enforce a constraint. Large responses are translated by `large_requests`, too.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from app.imports.source_table import SourceTable
 
 
 class NamedCredentials:
-    """`credential_list`: values for entries that name them with `litellm_credential_name`."""
+    """The section `credential_list`: values for entries that name them with `litellm_credential_name`."""
 
     def __init__(self, config: SourceTable) -> None:
         self._report = config.report

@@ -1,4 +1,4 @@
-"""`[functions.NAME]`, with the tools that they use."""
+"""Reads the sections `[functions.NAME]`, with the tools that they use."""
 
 import contextlib
 from collections.abc import Mapping

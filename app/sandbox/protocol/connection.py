@@ -20,13 +20,13 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
 class ClientConnection:
-    """`model`: the requested model, for the metrics; empty until it is known."""
+    """One request of a client and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._extensions: Mapping[str, Any] = scope.get("extensions") or {}
         self._receive = receive
         self._send = send
-        self.model = ""
+        self.model = ""  # the requested model, for the metrics; empty until it is known
         self.is_complete = False
         self.is_cut = False
 

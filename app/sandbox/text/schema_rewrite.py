@@ -102,7 +102,7 @@ def rewrite_dependencies(schema: Schema) -> None:
 
 
 def rewrite_conditions(schema: Schema, properties: Mapping[str, Any]) -> None:
-    """`if` A `then` B `else` C: A and B, or C without A, where A is a value of a property whose values are listed.
+    """Rewrites `if` A `then` B `else` C: A and B, or C without A, where A is a value of a property whose values are listed.
 
     Elsewhere that A does not hold beside C is left to the check.
     """

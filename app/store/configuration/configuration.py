@@ -51,17 +51,14 @@ _KEY_PREFIX_CHARACTERS = 12
 
 
 class Changed(Struct, frozen=True):
-    """The result of a change. `version`: the one that has it; None: nothing differs. `warnings`: about probable mistakes that it adds.
+    """The result of a change."""
 
-    `experiment_versions`: of each experiment that started or has other weights or another enrolment.
-    """
-
-    version: int | None
+    version: int | None  # the one that has it; None: nothing differs
     before: State
     after: State
     changes: Sequence[EntryChange]
-    warnings: Sequence[str]
-    experiment_versions: Sequence[NewVersion] = ()
+    warnings: Sequence[str]  # about probable mistakes that it adds
+    experiment_versions: Sequence[NewVersion] = ()  # of each experiment that started or has other weights or another enrolment
 
 
 async def change_configuration(

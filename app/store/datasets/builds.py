@@ -60,11 +60,11 @@ class FoundContent(Struct, frozen=True):
 
 
 class Demonstration(Struct, frozen=True):
-    """`id`: of the event of feedback. `tags`: which its caller gave it."""
+    """A demonstration that a caller sent as feedback."""
 
-    id: str
+    id: str  # of the event of feedback
     value: Any
-    tags: Mapping[str, str] | None
+    tags: Mapping[str, str] | None  # those that its caller gave it
 
 
 class Source(Struct, frozen=True):

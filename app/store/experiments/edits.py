@@ -34,7 +34,7 @@ def start(name: str) -> Edit:
 
 
 def end(name: str, winner: str | None) -> Edit:
-    """`winner`: the arm that serves from now on; None: the control."""
+    """Ends the experiment. `winner` is the arm that serves from now on; None means the control."""
 
     def change(owned: Owned) -> ExperimentConfig:
         if owned.config.status == "ended" and owned.config.winner == winner:

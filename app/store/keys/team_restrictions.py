@@ -24,7 +24,7 @@ def restrictions_column(team: TeamRestrictions) -> dict[str, Any] | None:
 
 
 def from_restrictions_column(stored: Any) -> TeamRestrictions:
-    """`stored`: as a driver reads it, decoded or as text."""
+    """Reads the column, whose value is as a driver reads it, decoded or as text."""
     if stored is None:
         return TeamRestrictions()
     return msgspec.json.decode(stored, type=TeamRestrictions) if isinstance(stored, str) else msgspec.convert(stored, TeamRestrictions)

@@ -78,7 +78,7 @@ async def list_events(connection: AsyncConnection, wanted: AuditFilter, *, befor
 
 
 async def find_event(connection: AsyncConnection, id: str, *, teams: Collection[str] | None) -> RecordedEvent | None:
-    """`teams`: only if it is of one of these; None: of any, or of no team."""
+    """The event with this id. It is found only if it is of one of `teams`; None: of any, or of no team."""
     found = await _read(connection, select(tables.audit_log).where(_audit.id == id, *_conditions(AuditFilter(teams=teams))))
     return found[0] if found else None
 

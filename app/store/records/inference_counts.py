@@ -33,10 +33,10 @@ _PARTITIONS = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhpa
 
 
 class InferenceCount(Struct, frozen=True):
-    """`capped`: there are at least `count`; counting stopped there."""
+    """The number of inferences that a filter matches."""
 
     count: int
-    capped: bool
+    capped: bool  # whether there are at least `count`, and counting stopped there
 
 
 async def count_inferences(connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int) -> InferenceCount:

@@ -78,7 +78,7 @@ async def page_teams(connection: AsyncConnection, query: PageQuery, *, only: Col
 
 
 async def find_team(connection: AsyncConnection, name: str, *, lock: bool = False) -> Team | None:
-    """`lock`: nobody else changes the team until the end of the transaction."""
+    """The team with this name. With `lock` nobody else changes it until the end of the transaction."""
     if lock:
         await lock_configuration(connection)
         await lock_changes(connection)
@@ -135,7 +135,7 @@ async def set_team(
 ) -> TeamConfig:
     """Create or change a team; returns it as it is now. UNSET: unchanged, or the default of a new team. Raises InvalidKeyField.
 
-    `restrictions`: fields of TeamRestrictions that change.
+    `restrictions` are fields of TeamRestrictions that change.
     """
     check_team(name)
     if content is not UNSET and content not in get_args(ContentPolicy):

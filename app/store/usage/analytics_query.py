@@ -63,19 +63,16 @@ class Piece(Struct, frozen=True):
 
 
 class AnalyticsQuery(Struct, frozen=True):
-    """`interval` None: one row for the whole period. `filters`: a value by dimension, or several of which any will do.
-
-    `limit`: groups, the first by `order_by`.
-    """
+    """What sums are requested."""
 
     pieces: tuple[Piece, ...]
-    interval: Interval | None
+    interval: Interval | None  # None: one row for the whole period
     time_zone: str
     zone: datetime.tzinfo
     group_by: tuple[str, ...]
-    filters: Mapping[str, AnyOf]
+    filters: Mapping[str, AnyOf]  # a value by dimension, or several of which any will do
     order_by: Order
-    limit: int
+    limit: int  # groups, the first by `order_by`
     quantiles: bool
     fill: bool = False  # rows of zero for intervals without requests
 

@@ -32,7 +32,10 @@ class StoredAnswer(Struct, frozen=True):
 
 
 class Repetitions:
-    """`vault`: encrypts responses that show a secret; one without keys keeps none of these."""
+    """Responses to requests with an Idempotency-Key, kept to be repeated.
+
+    `vault` encrypts responses that show a secret; one without keys keeps none of these.
+    """
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault

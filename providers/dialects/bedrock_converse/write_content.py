@@ -34,7 +34,10 @@ class ContentWriter:
         self._document_names = DocumentNames()
 
     def write_part(self, part: Content, path: str, *, from_assistant: bool) -> Blocks:
-        """`from_assistant`: the part belongs to an earlier answer, which callers only repeat, so that its fields demand nothing."""
+        """The blocks of a part.
+
+        `from_assistant` says that the part belongs to an earlier answer, which callers only repeat, so that its fields demand nothing.
+        """
         match part:
             case Text():
                 blocks = self._text(part, path)

@@ -150,7 +150,9 @@ class Contents:
         self._result_turn["parts"].append({"functionResponse": function_response})
 
     def _model_parts(self, located_parts: Sequence[tuple[Content, str]]) -> list[Part]:
-        """`signature` below: of the text that follows; it is written without text if none follows."""
+        """Writes the parts of the model's turn. The `signature` below is that of the text that follows; it is written without text if none
+        follows.
+        """
         written: list[Part] = []
         signature: str | None = None
         for part, path in located_parts:

@@ -90,16 +90,13 @@ def choices_with_calls(choices: bytes, message_key: Literal["message", "delta"])
 
 
 class _ClientCall(Struct):
-    """A tool call as the client knows it, with the index that the client got and the argument fragments so far.
-
-    `name`: as far as it was sent; a call without one is held. `has_arguments`: the engine has sent some, if only an empty string.
-    """
+    """A tool call as the client knows it, with the index that the client got and the argument fragments so far."""
 
     index: int
     id: str | None
     fragments: list[str]
-    name: str = ""
-    has_arguments: bool = False
+    name: str = ""  # as far as it was sent; a call without one is held
+    has_arguments: bool = False  # whether the engine has sent some, if only an empty string
 
 
 class ToolCallRepair:
@@ -222,7 +219,7 @@ def _name_changes(call: _ClientCall, name: str) -> dict[str, Any]:
 
 
 def _argument_changes(function: _Function | None, *, missing: Raw | str | None) -> dict[str, Any]:
-    """`missing`: what stands for arguments that are null or left out; None: nothing has to."""
+    """The change that makes a call's arguments a text. `missing` stands for arguments that are null or left out; None: nothing has to."""
     if function is None:
         return {}
     if function.arguments == NULL:

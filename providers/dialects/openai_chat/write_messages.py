@@ -281,7 +281,7 @@ class _MessageWriter:
     def _write_extra(self, extra: Mapping[str, Raw], path: str, written: dict[str, Any], *, from_assistant: bool = False) -> dict[str, Any]:
         """Adds extra fields if the caller uses this dialect, and drops or refuses them otherwise; returns `written`.
 
-        `from_assistant`: the fields belong to an earlier response, so they request nothing and can always be dropped.
+        `from_assistant` says that the fields belong to an earlier response, so they request nothing and can always be dropped.
         """
         if self._same_dialect:
             for key, value in extra.items():

@@ -30,11 +30,11 @@ LLAMACPP_PYTHON_CONVERTER = SchemaConverter(enforces_integer_bounds=False, allow
 
 
 class ConvertedSchema(Struct, frozen=True):
-    """`is_enforced`: whatever the engine's grammar allows is valid by the original schema. `keeps_all_patterns`: none was left out."""
+    """A schema that the engine can make a grammar of."""
 
     schema: Any
-    is_enforced: bool
-    keeps_all_patterns: bool
+    is_enforced: bool  # whether all that the engine's grammar allows is valid by the original schema
+    keeps_all_patterns: bool  # whether none was left out
 
 
 def convert_schema(schema: Raw, converter: SchemaConverter) -> ConvertedSchema:

@@ -19,20 +19,20 @@ _HANDLED_FIELDS = frozenset(
 
 
 class EmbeddingRequest(Struct):
-    """`host_fields`: the host's own fields that the caller sent. `dropped`: hints, and fields that the caller allows to drop."""
+    """What is read of a request for embeddings."""
 
     texts: list[str]
     dimensions: int | None
-    host_fields: dict[str, Any]
-    dropped: list[str]
+    host_fields: dict[str, Any]  # the host's own fields that the caller sent
+    dropped: list[str]  # hints, and fields that the caller allows to drop
 
 
 def read_embedding_request(
     body: Body, target: str, may_drop: Callable[[str], bool], *, host_fields: Collection[str] = (), max_texts: int | None = None
 ) -> EmbeddingRequest:
-    """`host_fields`: the names that callers may send. `max_texts`: per request. `target`: its name in errors.
+    """Reads a request for embeddings. Raises Unsupported, TooManyInputs.
 
-    Raises Unsupported, TooManyInputs.
+    `target` is its name in errors. Callers may send `host_fields`, and at most `max_texts` per request.
     """
     fields = sorted(key for key in body.keys() - _HANDLED_FIELDS if body.has_value(key))
     dropped = [key for key in fields if key not in host_fields]

@@ -37,18 +37,16 @@ class CheckOrder(Struct, frozen=True, array_like=True):
 
 
 class Verdict(Struct, frozen=True, array_like=True):
-    """valid: all tasks passed. invalid: task `task_index` failed, at `path` in its source. too_expensive: it exceeded the limits.
-    out_of_time: it took long by the clock, although little of the processor: the machine is too busy to say more.
+    """The checker's result for an order."""
 
-    `unenforced`: tasks with a schema that engines' grammars are not known to enforce in full. `whitespace_regexes`: by task, for those
-    with `whitespace` whose schemas outlines-core is known to convert faithfully.
-    """
-
+    # Valid: all tasks passed. Invalid: task `task_index` failed, at `path` in its source. Too expensive: it exceeded the limits. Out of
+    # time: it took long by the clock, although little of the processor: the machine is too busy to say more.
     outcome: Literal["valid", "invalid", "too_expensive", "out_of_time"]
     message: str = ""
     task_index: int = 0
     path: tuple[str | int, ...] = ()
-    unenforced: tuple[int, ...] = ()
+    unenforced: tuple[int, ...] = ()  # tasks with a schema that engines' grammars are not known to enforce in full
+    # by task, for those with `whitespace` whose schemas outlines-core is known to convert faithfully
     whitespace_regexes: Mapping[int, str] = {}
 
 

@@ -66,11 +66,11 @@ class VersionAdded(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """`winner` None: the control serves."""
+    """An experiment that a change ended."""
 
     owner: str
     name: str
-    winner: str | None
+    winner: str | None  # None: the control serves
 
 
 ExperimentChange: TypeAlias = DraftSaved | DraftDropped | Started | VersionAdded | Ended

@@ -131,7 +131,10 @@ def _check_scope(limit: Limit, models: Mapping[str, ModelConfig], functions: Col
 
 
 def check_period(limit: Limit, path: str | None = None) -> None:
-    """`path`: where it is; None: among the limits of a file. Raises BadConfiguration."""
+    """Raises BadConfiguration for a period that does not suit the resource.
+
+    `path` is where the limit is; None means among the limits of a file.
+    """
     path = path or limit_path(limit.name)
     if limit.resource == "concurrency" and limit.per is not None:
         raise BadConfiguration(f"{path}.per: concurrency counts requests in progress, and has no period.")
@@ -204,6 +207,6 @@ def _shadow_mistakes(wanted: Snapshot, demand: Demand) -> Iterator[Mistake]:
 
 
 def _join_names(names: Collection[str]) -> str:
-    """`names`: in order."""
+    """Joins names, which are in order, for a message."""
     hidden = len(names) - _MAX_NAMES_SHOWN
     return ", ".join(islice(names, _MAX_NAMES_SHOWN)) + (f" and {hidden} more" if hidden > 0 else "")
