@@ -35,7 +35,9 @@ class ReconciledLine(Struct, frozen=True):
 
 
 class Reconciliation(Struct, frozen=True):
-    """`providers`: by their configured names, whose records are compared. `unpriced`: requests of theirs whose cost is unknown."""
+    """What an invoice says beside what was recorded. `providers`: by their configured names, whose records are compared. `unpriced`:
+    requests of theirs whose cost is unknown.
+    """
 
     format: str
     providers: Sequence[str]

@@ -27,7 +27,7 @@ ALL_DETECTORS: tuple[Detector, ...] = get_args(Detector)
 
 
 class MaskConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """`mask` of a team: what its content policy `masked` keeps out of the records.
+    """The setting `mask` of a team: what its content policy `masked` keeps out of the records.
 
     `detectors`: what is found by built-in rules. `patterns`: regular expressions of RE2, by the name that takes the place of a match.
     """

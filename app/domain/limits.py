@@ -15,8 +15,8 @@ AfterLoss = Literal["rebuild", "spent", "empty"]
 
 
 class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day,
-    week (from Monday) or month.
+    """An entry of `[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar
+    day, week (from Monday) or month.
 
     `scope`: dimension (key, team, model, function, tag:NAME, all) to "each" or one name (a key's public part); all of them must match.
     `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `after_loss`: once Redis has lost its

@@ -25,7 +25,7 @@ class ShadowDropped(Exception):
 
 
 class ShadowDraft(Struct):
-    """An inference that is to be answered again, while its response is still on the way."""
+    """A request that is to be answered again, with everything that it needs."""
 
     id: str  # of the inference that is repeated
     name: str
