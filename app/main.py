@@ -76,7 +76,7 @@ _ADMIN_POOL_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Applications:
-    """What a gateway process serves."""
+    """The applications that a gateway process serves, and what they share."""
 
     callers: Litestar  # the application on the callers' address, whose lifespan starts and stops the gateway
     admin: Litestar | None  # on the address of the admin API; None: it has none of its own, and `callers` has its routes, too

@@ -35,8 +35,8 @@ class ReconciledLine(Struct, frozen=True):
 
 
 class Reconciliation(Struct, frozen=True):
-    """What an invoice says beside what was recorded. `providers`: by their configured names, whose records are compared. `unpriced`:
-    requests of theirs whose cost is unknown.
+    """An invoice beside what was recorded. `providers`: by their configured names, whose records are compared. `unpriced`: requests of
+    theirs whose cost is unknown.
     """
 
     format: str
@@ -63,7 +63,7 @@ class Invoice(Struct, frozen=True):
 
 
 def parse_invoice(raw: bytes, format: InvoiceFormat, models: Mapping[str, str]) -> Invoice:
-    """Reads an invoice and sums its lines. Takes long, so it is for a thread. Raises InvoiceError.
+    """Reads an invoice and sums its lines. Call it in a thread. Raises InvoiceError.
 
     `models` leads from the provider's names of models in invoices to those that requests have.
     """

@@ -25,7 +25,7 @@ _MAX_CONCURRENT = 32
 
 
 class EngineFacts(Struct, frozen=True):
-    """What the doctor found out about engines and the credentials for them."""
+    """The facts about engines, and about the credentials for them, that findings are made of."""
 
     endpoints: tuple[EndpointFacts, ...]
     unreadable_credentials: Mapping[str, str]  # by provider, why a credential cannot be read

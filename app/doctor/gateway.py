@@ -42,7 +42,7 @@ class Health(Struct, frozen=True):
 
 
 class GatewayFacts(Struct, frozen=True):
-    """What the doctor found out about the gateway. Losses are those of all processes since their start."""
+    """The facts about the gateway that findings are made of. Losses are those of all processes since their start."""
 
     url: str
     status: int | None = None

@@ -35,7 +35,7 @@ class ExposedFile(Struct, frozen=True):
 
 
 class MachineFacts(Struct, frozen=True):
-    """What the doctor found out about this machine and the home on it."""
+    """The facts about this machine, and about the home on it, that findings are made of."""
 
     python: tuple[int, int]
     home: str

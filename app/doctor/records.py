@@ -19,7 +19,7 @@ _MAX_REASON_CHARS = 200
 
 
 class RecordFacts(Struct, frozen=True):
-    """What the doctor found out about the spool and the writer."""
+    """The facts about the spool and the writer that findings are made of."""
 
     spool_bytes: int
     segments_with_records: int  # of the spool

@@ -20,7 +20,7 @@ _MAX_MEMORY_SHARE = 0.9
 
 
 class RedisFacts(Struct, frozen=True):
-    """What the doctor found out about Redis."""
+    """The facts about Redis that findings are made of."""
 
     address: str
     fault: str | None = None  # why it could not be queried; nothing else is known then

@@ -1,4 +1,4 @@
-"""What `narthex status` shows: what runs, where, and how far behind it is. The doctor finds problems; this is an overview."""
+"""The overview of `narthex status`: what runs, where, and how far behind it is. It does not look for problems, as the doctor does."""
 
 import asyncio
 from collections.abc import Mapping

@@ -91,7 +91,7 @@ class PriceFields(TokenPrices, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Price(PriceFields, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a provider's model costs: an entry of `[[prices]]`."""
+    """The price of a provider's model: an entry of `[[prices]]`."""
 
     provider: str
     model: str

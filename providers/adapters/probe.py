@@ -86,7 +86,7 @@ class EngineProbe(Struct, frozen=True):
     is_recognised: Callable[[ProbeResponses], bool] | None = None  # whether responses are this engine's, where no owner shows it
     read_version: Callable[[ProbeResponses], str | None] = no_version
     find_router: Callable[[ProbeResponses, Sequence[ListedModel]], str | None] = no_router  # finds the router in front of it
-    # by the models (None: not listed) and the router
+    # reads them by the models (None: not listed) and the router
     read_lora_adapters: Callable[[ProbeResponses, Sequence[ListedModel] | None, str | None], LoadedAdapters] = no_lora_adapters
     read_image_support: Callable[[ProbeResponses], ImageSupport] = no_image_support  # which models read images
     load_metrics: LoadMetrics | None = None  # those of its /metrics page; None: it has no such page

@@ -31,7 +31,7 @@ class Usage(Struct, frozen=True, array_like=True):
     audio_output: int | None = None
     image_input: int | None = None
     tier: str | None = None  # how it was served, where that has its own price: "batch", "flex", "priority", "fast", "ultrafast"
-    # the tokens that the host bills, where it bills others than it processed; they are priced; None: those of `input`
+    # the tokens that the host bills, where it bills others than it processed, and the cost is by these; None: those of `input`
     billed_input: int | None = None
     billed_output: int | None = None  # the same for `output`
     estimated: bool = False  # whether the gateway counted, as the host reported nothing
@@ -80,7 +80,7 @@ class Text(Struct, frozen=True, tag=True):
 
 
 class Reasoning(Struct, frozen=True, tag=True):
-    """What the model thought before it answered."""
+    """The reasoning that the model wrote before its answer."""
 
     text: str  # empty where the host returns its reasoning encrypted only
     opaque_state: OpaqueState | None = None
@@ -204,7 +204,7 @@ class HostTool(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True):
-    """Which tools the model may or must call."""
+    """The caller's choice among tools: what the model may or must call."""
 
     mode: Literal["auto", "none", "required", "named"]
     name: str | None = None  # the tool that must be called, in mode "named"

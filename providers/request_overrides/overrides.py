@@ -24,7 +24,7 @@ class Scope(Struct, frozen=True):
     variant: str | None = None
 
     def covers(self, target: "Scope") -> bool:
-        """Whether the scope has `target`, whom the request goes to. A variant of None is of no function."""
+        """Whether a request to `target` is in this scope. A variant of None is of no function."""
         return (
             self.model in (None, target.model)
             and self.provider in (None, target.provider)

@@ -13,7 +13,7 @@ from providers.structured_output.whitespace import read_whitespace
 
 
 class Constraint(Struct, frozen=True):
-    """What a response must match, and where the caller demands it."""
+    """The form that a response must have, and where the caller demands it."""
 
     output: OutputFormat | None
     field: str  # the caller's path of `output`

@@ -67,7 +67,7 @@ class Emulation(Struct):
 
 
 def make_emulation(chat: ChatRequest, fields: Collection[str]) -> Emulation:
-    """What the gateway has to do itself for the chat.
+    """Collects what the gateway has to do itself for the chat.
 
     `fields` are those of app.gateway.request_translation.emulable_fields that the target was sent without.
     """

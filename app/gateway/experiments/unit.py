@@ -10,7 +10,7 @@ from app.gateway.state.episode_id import Episode
 
 
 class Unit(Struct, frozen=True):
-    """What is randomised: it gets one arm."""
+    """One of the things that an experiment randomises; all of its requests get one arm."""
 
     id: bytes  # with the team, as no two teams share a unit
     # Its birth, in Unix time, else that of the conversation, so that one which is running keeps its arm, as far as its episode's id tells

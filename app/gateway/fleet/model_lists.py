@@ -29,7 +29,7 @@ _TIMEOUT_S = 20.0
 
 
 class ModelLists:
-    """Reads the lists of models that endpoints serve, again and again."""
+    """Reads what hosts' own lists say of their models, again and again."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
         self._interval_s = settings.model_list_interval_s

@@ -9,7 +9,7 @@ from app.gateway.limits.rule_matcher import Bucket, RuleMatch
 
 
 class Reservation:
-    """What a request holds from Limits.reserve() to Limits.settle() or cancel()."""
+    """The amounts that a request holds from Limits.reserve() to Limits.settle() or cancel()."""
 
     __slots__ = ("epoch_ms", "extensions", "id", "local_amounts", "match", "maybe_taken", "need", "reply", "settled", "used_local_share")
 

@@ -29,7 +29,7 @@ class KeepAlives:
 
     def __init__(self, settings: Settings) -> None:
         self.longest_s = settings.stream_keep_alive_s  # the silence after which one is sent; 0: nothing is watched
-        # With what their keep-alives are made of; None: they failed. It is a dict because requests put themselves in and take themselves
+        # What the keep-alives of each are made of; None: they failed. It is a dict because requests put themselves in and take themselves
         # out without a call.
         self.streams: dict[WatchedStream, tuple[CallerDialect, ResponseMeta] | None] = {}
         self.task = BackgroundTask("keep-alives", self._watch)

@@ -31,7 +31,7 @@ _decode_verdict = msgspec.json.Decoder(_Verdict).decode
 
 
 class Judgement(Struct, frozen=True):
-    """What a judge says of a replayed response, having seen both orders."""
+    """The judge's result for a replayed response, from both orders."""
 
     score: float  # of the replayed response against the original, from 0 to 1, and 0.5 where both orders disagree about the better one
     replayed_first: float  # the score of the replayed response when it came first

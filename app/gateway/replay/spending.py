@@ -13,7 +13,7 @@ class CapReached(Withdrawn):
 
 
 class Spending:
-    """What a replay has spent and reserved, against its cap."""
+    """The amounts that a replay has spent and reserved, against its cap."""
 
     def __init__(self, cap_microusd: int | None, spent_microusd: int) -> None:
         self.cap_microusd = cap_microusd  # None: no cap

@@ -42,7 +42,7 @@ class NotRunnable(Exception):
 
 
 class ReplayTarget(Struct, frozen=True):
-    """What answers the requests of a replay."""
+    """The model or function that answers the requests of a replay."""
 
     model: str  # a configured model or function
     variant: str | None  # of the function, or an arm of the model's experiment

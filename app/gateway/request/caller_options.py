@@ -20,7 +20,7 @@ def _drop_nothing(field: str) -> bool:
 
 
 class CallerOptions(Struct, frozen=True):
-    """What a caller demands of the gateway itself for one request."""
+    """The caller's own demands on the gateway for one request."""
 
     may_drop: Callable[[str], bool] = _drop_nothing  # whether the caller lets a field be dropped that a target cannot honour
     overrides_operator_drops: bool = False  # whether it wants nothing dropped, whatever the operator allows

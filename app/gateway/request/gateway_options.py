@@ -55,7 +55,7 @@ class _Fields(Struct):
 
 
 class GatewayOptions(Struct, frozen=True):
-    """What a request's reserved fields say about how it is served."""
+    """The options of a request's reserved fields, which say how it is served."""
 
     namespace: str | None = None  # becomes a tag; None: none
     headers: Mapping[bytes, bytes] = {}  # the caller's credentials for targets, as the headers that these take them from

@@ -36,7 +36,7 @@ def reserved_fields(body: Body) -> list[str]:
 
 
 class FunctionFields(NamedTuple):
-    """What a request says to a function beside its chat."""
+    """The fields of a request that are for a function, beside its chat."""
 
     input: Raw | None  # of the system template; None: none
     variant: str | None  # the one that the request demands; None: any

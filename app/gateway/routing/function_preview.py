@@ -27,7 +27,7 @@ _PLACEHOLDERS: Mapping[str, Mapping[str, Any]] = {
 
 
 class FunctionPreview(Struct, frozen=True):
-    """A request of a function as it would be served. `request`: in the caller's own API; what goes to a target is translated from it.
+    """A preview of what a function would send. `request`: in the caller's own API; what goes to a target is translated from it.
     `input_tokens`: what limits reserve for it.
     """
 
@@ -65,7 +65,7 @@ class PreparedPreview(Struct, frozen=True):
 def prepare_preview(
     name: str, function: FunctionConfig, request: Mapping[str, Any], variant: str | None = None, dialect: PreviewDialect = "openai_chat"
 ) -> PreparedPreview:
-    """Prepares a request of a function as serving it would. Raises InvalidRequest as the request itself would.
+    """Prepares what the function makes of a request. Raises InvalidRequest as the request itself would.
 
     `request` is written as a caller sends it, without `model`; what every request must have gets a placeholder. Where `variant` is None, it
     is the default.

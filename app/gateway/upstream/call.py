@@ -265,7 +265,7 @@ class PartCall(UpstreamCall):
         return self.was_sent and not self._broken_by_engine
 
     def charge(self, reserved_output: int) -> Charge:
-        """What is charged for this part. `reserved_output` is the least output of a response that may go on without the gateway."""
+        """Returns what is charged for this part. `reserved_output` is the least output of a response that may go on without the gateway."""
         usage, written_tokens = self.usage, self.written_tokens
         if self.has_finished:
             return charge_response(usage, self.input_tokens, written_tokens)

@@ -23,7 +23,7 @@ class Charge(Struct, frozen=True, gc=False):
 
 
 class ResponseProgress:
-    """What has come of a response. `usage`, `finish_reason` and `model` are as the engine reported them; None: not reported."""
+    """The state of a response that is coming. `usage`, `finish_reason` and `model` are as the engine reported them; None: not reported."""
 
     __slots__ = ("_started_ns", "editor", "finish_reason", "first_token_us", "is_unvalidated", "model", "usage", "written_tokens")
 

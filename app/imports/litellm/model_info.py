@@ -38,7 +38,7 @@ _MORE_DESCRIPTIVE = ("max_output_tokens", "litellm_provider", "key", "supports_s
 
 
 class ModelInfo(Struct, frozen=True):
-    """What an entry says of its model."""
+    """The facts about a model that its entry states."""
 
     id: str | None  # by which LiteLLM's fallbacks may name this one entry
     mode: str | None  # as LiteLLM names it; None: not given

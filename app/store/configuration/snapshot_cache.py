@@ -53,12 +53,11 @@ class SnapshotCache:
         self.snapshot = snapshots.EMPTY
         self.keys = KeyIndex(settings.database_url, self._folder, worker, settings.keys_remembered)
         self.connected = False  # whether Postgres answered the last query
-        # this worker's id among those of all machines
         self.workers_alive = max(settings.workers, 1)  # of this machine, until the first check
         self.trusted_proxies = settings.trusted_proxies.parsed
         self._settings = settings
         self._database = database
-        self.worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"
+        self.worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"  # among those of all machines
         self._path = self._folder / "snapshot.json"
         self._prepare = prepare
         self._check_requested = asyncio.Event()

@@ -15,7 +15,7 @@ COUNT_NAMES = ("units", "excluded", "measured", "complete", "inferences", "episo
 
 
 class SumKey(NamedTuple):
-    """What identifies sums over units."""
+    """The key of sums over units."""
 
     experiment_id: str
     metric: str
@@ -27,7 +27,7 @@ class SumKey(NamedTuple):
 
 
 class CountKey(NamedTuple):
-    """What identifies a count of units."""
+    """The key of a count of units."""
 
     experiment_id: str
     version: int

@@ -22,7 +22,7 @@ _LATE_DROP_DAYS = 7  # an expired partition that was in use is dropped later
 
 
 class RecordedResponse(Struct, frozen=True):
-    """What is recorded of an inference whose response a caller retrieves."""
+    """A recorded inference to whose response a caller refers."""
 
     is_visible: bool  # whether it is the team's, of the route, and complete
     episode: RecordedEpisode  # of the inference

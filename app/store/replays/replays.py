@@ -214,7 +214,7 @@ _BY_NUMBER = Keyset({"number": SortColumn(_items.number, int)}, SortColumn(_item
 async def page_replays(
     connection: AsyncConnection, query: PageQuery, *, only_teams: Collection[str] | None, status: ReplayStatus | None
 ) -> Page[Replay]:
-    """A page of the replays that teams with these names pay for; None: of all."""
+    """A page of the replays that the teams named in `only_teams` pay for; None means all."""
     found = select(tables.replays)
     if only_teams is not None:
         found = found.where(_replays.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, only_teams))))

@@ -55,7 +55,7 @@ class PairedOutcomes(Struct, frozen=True):
 
 
 class Judgements(Struct, frozen=True):
-    """What a judge said of pairs."""
+    """The judge's results for all pairs."""
 
     scores: Sequence[float]  # by unit, in their order; the rest counts pairs
     pairs: int

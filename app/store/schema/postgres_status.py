@@ -31,7 +31,7 @@ class WorkerRow(Struct, frozen=True):
 
 
 class PostgresStatus(Struct, frozen=True):
-    """What the doctor and the overview want to know of Postgres."""
+    """The facts about Postgres that `narthex doctor` and `narthex status` need."""
 
     version: str
     version_number: int

@@ -63,7 +63,7 @@ class Piece(Struct, frozen=True):
 
 
 class AnalyticsQuery(Struct, frozen=True):
-    """What sums are requested."""
+    """A query for sums, checked."""
 
     pieces: tuple[Piece, ...]
     interval: Interval | None  # None: one row for the whole period

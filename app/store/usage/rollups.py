@@ -44,7 +44,7 @@ Group = tuple[Any, ...]  # the values of GROUP_COLUMNS
 
 
 class SubjectKey(NamedTuple):
-    """What identifies the sums of a subject in a period."""
+    """The key of the sums of a subject in a period."""
 
     dimension: str
     value: str

@@ -141,7 +141,7 @@ def _from_usage(wanted: _Wanted, since: datetime.datetime) -> Select[Any]:
 
 
 def _from_rollups(wanted: _Wanted, tag: str, since: datetime.datetime) -> Select[Any]:
-    """Selects what each value of a tag has spent. The value `(other)` is none: it stands for all those beyond the number that is told
+    """Selects what the values of a tag have spent. Not `(other)`: that is no value, and stands for all those beyond the number that is told
     apart.
     """
     joined = _subjects.join(_groups, _groups.c.id == _subjects.c.group_id)

@@ -15,8 +15,8 @@ class OpenBlock:
     __slots__ = ("citations", "fields", "has_content", "initial_arguments", "input_pieces", "part", "part_index", "signature")
 
     def __init__(self, part_index: int, part: Part | None, initial_arguments: str = "") -> None:
-        self.part_index = part_index  # None: it is not a part, but carries the signature of a call
-        self.part = part
+        self.part_index = part_index
+        self.part = part  # None: it is not a part, but carries the signature of a call
         self.has_content = False
         self.signature = ""
         self.citations: list[Citation] = []

@@ -21,7 +21,7 @@ class Token(Struct):
 
 
 class Details(Struct):
-    """What the engine tells of a response beside its text.
+    """The engine's facts about a response beside its text.
 
     The name in `finish_reason_spaced` is how LMI's documentation spells it; its code, and its streams, use `finish_reason`.
     """

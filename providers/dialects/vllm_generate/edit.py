@@ -23,7 +23,7 @@ _ABSENT = Raw(b"null")
 
 
 class _ChoiceHead(Struct):
-    """What is read of a choice."""
+    """The fields of a choice that are read."""
 
     index: int = 0
     finish_reason: str | None = None

@@ -19,7 +19,7 @@ _HANDLED_FIELDS = frozenset(
 
 
 class EmbeddingRequest(Struct):
-    """What is read of a request for embeddings."""
+    """A request for embeddings, as it has been read."""
 
     texts: list[str]
     dimensions: int | None

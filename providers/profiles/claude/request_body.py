@@ -19,7 +19,7 @@ _MAX_CACHE_BREAKPOINTS = 4
 
 
 class RequestDefaults(Struct, frozen=True):
-    """What requests get that do not say it themselves."""
+    """Values for requests that do not set them."""
 
     max_tokens: int = DEFAULT_MAX_TOKENS  # for requests without it
     betas: tuple[str, ...] = ()  # the beta features of the configuration

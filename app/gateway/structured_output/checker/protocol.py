@@ -39,8 +39,8 @@ class CheckOrder(Struct, frozen=True, array_like=True):
 class Verdict(Struct, frozen=True, array_like=True):
     """The checker's result for an order."""
 
-    # Valid: all tasks passed. Invalid: task `task_index` failed, at `path` in its source. Too expensive: it exceeded the limits. Out of
-    # time: it took long by the clock, although little of the processor: the machine is too busy to say more.
+    # valid: all tasks passed; invalid: task `task_index` failed, at `path` in its source; too_expensive: it exceeded the limits;
+    # out_of_time: it took long by the clock, although little of the processor: the machine is too busy to say more
     outcome: Literal["valid", "invalid", "too_expensive", "out_of_time"]
     message: str = ""
     task_index: int = 0

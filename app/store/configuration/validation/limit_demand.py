@@ -57,7 +57,7 @@ class _Names:
 
 
 class Demand:
-    """What the requests reserve that limits are about, by model or function.
+    """The amounts that requests reserve, by model or function.
 
     `prices` are those that count today. `output_tokens` is the setting for models without one of their own; None means that it is unknown.
     Of a rule about functions the names are those of functions, else of models that `may_use` permits.
