@@ -119,10 +119,10 @@ class StreamReader(Protocol):
     """Reads an engine's stream as events: feed() takes blocks, split anywhere. One per stream.
 
     feed() yields each event before it raises for what follows: the UpstreamError that the engine reports, or InvalidUpstreamResponse.
-    finish() raises StreamTruncated if no choice has finished. `done`: the engine has ended the stream as its API specifies.
+    finish() raises StreamTruncated if no choice has finished.
     """
 
-    done: bool
+    done: bool  # the engine has ended the stream as its API specifies
 
     def feed(self, block: bytes) -> Iterable[Event]: ...
 

@@ -50,12 +50,12 @@ class Reconciliation(Struct, frozen=True):
 
 
 class Invoice(Struct, frozen=True):
-    """An invoice, summed up. `has_tokens`, `has_costs`: which of the two it says."""
+    """An invoice, summed up."""
 
     tokens: Mapping[_Key, int]
     usd: Mapping[_Key, Decimal]
-    has_tokens: bool
-    has_costs: bool
+    has_tokens: bool  # whether it says them
+    has_costs: bool  # whether it says them
 
     @property
     def keys(self) -> set[_Key]:

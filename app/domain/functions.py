@@ -26,11 +26,11 @@ class VariantConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class FunctionTool(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A tool that every request to a function offers. `parameters`: a JSON Schema."""
+    """A tool that every request to a function offers."""
 
     name: str
     description: str | None = None
-    parameters: Mapping[str, Any] = {}
+    parameters: Mapping[str, Any] = {}  # a JSON Schema
     strict: bool | None = None
 
 

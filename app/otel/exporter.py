@@ -53,7 +53,7 @@ _CLOSE_TIMEOUT_S = 3.0
 
 
 class _Refused(Exception):
-    """The collector does not take it. `retry_after_s`: when to send it again; None: never."""
+    """The collector does not take it. It should be sent again after `retry_after_s`; None means never."""
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)

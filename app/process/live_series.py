@@ -25,7 +25,7 @@ def render_series(registry: CollectorRegistry, models: Collection[str] | None) -
 class _LiveSeries(Collector):
     """Collects from another registry, without the series of models that no longer exist.
 
-    Files of other processes still hold these. `models`: those that exist; None: not known yet.
+    Files of other processes still hold these. `models` are those that exist; None means that they are not known yet.
     """
 
     def __init__(self, registry: CollectorRegistry, models: Collection[str] | None) -> None:

@@ -20,7 +20,7 @@ _NO_CONNECTIONS = AddressConnections(0, 0, 0, 0)
 
 
 class Telemetry:
-    """The counts of one process, as of its last flush(). `in_flight`: requests that have not ended."""
+    """The counts of one process, as of its last flush()."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
@@ -41,7 +41,7 @@ class Telemetry:
         self._rule_counts: collections.Counter[tuple[Counter, str]] = collections.Counter()
         self._admitted_locally = 0
         self._exchanges: list[Exchange] = []
-        self.in_flight = 0
+        self.in_flight = 0  # requests that have not ended
 
     def count_exchange(self, exchange: Exchange) -> None:
         """Keep it for the next flush(): updating a handful of locked counters now would be a tenth of what a request costs."""

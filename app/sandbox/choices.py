@@ -24,11 +24,11 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One token of a choice, or the start of a tool call, whose text is the function's name. `call_index`: the call's position."""
+    """One token of a choice, or the start of a tool call, whose text is the function's name."""
 
     kind: Literal["reasoning", "text", "call", "arguments"]
     text: str
-    call_index: int = 0
+    call_index: int = 0  # the call's position
     call_id: str = ""
     logprob: TokenLogprob | None = None
 

@@ -19,14 +19,14 @@ _HURRIED_TIMEOUT_S = 1.0
 
 @dataclass(slots=True)
 class _Supervised:
-    """One process, its log and the state of its restarts. `restart_at` None: no restart is due."""
+    """One process, its log and the state of its restarts."""
 
     process: SupervisedProcess
     log_file: LogFile
     stop_timeout_s: float
     launched_at: float = 0.0
     restart_delay_s: float = 0.0
-    restart_at: float | None = None
+    restart_at: float | None = None  # None: no restart is due
 
 
 class Supervisor:

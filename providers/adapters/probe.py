@@ -35,11 +35,11 @@ NO_IMAGE_SUPPORT: ImageSupport = {}
 
 
 class ListedModel(Struct, frozen=True):
-    """A model that an endpoint lists. `context_length` in tokens. `parent`: the model of which this is a LoRA adapter."""
+    """A model that an endpoint lists."""
 
     id: str
-    context_length: int | None = None
-    parent: str | None = None
+    context_length: int | None = None  # in tokens
+    parent: str | None = None  # the model of which this is a LoRA adapter
 
 
 class ProbeResult(Struct, frozen=True):

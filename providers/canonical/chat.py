@@ -47,9 +47,9 @@ class Usage(Struct, frozen=True, array_like=True):
 
 
 class Iteration(Struct, frozen=True, array_like=True):
-    """One run of a model within a response. `model`: the host's name of it; None: the one that the response is of."""
+    """One run of a model within a response."""
 
-    model: str | None
+    model: str | None  # the host's name of it; None: the one that the response is of
     usage: Usage
 
 
@@ -61,14 +61,14 @@ class OpaqueState(Struct, frozen=True):
 
 
 class Citation(Struct, frozen=True):
-    """A source of a text. `start` and `end`: offsets in the part's text, in characters. `raw`: the citation as `origin` wrote it."""
+    """A source of a text."""
 
     origin: str
-    raw: Raw
+    raw: Raw  # the citation as `origin` wrote it
     url: str | None = None
     title: str | None = None
     quote: str | None = None
-    start: int | None = None
+    start: int | None = None  # an offset in the part's text, in characters, as is `end`
     end: int | None = None
 
 
@@ -118,10 +118,10 @@ class Url(Struct, frozen=True, tag=True):
 
 
 class Inline(Struct, frozen=True, tag=True):
-    """Media within the request. `data`: base64, as received. `media_type`: such as image/png."""
+    """Media within the request."""
 
-    media_type: str
-    data: str
+    media_type: str  # such as image/png
+    data: str  # base64, as received
 
 
 class Uploaded(Struct, frozen=True, tag=True):
@@ -158,9 +158,9 @@ class Audio(Struct, frozen=True, tag=True):
 
 
 class ToolResult(Struct, frozen=True, tag=True):
-    """The result of a tool call, in a message of the user's. `id`: that of the call."""
+    """The result of a tool call, in a message of the user's."""
 
-    id: str
+    id: str  # that of the call
     parts: "tuple[Text | Image | File | Opaque, ...]"
     is_error: bool | None = None
     custom: bool = False
@@ -276,11 +276,11 @@ class Choice(Struct, frozen=True):
 
 
 class ChatResponse(Struct, frozen=True):
-    """A complete response. `created`: Unix seconds. `choices`: by index. `usage` None: the engine reports none."""
+    """A complete response."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[Choice, ...]  # by index
     model: str
-    created: int | None = None
-    usage: Usage | None = None
+    created: int | None = None  # Unix seconds
+    usage: Usage | None = None  # None: the engine reports none
     system_fingerprint: str | None = None
     service_tier: str | None = None

@@ -122,7 +122,7 @@ class UnknownModel(RequestError):
 
 
 class UnknownResponse(RequestError):
-    """The message is OpenAI's. `id`: as the caller sent it. `reason`: a sentence to add; empty: nothing to add."""
+    """The message is OpenAI's. `id` is as the caller sent it. `reason` is a sentence to add; empty means that there is nothing to add."""
 
     status = 404
     kind = "invalid_request_error"

@@ -11,7 +11,7 @@ _MAX_USD = 1_000_000.0  # of one request; more is no cost
 
 
 class _CostDetails(Struct):
-    """OpenRouter's `cost_details`: what the host behind it asks."""
+    """OpenRouter's `cost_details`, which say what the host behind it asks."""
 
     upstream_inference_cost: float | None = None
 

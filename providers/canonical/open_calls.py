@@ -62,15 +62,15 @@ class Missing(Struct):
 
 
 class LostCall(Struct):
-    """A result whose call is not in the history. `index`: of its entry."""
+    """A result whose call is not in the history."""
 
-    index: int
+    index: int  # of its entry
 
 
 class _Run(Struct):
-    """Calls of one run of the assistant's entries. `missing`: the entry's index and the path of each call without a result."""
+    """Calls of one run of the assistant's entries."""
 
-    missing: dict[str, tuple[int, str]]
+    missing: dict[str, tuple[int, str]]  # the entry's index and the path of each call without a result
     results: list[int]
 
 

@@ -36,10 +36,10 @@ class RateLimit(Struct, frozen=True):
 
 
 class RateLimits(Struct, frozen=True):
-    """All limits that one response reported. `reported_at`: monotonic seconds."""
+    """All limits that one response reported."""
 
     limits: tuple[RateLimit, ...]
-    reported_at: float
+    reported_at: float  # monotonic seconds
 
     @property
     def exhausted_until(self) -> float:

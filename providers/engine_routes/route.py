@@ -21,9 +21,9 @@ from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class CommonFields(Struct):
-    """Fields that a request of any route may have. `model`: the engines need none, so a key with one such model may leave it out."""
+    """Fields that a request of any route may have."""
 
-    model: str | None = None
+    model: str | None = None  # the engines need none, so a key with one such model may leave it out
     stream: bool | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None

@@ -57,7 +57,7 @@ class WriteOptions(Struct, frozen=True):
 
 
 class Dispatcher:
-    """Makes a route handler of each operation. `database`: a pool of the admin API's own, so that callers never wait for its queries."""
+    """Makes a route handler of each operation. `database` is a pool of the admin API's own, so that callers never wait for its queries."""
 
     def __init__(
         self,

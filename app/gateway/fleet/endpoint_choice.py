@@ -13,7 +13,7 @@ from providers.dialect import InboundRequest
 
 
 class EndpointPool:
-    """The endpoints of a target. `weights`: by endpoint, how much it can take compared with others; None: all the same."""
+    """The endpoints of a target. `weights` says by endpoint how much it can take compared with others; None means all the same."""
 
     def __init__(self, endpoints: Sequence[Endpoint], weights: Mapping[str, float] | None = None) -> None:
         self.endpoints = tuple(endpoints)

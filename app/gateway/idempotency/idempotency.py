@@ -65,13 +65,10 @@ _SPOOL_CHECK_TIMEOUT_S = 5.0
 
 
 class Idempotency:
-    """begin() before a request runs gives a stored response to replay, or a Claim to run under.
-
-    start() and stop() with the worker. `draining`: requests no longer wait here for another request with the same key.
-    """
+    """begin() before a request runs gives a stored response to replay, or a Claim to run under. start() and stop() with the worker."""
 
     def __init__(self, settings: Settings, database: AsyncEngine) -> None:
-        self.draining = False
+        self.draining = False  # whether requests no longer wait here for another request with the same key
         self._database = database
         self._spool = settings.home / "spool"
         self._total_s = settings.total_timeout_s

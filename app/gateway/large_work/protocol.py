@@ -12,9 +12,9 @@ LENGTHS_BYTES = 12
 
 
 class MaskTask(Struct, frozen=True, tag="mask"):
-    """Masks the body. `rules`: a MaskConfig as JSON."""
+    """Masks the body."""
 
-    rules: bytes
+    rules: bytes  # a MaskConfig as JSON
 
 
 class MaskStreamTask(Struct, frozen=True, tag="mask_stream"):
@@ -24,15 +24,13 @@ class MaskStreamTask(Struct, frozen=True, tag="mask_stream"):
 
 
 class WriteTask(Struct, frozen=True, tag="write"):
-    """Makes of the body, a request to a function, what a variant makes of it. `config`: the FunctionConfig as JSON. `input`: the request's
-    `narthex::input`.
-    """
+    """Makes of the body, a request to a function, what a variant makes of it."""
 
     function: str
-    config: bytes
+    config: bytes  # the FunctionConfig as JSON
     dialect: str
     variant: str
-    input: bytes | None
+    input: bytes | None  # the request's `narthex::input`
 
 
 Task: TypeAlias = MaskTask | MaskStreamTask | WriteTask

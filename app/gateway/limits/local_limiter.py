@@ -70,7 +70,7 @@ class _LocalCount:
 
 
 class LocalLimiter:
-    """take() replies as take.lua does. `holders`: the reservations that hold a place of a bucket already, in Redis or locally."""
+    """take() replies as take.lua does. `holders` gives the reservations that hold a place of a bucket already, in Redis or locally."""
 
     def __init__(self, clock_ms: Callable[[], float], holders: Callable[[bytes], Collection[bytes]]) -> None:
         self._clock_ms = clock_ms

@@ -11,11 +11,11 @@ Header = tuple[bytes, bytes]
 
 
 class HeaderRule(Struct, frozen=True):
-    """A rule that headers show. `index`: in its match. `resource`: its name in headers; what they say whatever is left is ready."""
+    """A rule that headers show. What they say whatever is left is ready."""
 
-    index: int
+    index: int  # in its match
     amount: int
-    resource: str
+    resource: str  # its name in headers
     limit_header: Header
     remaining_name: bytes
     reset_name: bytes

@@ -63,10 +63,10 @@ class RecentLedger(Protocol):
 
 
 class LimitedRules(Struct, frozen=True):
-    """The rules in force. `snapshot`: of their configuration, as a request may count under its model's fallbacks, too."""
+    """The rules in force."""
 
     table: RuleTable
-    snapshot: Snapshot
+    snapshot: Snapshot  # of their configuration, as a request may count under its model's fallbacks, too
 
 
 class WindowRebuilder:

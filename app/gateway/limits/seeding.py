@@ -40,7 +40,7 @@ class Ledger(Protocol):
 
 
 class LedgerSeeder:
-    """Seeds buckets: one query at a time for each, which concurrent requests share. `snapshot`: the one in force."""
+    """Seeds buckets: one query at a time for each, which concurrent requests share. `snapshot` gives the one in force."""
 
     def __init__(self, counters: RedisCounters, ledger: Ledger, snapshot: Callable[[], Snapshot]) -> None:
         self._counters = counters

@@ -52,7 +52,7 @@ class FetchesMedia(Protocol):
 
 
 class MediaFetcher:
-    """Fetches media for one worker. `resolve_host`: the addresses of a host; raises OSError or UnicodeError if it has none."""
+    """Fetches media for one worker. `resolve_host` gives the addresses of a host; it raises OSError or UnicodeError if there is none."""
 
     def __init__(
         self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None, resolve_host: ResolveHost | None = None

@@ -32,12 +32,12 @@ def _share(priority: int) -> float:
 
 
 class LoadShedder:
-    """The requests in progress of this process, by team. `room`: how many there may be now."""
+    """The requests in progress of this process, by team."""
 
     def __init__(self, settings: Settings) -> None:
         self._max = max(settings.requests_max, 1)
         self._max_lag_s = settings.shed_lag_s
-        self.room = float(self._max)
+        self.room = float(self._max)  # how many there may be now
         self.in_progress = 0
         self._of_teams: dict[str, int] = {}
         self.task = BackgroundTask("load shedding", self._watch_event_loop)

@@ -122,7 +122,7 @@ _NO_CONNECTION = _NoConnection()
 
 
 class _Collected:
-    """Implements app.gateway.pipeline.relay.ResponseSink. `body`: None once it is longer than MAX_RESPONSE_BYTES."""
+    """Implements app.gateway.pipeline.relay.ResponseSink. Its `body` is None once it is longer than MAX_RESPONSE_BYTES."""
 
     def __init__(self) -> None:
         self.has_begun = False

@@ -32,13 +32,13 @@ class ReplayCancelled(Exception):
 
 
 class HeldReplay(Struct, frozen=True):
-    """A replay that this process runs. `spent_microusd`: when the lease was taken."""
+    """A replay that this process runs."""
 
     id: str
     lease: int
     definition: ReplayDefinition
     key_id: str
-    spent_microusd: int
+    spent_microusd: int  # when the lease was taken
 
 
 class Item(Struct, frozen=True):

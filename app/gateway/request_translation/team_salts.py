@@ -15,7 +15,7 @@ _SALT_CHARACTERS = 32
 
 
 class TeamSalts:
-    """The salt of each team, the same in every process with the same keys. `secret_keys`: as in NARTHEX_SECRET_KEY, the newest first.
+    """The salt of each team, the same in every process with the same keys. `secret_keys` are as in NARTHEX_SECRET_KEY, the newest first.
 
     Without a key the salts can be computed from the names of teams; callers cannot send one all the same.
     """

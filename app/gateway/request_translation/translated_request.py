@@ -10,10 +10,10 @@ from providers.structured_output import ConstraintPlan
 
 
 class RequestPart(Struct, frozen=True):
-    """One of the requests that are sent instead of one. `input_tokens`: an estimate."""
+    """One of the requests that are sent instead of one."""
 
     make: "Callable[[], Awaitable[TranslatedRequest]]"
-    input_tokens: int
+    input_tokens: int  # an estimate
 
 
 class TranslatedRequest(Struct, frozen=True):

@@ -23,12 +23,12 @@ MAX_TURNS = 1_000
 
 
 class ConversationTurn(Struct, frozen=True):
-    """A request and its response. `id`: the response's. `response`: the Response object, as JSON. `episode` None: it is not known."""
+    """A request and its response."""
 
-    id: str
+    id: str  # the response's
     request: Body
-    response: bytes
-    episode: RecordedEpisode | None = None
+    response: bytes  # the Response object, as JSON
+    episode: RecordedEpisode | None = None  # None: it is not known
 
     @property
     def size_bytes(self) -> int:
@@ -124,14 +124,11 @@ async def walk_back(last_id: str, find: FindTurn) -> AsyncGenerator[Conversation
 
 
 class InputItem(Struct, frozen=True):
-    """An input item of a response. `index`: its position in the request of turn `turn_id`; None: it is an output item of that turn.
-
-    Kept raw: long conversations are listed in pages, and only one page is decoded.
-    """
+    """An input item of a response. Kept raw: long conversations are listed in pages, and only one page is decoded."""
 
     raw: Raw
     turn_id: str
-    index: int | None = None
+    index: int | None = None  # its position in the request of turn `turn_id`; None: it is an output item of that turn
 
     @property
     def id(self) -> str | None:

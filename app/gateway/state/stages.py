@@ -91,11 +91,11 @@ class Planned(Struct):
 
 
 class Discarded(Struct, frozen=True):
-    """A response that nobody gets, and what is charged for it. `reported_model`: see Attempted.reported_model."""
+    """A response that nobody gets, and what is charged for it."""
 
     attempt: Attempt
     charge: Charge
-    reported_model: str | None
+    reported_model: str | None  # see Attempted.reported_model
 
 
 class Attempted(Struct):

@@ -67,8 +67,8 @@ class CheckResult(Struct, frozen=True):
 class ConstraintChecks:
     """One for each worker. Results are cached by the bytes of the constraint.
 
-    Responses have a checking process of their own, started for the first of them: constraints cost nothing to send, and a response that
-    was paid for does not wait for them. `response_wait_s`: how long a response may wait for its turn.
+    Responses have a checking process of their own, started for the first of them: constraints cost nothing to send, and a response that was
+    paid for does not wait for them. A response may wait for `response_wait_s` for its turn.
     """
 
     def __init__(self, response_wait_s: float) -> None:

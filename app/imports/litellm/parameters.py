@@ -37,7 +37,7 @@ class NamedCredentials:
 
 
 class Parameters:
-    """Finds the table that has a key. `params`: `litellm_params` of the entry."""
+    """Finds the table that has a key. `params` is `litellm_params` of the entry."""
 
     def __init__(self, params: SourceTable, credential: SourceTable | None) -> None:
         self.params = params

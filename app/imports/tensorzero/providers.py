@@ -77,7 +77,7 @@ class ProviderSource(Struct, frozen=True):
 
 
 class ProviderReader:
-    """Makes the providers of a draft. `provider_types` of `config`: the defaults for all providers of a type."""
+    """Makes the providers of a draft. `provider_types` of `config` has the defaults for all providers of a type."""
 
     def __init__(self, draft: Draft, credentials: CredentialReader, config: SourceTable) -> None:
         self._draft = draft

@@ -40,13 +40,13 @@ class Entry(Struct, frozen=True):
 
 
 class Section(Struct, Generic[T], frozen=True):
-    """A section of the file. `searched`: the columns in which a search looks."""
+    """A section of the file."""
 
     name: str
     kind: type[T]
     table: Table
     keyset: Keyset
-    searched: Sequence[str] = ("name",)
+    searched: Sequence[str] = ("name",)  # the columns in which a search looks
 
     @property
     def key_columns(self) -> list[str]:

@@ -30,13 +30,13 @@ _versions = tables.dataset_versions.c
 
 
 class DueVersion(Struct, frozen=True):
-    """A version to work on, locked for this transaction. `team_id`: of the dataset's team; None: it has none."""
+    """A version to work on, locked for this transaction."""
 
     id: str
     dataset_id: str
     status: str
     selection: Selection
-    team_id: str | None
+    team_id: str | None  # of the dataset's team; None: it has none
     position: str
     examined: int
     last_row: int

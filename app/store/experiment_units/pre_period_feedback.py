@@ -59,10 +59,10 @@ _decode_means = msgspec.json.Decoder(dict[str, int]).decode
 
 
 class Scan(NamedTuple):
-    """How far it is. `after`: the last event that was looked at."""
+    """How far the scan of an experiment is."""
 
     experiment_id: str
-    after: str
+    after: str  # the last event that was looked at
 
 
 class Event(NamedTuple):

@@ -36,12 +36,12 @@ SELECT (SELECT version FROM snapshot_version) AS snapshot,
 
 
 class Versions(Struct, frozen=True):
-    """Current versions. `last_removal`: the version of the keys when rows were last removed; `now_s`: Unix time on Postgres's clock."""
+    """Current versions."""
 
     snapshot: int
     keys: int
-    last_removal: int
-    now_s: float
+    last_removal: int  # the version of the keys when rows were last removed
+    now_s: float  # Unix time on Postgres's clock
 
 
 class ChangedKeys(Struct, frozen=True):

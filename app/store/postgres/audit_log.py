@@ -23,10 +23,10 @@ _PUBLIC_PART = re.compile(r"nx-[0-9a-f]{12}")  # of a key: it names the key, and
 
 
 class Author(Struct, frozen=True):
-    """Who makes a change. `id`: of the key (its public part), user or service account; None: a command or the gateway itself."""
+    """Who makes a change."""
 
     kind: AuthorKind
-    id: str | None
+    id: str | None  # of the key (its public part), user or service account; None: a command or the gateway itself
     name: str
     via: Via
     ip: str | None = None

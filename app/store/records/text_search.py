@@ -36,10 +36,10 @@ _PARTITIONS = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhpa
 
 
 class Matches(Struct, frozen=True):
-    """The newest inferences that match. `searched_to`: an id, from which on everything was searched; None: everything was."""
+    """The newest inferences that match."""
 
     rows: Sequence[Row[Any]]
-    searched_to: str | None
+    searched_to: str | None  # an id, from which on everything was searched; None: everything was
 
 
 async def find_searched_teams(

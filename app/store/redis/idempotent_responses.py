@@ -141,7 +141,10 @@ class ClaimRequest(Struct):
 
 
 class ClaimResult(Struct, frozen=True):
-    """The result of a claim. `taken`: its owner is silent; the caller takes over, and must find out about `inference_id` first."""
+    """The result of a claim.
+
+    In the state `taken` its owner is silent; the caller takes over, and must find out about `inference_id` first.
+    """
 
     state: Literal["claimed", "running", "answered", "unkept", "reused", "taken"]
     inference_id: str

@@ -32,15 +32,12 @@ class ResponseCacheUnavailable(Exception):
 
 
 class CachedResponse(Struct, frozen=True, array_like=True):
-    """A request as it came, and its Response object. Fields are only ever appended, with defaults.
-
-    `episode` None: stored by an older version.
-    """
+    """A request as it came, and its Response object. Fields are only ever appended, with defaults."""
 
     team_id: str
     request: bytes
     response: bytes
-    episode: RecordedEpisode | None = None
+    episode: RecordedEpisode | None = None  # None: stored by an older version
 
 
 class ResponseCache:

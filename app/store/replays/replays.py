@@ -128,7 +128,7 @@ class NewReplay(Struct, frozen=True):
 
 
 class NothingToReplay(Exception):
-    """No inference that matches can be replayed. `refused`: how many there are, by reason."""
+    """No inference that matches can be replayed. `refused` says how many there are, by reason."""
 
     def __init__(self, refused: Mapping[str, int]) -> None:
         super().__init__("nothing to replay")

@@ -23,12 +23,12 @@ _rows = tables.admin_idempotency
 
 
 class StoredAnswer(Struct, frozen=True):
-    """A response as it is sent. `body`: JSON. `change`: the versions that it made."""
+    """A response as it is sent."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
-    change: ServedVersions
+    body: bytes  # JSON
+    change: ServedVersions  # the versions that it made
 
 
 class Repetitions:

@@ -47,9 +47,9 @@ class _ServerToolUse(Struct):
 
 
 class _Iteration(Struct):
-    """An entry of `iterations`: message, compaction, advisor_message or fallback_message."""
+    """An entry of `iterations`."""
 
-    type: str = ""
+    type: str = ""  # message, compaction, advisor_message or fallback_message
     model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None

@@ -25,10 +25,10 @@ _EMPTY_TEXT: Mapping[str, str] = {"text": "(empty)"}
 
 
 class ContentWriter:
-    """Writes the parts of one request. `called_tools`: the names of the tools that it has calls of."""
+    """Writes the parts of one request."""
 
     def __init__(self, family: Family, drop_policy: DropPolicy) -> None:
-        self.called_tools: list[str] = []
+        self.called_tools: list[str] = []  # the names of the tools that it has calls of
         self._family = family
         self._drop_policy = drop_policy
         self._document_names = DocumentNames()

@@ -52,11 +52,11 @@ TOOL_CALLS_KEY = b'"tool_calls"'
 
 
 class _Repair(Struct):
-    """The changes of a tool call's fields and of its function's fields. UNSET removes a field. `is_held`: the call is left out."""
+    """The changes of a tool call's fields and of its function's fields. UNSET removes a field."""
 
     call_changes: dict[str, Any]
     function_changes: dict[str, Any]
-    is_held: bool = False
+    is_held: bool = False  # whether the call is left out
 
 
 # By the positions of the choice and of the tool call.
@@ -100,10 +100,10 @@ class _ClientCall(Struct):
 
 
 class ToolCallRepair:
-    """Repairs the tool calls of a stream. One per stream. `awaits_end`: a call lacks its name or its arguments, which its end brings."""
+    """Repairs the tool calls of a stream. One per stream."""
 
     def __init__(self) -> None:
-        self.awaits_end = False
+        self.awaits_end = False  # whether a call lacks its name or its arguments, which its end brings
         # (choice, engine's index) -> the current call.
         self._calls: dict[tuple[int, int], _ClientCall] = {}
         self._used_indexes: dict[int, set[int]] = {}

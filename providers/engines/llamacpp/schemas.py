@@ -19,10 +19,10 @@ _COVERED_FORMATS = frozenset({"date", "time", "date-time", "uuid"})
 
 
 class SchemaConverter(Struct, frozen=True):
-    """One of the two converters. `allows_free_strings`: its rule for strings without keywords is JSON's."""
+    """One of the two converters."""
 
     enforces_integer_bounds: bool
-    allows_free_strings: bool
+    allows_free_strings: bool  # whether its rule for strings without keywords is JSON's
 
 
 LLAMACPP_CONVERTER = SchemaConverter(enforces_integer_bounds=True, allows_free_strings=True)

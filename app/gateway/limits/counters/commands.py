@@ -18,7 +18,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BucketSet:
-    """Buckets that are taken from together. `rules`: ten numbers for each; see take.lua."""
+    """Buckets that are taken from together. `rules` has ten numbers for each; see take.lua."""
 
     __slots__ = ("_after_settle", "_after_take", "_before_settle", "_before_take", "_lease_ms")
 

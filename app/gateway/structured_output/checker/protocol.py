@@ -16,17 +16,13 @@ _MAX_STEPS = 30
 
 
 class CheckTask(Struct, frozen=True, array_like=True):
-    """One constraint, or a response to check against it. `source`: a schema's JSON, a pattern, a grammar, or a structural tag's JSON.
-
-    `response_text` None: check the constraint itself. `is_complete` False: the response was cut off. `whitespace`: of a schema whose regex
-    is requested too, the regex of the white space in its JSON.
-    """
+    """One constraint, or a response to check against it."""
 
     kind: OutputKind
-    source: str
-    response_text: str | None = None
-    is_complete: bool = True
-    whitespace: str | None = None
+    source: str  # a schema's JSON, a pattern, a grammar, or a structural tag's JSON
+    response_text: str | None = None  # None: check the constraint itself
+    is_complete: bool = True  # False: the response was cut off
+    whitespace: str | None = None  # of a schema whose regex is requested too, the regex of the white space in its JSON
 
 
 class CheckOrder(Struct, frozen=True, array_like=True):

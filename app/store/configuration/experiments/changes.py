@@ -18,12 +18,12 @@ Section: TypeAlias = Literal["models", "functions"]
 
 
 class Owned(Struct, frozen=True):
-    """An experiment of the configuration, and the model or function that has it. `control`: the arm that is meant by none."""
+    """An experiment of the configuration, and the model or function that has it."""
 
     section: Section
     owner: str
     config: ExperimentConfig
-    control: str
+    control: str  # the arm that is meant by none
 
     @property
     def path(self) -> str:

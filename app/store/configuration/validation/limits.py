@@ -49,11 +49,11 @@ def validate(wanted: Snapshot) -> None:
 
 
 class Mistake(Struct, frozen=True):
-    """A probable mistake. `about`: its place, and what is wrong there; `models`: for which it is wrong; `text`: all as a sentence."""
+    """A probable mistake."""
 
-    about: str
-    text: str
-    models: Collection[str] = ()
+    about: str  # its place, and what is wrong there
+    text: str  # all as a sentence
+    models: Collection[str] = ()  # those for which it is wrong
 
 
 def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[str]:
