@@ -90,11 +90,11 @@ class DropPolicy:
         return field in self._accepted
 
     def may_drop(self, path: str) -> bool:
-        """Whether this may be dropped, or the top-level field that holds it. `path`: the caller's own."""
+        """Whether this may be dropped, or the top-level field that holds it. `path` is the caller's own."""
         return self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
 
     def drop_or_refuse(self, field: str, why: str) -> None:
-        """Drops a field, or a path in a chat's messages. Raises Unsupported unless that is allowed. `why`: a sentence."""
+        """Drops a field, or a path in a chat's messages. Raises Unsupported unless that is allowed. `why` is a sentence."""
         if field in self._accepted:
             return
         self.drop_path_or_refuse(self._caller_name(field), why)
@@ -142,7 +142,7 @@ class DropPolicy:
                 del self._body[field]
 
     def report_dropped(self, path: str) -> None:
-        """Adds to `dropped`; whoever calls this removes what is there. `path`: the caller's own."""
+        """Adds to `dropped`; whoever calls this removes what is there. `path` is the caller's own."""
         self._dropped[path] = None
 
     def _caller_name(self, field: str) -> str:
@@ -168,7 +168,7 @@ class DropPolicy:
 
 
 def unsupported_error(field: str, target_name: str, why: str) -> Unsupported:
-    """The refusal of a field that the target cannot honour, with the way out. `field`: the caller's name; `why`: a sentence."""
+    """The refusal of a field that the target cannot honour, with the way out. `field` is the caller's name; `why` is a sentence."""
     error = Unsupported(
         f"`{field}` cannot be honoured by {target_name}: {why} "
         f"Leave it out, choose another model, or send the header `x-narthex-drop: {field}` to go without; an operator can allow that in "

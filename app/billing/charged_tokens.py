@@ -131,7 +131,10 @@ async def read_charged_groups(
     providers: Sequence[str] | None = None,
     hours: Mapping[str, Sequence[PricedTimes]] | None = None,
 ) -> list[ChargedGroup]:
-    """The groups of a UTC day. `steps`, `hours`: of prices by name, their thresholds and times. `providers`: only of these."""
+    """The groups of a UTC day.
+
+    `steps` and `hours` have the thresholds and times of prices, by their names. Only the groups of `providers` are read, if there are any.
+    """
     begin, end = (uuid7.lowest_at(int(_midnight(each).timestamp() * 1000)) for each in (day, day + DAY))
     values: dict[str, Any] = {"begin": begin, "end": end}
     values |= {"steps": msgspec.json.encode(steps).decode(), "hours": msgspec.json.encode(hours or {}).decode()}

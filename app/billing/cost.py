@@ -165,7 +165,7 @@ def _billed_usage(usage: Usage) -> Usage:
 
 
 def _take(priced: list[PricedTokens], kind: TokenKind, count: int, remaining: int, usd: float | None, other: float) -> int:
-    """Adds tokens that are a part of others; returns how many of these remain. `usd` None: they cost as much as `other`."""
+    """Adds tokens that are a part of others; returns how many of these remain. Where `usd` is None, they cost as much as `other`."""
     taken = min(count, remaining)
     if taken:
         priced.append((kind, taken, other if usd is None else usd))

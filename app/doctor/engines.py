@@ -35,7 +35,7 @@ class EngineFacts(Struct, frozen=True):
 
 
 async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings: Settings | None = None) -> EngineFacts:
-    """Probes every endpoint, for at most 5 s each and 15 s in all. `environ`: the gateway's, where its credentials are."""
+    """Probes every endpoint, for at most 5 s each and 15 s in all. `environ` is the gateway's, where its credentials are."""
     settings = settings or Settings()
     reader = CredentialReader(
         _stored_secrets(snapshot, _gateway_vault(environ, settings)), _gateway_folders(environ, settings), {**os.environ, **environ}

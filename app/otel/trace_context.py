@@ -36,7 +36,7 @@ class TraceContext(Struct, frozen=True):
     replaces_parent: bool = False
 
     def header_lines(self, inference_id: str, started_us: int) -> bytes:
-        """The header lines for an engine. `started_us`: of the attempt, as in its record."""
+        """The header lines for an engine. `started_us` is that of the attempt, as in its record."""
         parent = self.parent_span_id
         if parent is None or self.replaces_parent:
             parent = attempt_span_id(inference_id, started_us)
@@ -70,7 +70,7 @@ class Tracing:
 
 
 def read_trace_context(headers: Mapping[bytes, bytes], raw_headers: Sequence[tuple[bytes, bytes]]) -> TraceContext | None:
-    """The caller's trace; None: it sends none, or one that is malformed. `raw_headers`: all as they came, names in lower case."""
+    """The caller's trace; None: it sends none, or one that is malformed. `raw_headers` are all as they came, names in lower case."""
     value = headers.get(b"traceparent")
     if value is None:
         return None

@@ -13,7 +13,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST.replace("; charset=utf-8", "")  # Litestar ad
 
 
 def render_series(registry: CollectorRegistry, models: Collection[str] | None) -> bytes:
-    """Renders the metrics of a process, or of all processes where they share a folder. `models`: see _LiveSeries."""
+    """Renders the metrics of a process, or of all processes where they share a folder. `models` are those of _LiveSeries."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # pyright: ignore[reportUnknownMemberType]

@@ -46,7 +46,7 @@ class Supervisor:
             signal.signal(signal.SIGHUP, self._on_stop_signal)
 
     def start(self, processes: Sequence[SupervisedProcess], *, stop_timeout_s: float) -> None:
-        """Starts a group of processes and returns at once. `stop_timeout_s`: how long they may take to end, in stop()."""
+        """Starts a group of processes and returns at once. In stop() they may take `stop_timeout_s` to end."""
         group = [_Supervised(process, LogFile(process.child.log_path), stop_timeout_s) for process in processes]
         self._groups.append(group)
         for supervised in group:

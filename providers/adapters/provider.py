@@ -252,7 +252,7 @@ class Provider(AdapterTraits):
         return DropPolicy(may_drop, {}, self.target_name, body=body, accepted=self.options.get("accepts", ()))
 
     def unsupported_error(self, field: str, why: str) -> Unsupported:
-        """The refusal of a field. `why`: a sentence that begins with "it"."""
+        """The refusal of a field. `why` is a sentence that begins with "it"."""
         return unsupported_error(field, self.target_name, why)
 
     def _drop_whitespace(self, body: Body, constraint: Constraint, drop_policy: DropPolicy, why: str) -> Constraint:

@@ -77,7 +77,7 @@ class _Run(Struct):
 def arrange(entries: Sequence[Entry], *, joins_entries: bool) -> tuple[list[int | Missing | LostCall], list[str]] | None:
     """The entries in an order in which results follow their calls, and the paths that are reported. None: they are in order.
 
-    Calls at the very end are left alone: nobody went on after them, so what the caller wants is not known. `joins_entries`: whether
+    Calls at the very end are left alone: nobody went on after them, so what the caller wants is not known. `joins_entries` says whether
     results may wait until the neighbouring entries of the assistant end, as items of Responses do.
     """
     order: list[int | LostCall | _Run] = []

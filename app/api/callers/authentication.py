@@ -66,7 +66,10 @@ def _check_admin(caller: Caller) -> Caller:
 
 
 async def authenticate_session(snapshot_cache: SnapshotCache, scope: Scope, hash: bytes, prefix: str) -> Caller:
-    """The caller of an ASGI request with a session that an admin key began. `hash`, `prefix`: that key's. Raises as authenticate_admin."""
+    """The caller of an ASGI request with a session that an admin key began. Raises as authenticate_admin.
+
+    `hash` and `prefix` are that key's.
+    """
     raw_headers = check_key_headers(scope)
     client = scope["client"]
     caller = snapshot_cache.keys.get_cached(hash) or await _wait_for(snapshot_cache.keys.find_hashed(hash, prefix))

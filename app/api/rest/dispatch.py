@@ -169,7 +169,7 @@ class Dispatcher:
         *,
         dry_run: bool,
     ) -> tuple[Answer | StoredAnswer, ServedVersions]:
-        """The answer, and the versions that the change made. `content`: the query and the body as they came."""
+        """The answer, and the versions that the change made. `content` is the query and the body as they came."""
         key = None if dry_run else request.headers.get("idempotency-key")
         async with admin_transaction(self._database, operation.timeout_s, read_only=False) as connection:
             call.raw_connection = connection

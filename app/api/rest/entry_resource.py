@@ -172,7 +172,7 @@ class EntryResource(Generic[T]):
         return before
 
     async def store(self, call: Call[Any, Any], key: Mapping[str, str], settings: Mapping[str, Any], status: int = 200) -> Answer:
-        """Store an entry. `settings`: as JSON's own types, of the type `settings`."""
+        """Store an entry. `settings` are JSON's own types, of the type `settings`."""
         of_key = {name: key[name] or None for name in self.key_fields}
         config = self.normalize(msgspec.convert({**settings, **of_key}, self.section.kind))
         warnings = await self._change(call, lambda state: self.section.replace(state, key, config))

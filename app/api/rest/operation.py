@@ -122,7 +122,7 @@ class Call(Generic[Q, B]):
             raise NotAllowed(f"Your role does not include {permission!r}{of_team}.")
 
     def check_match(self, current_etag: str | None) -> None:
-        """Compare If-Match with the state in force, which must be locked. `current_etag` None: the resource does not exist.
+        """Compare If-Match with the state in force, which must be locked. Where `current_etag` is None, the resource does not exist.
 
         Raises PreconditionRequired without the header, PreconditionFailed if it names another state.
         """

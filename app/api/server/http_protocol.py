@@ -122,7 +122,7 @@ class RequestTimes:
 def http_protocol_class(
     write_batcher: WriteBatcher, turns: LoopTurns, times: RequestTimes, handlers: Mapping[str, CallHandler]
 ) -> type[HttpToolsProtocol]:
-    """The protocol class for uvicorn.Config(http=...). `handlers`: the inference routes, by path. `turns`: for large bodies."""
+    """The protocol class for uvicorn.Config(http=...). `handlers` are the inference routes, by path. `turns` are for large bodies."""
 
     class HttpProtocol(BoundedHttpProtocol):
         write_timeout_s = times.pause_s

@@ -7,7 +7,7 @@ from providers.canonical.errors import InvalidRequest
 
 
 def read_parameters(raw: bytes, known: list[str] | tuple[str, ...] | None) -> dict[str, str]:
-    """The parameters by name. `known` None: any name is. Raises InvalidRequest for unknown, empty and repeated ones."""
+    """The parameters by name. Raises InvalidRequest for unknown, empty and repeated ones. Where `known` is None, any name is known."""
     return {name: values[0] for name, values in read_repeated_parameters(raw, known, ()).items()}
 
 

@@ -94,7 +94,7 @@ class Endpoint:
     ) -> httpx.Request:
         """A request that is not an inference (a probe, an operation, an abort). Raises credentials.CredentialError.
 
-        `credential_client` None: the first of the gateway's own credentials.
+        Where `credential_client` is None, it is the first of the gateway's own credentials.
         """
         sender = credential_client or self._gateway_credential
         headers = sender.headers(self.provider) if sender else []

@@ -76,7 +76,8 @@ class Operations:
         self._max_bytes = max_bytes
 
     def plan(self, snapshot: Snapshot, model: str, name: str, parameters: Mapping[str, Any], *, read_only: bool) -> PlannedOperation:
-        """An operation at the endpoint that `parameters` name, or at all of the model's. `read_only`: refuses those that change state.
+        """An operation at the endpoint that `parameters` name, or at all of the model's. With `read_only` those that change state are
+        refused.
 
         Raises UnknownModel; UnknownRoute for an operation that no engine has or an endpoint that is not the model's; InvalidRequest.
         """

@@ -96,7 +96,7 @@ class MessageTemplates:
         return not self.has_system or (b'"system"' not in raw and b'"developer"' not in raw and b"\\u" not in raw)
 
     def render_messages(self, items: Any, path: str, text_types: Mapping[str, str]) -> tuple[list[Any], bool]:
-        """The messages, and whether one of them is of the system. `text_types`: the type of a block of text by role."""
+        """The messages, and whether one of them is of the system. `text_types` has the type of a block of text by role."""
         decoded: Sequence[Any] = _decode_items(items) if isinstance(items, Raw) else items
         rendered: list[Any] = []
         system_messages = 0

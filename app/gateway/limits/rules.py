@@ -82,7 +82,7 @@ class Rule(Struct, frozen=True, eq=False):
         return calendar_period(cast(CalendarUnit, self.limit.per), self.zone, now_ms)
 
     def subject(self, dimensions: Mapping[str, str]) -> tuple[str, ...] | None:
-        """The values that name the bucket; None: the rule does not apply. `dimensions`: see request_dimensions()."""
+        """The values that name the bucket; None: the rule does not apply. `dimensions` are those of request_dimensions()."""
         for dimension, value in self.fixed_dimensions:
             if dimensions.get(dimension) != value:
                 return None

@@ -20,7 +20,7 @@ class WatchedStream(Protocol):
     """A response that a caller waits for, or the rest of it."""
 
     def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
-        """Sends a keep-alive, if the caller has heard nothing for so long. Waits for nothing. `now_s`: of the monotonic clock."""
+        """Sends a keep-alive, if the caller has heard nothing for so long. Waits for nothing. `now_s` is by the monotonic clock."""
         ...
 
 

@@ -113,7 +113,10 @@ async def take_replay(connection: AsyncConnection, holder: str) -> HeldReplay | 
 
 
 async def renew_lease(connection: AsyncConnection, held: HeldReplay, reason: str | None) -> bool:
-    """Whether it still runs; False: it was cancelled. `reason`: what it waits for; None: nothing. Raises LeaseLost."""
+    """Whether it still runs; False: it was cancelled. Raises LeaseLost.
+
+    `reason` is what it waits for; None means that it waits for nothing.
+    """
     status = await connection.scalar(_RENEW, {"id": held.id, "lease": held.lease, "lease_s": LEASE_S, "reason": reason})
     if status is None:
         raise LeaseLost
@@ -199,7 +202,9 @@ async def reserve_for_judge(connection: AsyncConnection, held: HeldReplay, item:
 async def settle_item(
     connection: AsyncConnection, held: HeldReplay, item: Item, *, reserved_microusd: int, cost_microusd: int, **columns: Any
 ) -> None:
-    """Counts what was charged in place of what was reserved, and stores what is known. `columns`: of replay_items. Raises LeaseLost."""
+    """Counts what was charged in place of what was reserved, and stores what is known. `columns` are those of replay_items. Raises
+    LeaseLost.
+    """
     await _check_lease(connection, held)
     encoded = {name: _encode(value) if name in _JSON_COLUMNS else value for name, value in columns.items()}
     changes = "".join(f", {name} = " + (f"CAST(:{name} AS jsonb)" if name in _JSON_COLUMNS else f":{name}") for name in columns)

@@ -55,7 +55,7 @@ def make_assembler(
     emulation: Emulation | None = None,
     choices: int = 1,
 ) -> StreamAssembler:
-    """Turns the engine's stream into the caller's non-streaming response. `emulation`, `choices`: see make_stream_editor()."""
+    """Turns the engine's stream into the caller's non-streaming response. `emulation` and `choices` are those of make_stream_editor()."""
     chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
     return StreamAssembler(chat_dialect, engine_dialect, meta, None if emulation is None else ResponseTrimmer(emulation, choices))
 

@@ -140,7 +140,7 @@ class InputItem(Struct, frozen=True):
 
 
 def conversation_input_items(turns: Sequence[ConversationTurn]) -> list[InputItem]:
-    """The input items of the last of these turns. `turns`: the full conversation, oldest first."""
+    """The input items of the last of these turns, which are the full conversation, oldest first."""
     *earlier, last = turns
     items: list[InputItem] = []
     for turn in earlier:

@@ -130,7 +130,7 @@ class UpstreamClient:
 def _open_editor(
     call: UpstreamCall, translated: TranslatedRequest, source: SourceRequest, meta: ResponseMeta, *, streamed: bool
 ) -> StreamEditor:
-    """The editor that turns the engine's response into the caller's stream. `streamed`: whether the engine streams."""
+    """The editor that turns the engine's response into the caller's stream. `streamed` says whether the engine streams."""
     emulation, resumable = translated.response_editing, source.terms.resumable
     if resumable is not None and streamed and emulation is None:
         return resumable.open(chat_dialects(source.terms.dialect, translated.dialect)[1], meta)

@@ -105,7 +105,7 @@ _BARE_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def split_model(name: str, provider: str | None) -> tuple[str, str] | None:
-    """LiteLLM's provider and that provider's name of the model. `provider`: the entry's own. None: neither says who serves it."""
+    """LiteLLM's provider and that provider's name of the model. `provider` is the entry's own. None: neither says who serves it."""
     prefix, slash, rest = name.partition("/")
     if provider is not None:
         return provider, rest if slash and prefix == provider else name

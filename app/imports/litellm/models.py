@@ -59,7 +59,7 @@ def add_aliases(draft: Draft, entries: Mapping[str, Sequence[Entry]], aliases: M
 
 
 def add_entry_limits(draft: Draft, entries: Mapping[str, Sequence[Entry]], *, enforced: bool) -> None:
-    """Limits of models by `rpm`, `tpm` and `max_budget`. `enforced`: LiteLLM refuses by `rpm` and `tpm`; else they only weigh."""
+    """Limits of models by `rpm`, `tpm` and `max_budget`. With `enforced` LiteLLM refuses by `rpm` and `tpm`; else they only weigh."""
     for name, of_name in entries.items():
         if name not in draft.models:
             continue

@@ -63,7 +63,7 @@ class ClientConnection:
         await self.write(b"data: " + msgspec.json.encode(event) + b"\n\n")
 
     async def send_json(self, status: int, body: object, headers: Sequence[Header] = ()) -> None:
-        """Sends a complete response. `body`: encoded JSON, or what msgspec encodes."""
+        """Sends a complete response. `body` is encoded JSON, or what msgspec encodes."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
         await self.start_response(status, "json", [*headers, (b"content-length", str(len(raw)).encode())])
         await self.write(raw, is_last=True)

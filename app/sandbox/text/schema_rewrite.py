@@ -63,7 +63,10 @@ def rewrite_schema(text: str) -> str:
 
 
 def rewrite(schema: Any, outer_properties: Mapping[str, Any] = NO_PROPERTIES) -> Any:
-    """The schema with every subschema rewritten, the inner ones first. `outer_properties`: of the schemas around it for the same value."""
+    """The schema with every subschema rewritten, the inner ones first.
+
+    `outer_properties` are those of the schemas around it for the same value.
+    """
     inner = dict(as_object(schema))
     if not inner:
         return schema

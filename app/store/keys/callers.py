@@ -64,7 +64,7 @@ async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: 
 
 
 async def find_key_holder(connection: AsyncConnection, *, key_id: str | None = None, prefix: str | None = None) -> Caller | None:
-    """The caller that a key stands for, whose secret nobody sends. None: there is no such key, or it is revoked. `prefix`: without nx-."""
+    """The caller that a key stands for, whose secret nobody sends. None: there is no such key, or it is revoked. `prefix` has no nx-."""
     row = (await connection.execute(_FIND_HOLDER, {"key_id": key_id, "prefix": prefix})).mappings().first()
     return None if row is None else _caller(row)
 

@@ -48,5 +48,5 @@ def limit_of_each_key(team: str, limit: TeamLimit) -> Limit:
 
 
 def with_restrictions(values: Mapping[str, Any], restrictions: TeamRestrictions) -> TeamConfig:
-    """The settings of a team. `values`: those that are columns of their own."""
+    """The settings of a team. `values` are those that are columns of their own."""
     return TeamConfig(**values, **{name: getattr(restrictions, name) for name in FIELDS})

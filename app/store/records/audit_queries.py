@@ -70,7 +70,7 @@ class AuditFilter(Struct, frozen=True):
 
 
 async def list_events(connection: AsyncConnection, wanted: AuditFilter, *, before: str | None, limit: int) -> list[RecordedEvent]:
-    """Events, newest first. `before`: the id of the last event of the page before."""
+    """Events, newest first. `before` is the id of the last event of the page before."""
     query = select(tables.audit_log).where(*_conditions(wanted)).order_by(_audit.id.desc()).limit(limit)
     if before is not None:
         query = query.where(_audit.id < before)

@@ -82,7 +82,7 @@ class FeedbackFilter(Struct, frozen=True):
 
 
 async def list_feedback(connection: AsyncConnection, filters: FeedbackFilter, *, before: str | None, limit: int) -> list[FeedbackEvent]:
-    """A page, newest first. `before`: the id of the last event of the page before."""
+    """A page, newest first. `before` is the id of the last event of the page before."""
     conditions = [*_conditions(filters)]
     if filters.episode is not None:
         ids = await find_episode_ids(connection, filters.episode, team=filters.team, only_teams=filters.only_teams)

@@ -109,7 +109,7 @@ _Piece = tuple[Literal["hour", "day"], datetime.datetime, datetime.datetime | No
 
 
 def _pieces(first: datetime.datetime, last: datetime.datetime | None) -> Iterator[_Piece]:
-    """Splits whole hours into whole days, and the hours before and after them. `last` None: until whenever there are sums."""
+    """Splits whole hours into whole days, and the hours before and after them. `last` None means until whenever there are sums."""
     midnight = first.replace(hour=0)
     first_day = midnight if midnight == first else midnight + _DAY
     last_day = None if last is None else last.replace(hour=0)

@@ -129,7 +129,7 @@ def attempts_made() -> ColumnElement[int]:
 
 
 def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
-    """Whether conditions() and the time choose an inference. `row`: as lists have it, with `key`, the public part of its key."""
+    """Whether conditions() and the time choose an inference. `row` is as lists have it, with `key`, the public part of its key."""
     wanted = (
         *((filters.team_id, row["team_id"]), (filters.outcome, row["outcome"]), (filters.end_user, row["end_user"])),
         *((filters.served_model, row["served_model"]), (filters.route, row["route"])),

@@ -260,7 +260,7 @@ async def find_team_name(connection: AsyncConnection, team_id: str) -> str | Non
 async def list_episode(
     connection: AsyncConnection, team_id: str, episode_id: str, *, after: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
+    """A page of an episode's inferences, oldest first. `after` is the last id of the previous page."""
     columns = tables.inferences.c
     query: Select[Any] = select(*shown_columns).where(*episode_conditions(team_id, episode_id)).order_by(columns.id).limit(limit)
     if after is not None:

@@ -59,7 +59,7 @@ class ResponseCache:
         await self._run(self._redis.exists(RESPONSE_PREFIX))
 
     async def put(self, id: str, cached: CachedResponse, item_ids: Sequence[str] = ()) -> None:
-        """Store a response. `item_ids`: ids of its items, by which find_by_item_ids() finds it."""
+        """Store a response. find_by_item_ids() finds it by the ids of its items, `item_ids`."""
         self._check_available()
         encoded = msgspec.msgpack.encode(cached)
         packed = await pack_beside_loop(encoded)

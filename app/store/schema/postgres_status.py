@@ -62,7 +62,7 @@ async def revisions(database_url: str) -> tuple[str | None, str]:
 
 
 async def read_postgres_status(database_url: str, direct_url: str = "") -> PostgresStatus:
-    """Read the status. `direct_url`: past a pooler, if there is one. Raises one of DB_UNAVAILABLE_ERRORS."""
+    """Read the status. `direct_url` leads past a pooler, if there is one. Raises one of DB_UNAVAILABLE_ERRORS."""
     database = create_database_engine(database_url)
     try:
         async with database.connect() as connection:

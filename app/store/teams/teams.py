@@ -58,7 +58,7 @@ _KEYSET = Keyset({"name": SortColumn(_teams.c.name), "created_at": SortColumn(_t
 
 
 async def list_teams(database: Database, *, limit: int | None = None, with_drop: bool = False) -> list[Team]:
-    """All teams by name. `with_drop`: only those with the option `drop`."""
+    """All teams by name. `with_drop` leaves only those with the option `drop`."""
     query = _select_rows().order_by(_teams.c.name).limit(limit)
     if with_drop:
         query = query.where(_teams.c.drop.is_not(None))
@@ -67,7 +67,9 @@ async def list_teams(database: Database, *, limit: int | None = None, with_drop:
 
 
 async def page_teams(connection: AsyncConnection, query: PageQuery, *, only: Collection[str] | None, search: str | None) -> Page[Team]:
-    """A page of teams. `only`: of these names; None: of all. `search`: with this text in their names, in any case."""
+    """A page of teams. `only` leaves those of these names; None means all. `search` leaves those with this text in their names, in any
+    case.
+    """
     selected = _select_rows()
     if only is not None:
         selected = selected.where(one_of(_teams.c.name, only))

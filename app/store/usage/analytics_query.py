@@ -126,7 +126,7 @@ def make_query(
     quantiles: bool = False,
     fill: bool = False,
 ) -> AnalyticsQuery:
-    """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by`: names with commas.
+    """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by` has names with commas.
 
     Raises InvalidKeyField for what cannot be answered, with what could be.
     """

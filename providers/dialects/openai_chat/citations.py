@@ -27,7 +27,7 @@ def read_annotations(raw: Raw, preceding_length: int = 0) -> list[Citation]:
 
 
 def _read_annotation(entry: dict[str, Any], preceding_length: int) -> Citation:
-    """Drops `index`: in a stream each annotation has one, by which clients put them together."""
+    """Drops the field `index`, of which each annotation of a stream has one, by which clients put them together."""
     entry.pop("index", None)
     nested = entry.get("url_citation")
     fields = cast("dict[str, Any]", nested) if isinstance(nested, dict) else {}

@@ -207,7 +207,7 @@ class _MessageWriter:
         return annotations
 
     def _write_content(self, parts: Iterable[tuple[int, Content]], path: str, *, from_assistant: bool = False) -> Any:
-        """The content: a string if it is one text, as some engines accept no lists. `parts`: with their positions in the message."""
+        """The content: a string if it is one text, as some engines accept no lists. `parts` come with their positions in the message."""
         content_parts = [(at, part) for at, part in parts if not isinstance(part, ToolResult)]
         if len(content_parts) == 1:
             at, part = content_parts[0]

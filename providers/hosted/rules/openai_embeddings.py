@@ -55,7 +55,7 @@ def read_embedding_request(
 
 
 def write_embeddings_response(vectors: Sequence[Any], tokens: int | None, meta: ResponseMeta) -> bytes:
-    """OpenAI's response. `vectors`: lists of numbers, or their JSON. `tokens`: of the input; None: not reported."""
+    """OpenAI's response. `vectors` are lists of numbers, or their JSON. `tokens` are those of the input; None: not reported."""
     response: dict[str, Any] = {
         "object": "list",
         "data": [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)],

@@ -57,7 +57,7 @@ class Mistake(Struct, frozen=True):
 
 
 def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[str]:
-    """Probable mistakes, a sentence each, with their place. `today`: in UTC; None: the clock's. Later prices do not count yet."""
+    """Probable mistakes, a sentence each, with their place. `today` is in UTC; None means the clock's. Later prices do not count yet."""
     return [each.text for each in find_mistakes(wanted, known_names, today)]
 
 
