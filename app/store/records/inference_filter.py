@@ -26,8 +26,8 @@ RANGES = ("cost_microusd", "duration_us", "first_token_us", "input_tokens", "out
 class InferenceFilter(Struct, frozen=True):
     """Filters of a list; None: any.
 
-    A filter with several values is met by each of them; `status` and `status_class` together by either. `min_...`, `max_...`: at least and
-    at most that much, of what was measured.
+    A filter with several values is met by each of them; `status` and `status_class` together by either. Those of `min_...` and `max_...`
+    are met by at least and at most that much, of what was measured.
     """
 
     model: AnyOf | None = None  # its name
