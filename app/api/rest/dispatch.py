@@ -24,7 +24,7 @@ from app.api.server.query_parameters import check_parameter
 from app.api.server.request_id import request_id_of
 from app.api.server.response_coding import LEAST_BYTES, accepts_gzip, compress
 from app.api.server.response_headers import request_headers, to_litestar_headers
-from app.domain.errors import BadConfiguration, InvalidKeyField, StillUsed
+from app.domain.errors import BadConfiguration, BoundReached, InvalidKeyField, StillUsed
 from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
@@ -117,7 +117,7 @@ class Dispatcher:
                 answer, change = await self._write(operation, call, request, (raw_query, body[0]), dry_run=options.dry_run)
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None
-        except StillUsed as fault:
+        except (StillUsed, BoundReached) as fault:
             raise Conflict(str(fault)) from None
         except BadConfiguration as fault:
             raise InvalidRequest(str(fault)) from None

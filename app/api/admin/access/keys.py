@@ -206,6 +206,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             response=CreatedKey,
             status=201,
             secret_response=True,
+            errors={409: "The team has as many valid keys as it may have."},
             example={"team": "search", "name": "nightly", "models": ["sandbox*"], "budget": {"amount_usd": 50}},
             handler=handlers.create,
         ),
