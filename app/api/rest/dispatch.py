@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.api.server.client_ip import client_address
+from app.api.server.inference_protocol import BREAK_OFF
 from app.api.server.path_segments import decode_slashes
 from app.api.server.query_parameters import check_parameter
 from app.api.server.request_id import request_id_of
@@ -104,6 +105,7 @@ class Dispatcher:
             functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=False),
             functools.partial(self._authenticate_for, operation, request),
             request.headers.get("last-event-id"),
+            cast("dict[str, Any]", request.scope).get("extensions", {}).get(BREAK_OFF),
         )
         change = ServedVersions()
         try:

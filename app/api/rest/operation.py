@@ -63,7 +63,8 @@ class Call(Generic[Q, B]):
 
     `read_transaction`, `write_transaction`: open a transaction, for an operation on memory; the latter is for its audit events.
     `authenticate_again`: for an answer that lasts; raises what authentication raises, and NotAllowed without the permission any more.
-    `last_event_id`: the header of a client that goes on with a stream of events.
+    `last_event_id`: the header of a client that goes on with a stream of events. `break_off`: closes the client's connection, so that a
+    response that has begun does not look complete; None: there is no connection.
     """
 
     principal: Principal
@@ -78,6 +79,7 @@ class Call(Generic[Q, B]):
     write_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
     authenticate_again: Callable[[], Awaitable[Principal]]
     last_event_id: str | None
+    break_off: Callable[[], None] | None
     teams_checked: bool = field(default=False)
     teams_by_permission: dict[Permission, frozenset[str] | None] = field(default_factory=dict[Permission, frozenset[str] | None])
     required: set[tuple[Permission, str | None]] = field(default_factory=set[tuple[Permission, str | None]])
