@@ -71,10 +71,12 @@ class Fleet:
             endpoint.load.cool_down()
         endpoint.breaker.record_success()
 
-    def record_failure(self, endpoint: Endpoint, model: str, error: UpstreamError, in_doubt_of: str | None = None) -> None:
-        """`model`: as the host names it. `in_doubt_of`: see Breaker.record_failure()."""
+    def record_failure(
+        self, endpoint: Endpoint, model: str, error: UpstreamError, *, team_id: str | None = None, in_doubt_of: str | None = None
+    ) -> None:
+        """`model`: as the host names it. `team_id`: see BusyTimes.record(). `in_doubt_of`: see Breaker.record_failure()."""
         endpoint.breaker.record_failure(error, self._settings.breaker_failures, self._settings.breaker_open_s, in_doubt_of)
-        endpoint.busy_times.record(model, error, self._settings.endpoint_cooldown_max_s)
+        endpoint.busy_times.record(model, error, self._settings.endpoint_cooldown_max_s, team_id)
 
     async def reprobe(self, endpoint: Endpoint) -> None:
         """Recognises an endpoint anew after an operation changed it. Returns when that is done, or after a few seconds."""
