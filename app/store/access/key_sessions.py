@@ -63,7 +63,7 @@ async def end_key_session(connection: AsyncConnection, author: Author, session_i
 
 
 async def list_key_sessions(connection: AsyncConnection, prefix: str) -> list[Session]:
-    """Where browsers are signed in with a key, the newest first. One that was idle for too long may still be among them."""
+    """The sessions of browsers that signed in with a key, the newest first. One that was idle for too long may still be among them."""
     of_key = select(_tokens).join(_keys, _keys.c.id == _tokens.c.key_id).where(_keys.c.prefix == prefix, *valid_key_conditions())
     of_key = of_key.where(_tokens.c.kind == "browser", _tokens.c.revoked_at.is_(None), _tokens.c.expires_at > func.now())
     return [to_session(row) for row in await connection.execute(of_key.order_by(_tokens.c.id.desc()))]

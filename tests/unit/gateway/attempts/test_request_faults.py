@@ -156,7 +156,7 @@ async def test_busy_endpoint_gets_no_request_before_its_time():
 
 
 async def test_endpoint_that_is_busy_for_a_request_of_one_team_serves_others():
-    """What it could not take may be that request."""
+    """It may be that very request which it could not take."""
     busy: Answer = (503, {"error": {"message": "no room for this prompt"}}, {"retry-after": "20"})
     hosts = FakeHosts(a=busy)
     gateway = Gateway(hosts)
