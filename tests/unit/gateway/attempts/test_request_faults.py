@@ -161,7 +161,7 @@ async def test_endpoint_that_is_busy_for_a_request_of_one_team_serves_others():
     hosts = FakeHosts(a=busy)
     gateway = Gateway(hosts)
     assert [await gateway.send("hostile") for _ in range(10)] == [503] * 10
-    hosts.answers = {"a": ANSWER}
+    hosts.answers["a"] = ANSWER
     assert [await gateway.send("blue"), await gateway.send("red"), await gateway.send("hostile")] == [200, 200, 503]
     assert hosts.called == ["a"] * 3
 
