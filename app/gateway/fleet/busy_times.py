@@ -30,9 +30,9 @@ class BusyTimes:
         return bool(self._until)
 
     def record(self, model: str, error: UpstreamError, max_s: float, team_id: str | None = None) -> None:
-        """Notes the time that the error names, if it is one of an endpoint that is busy. `max_s`: the longest that is waited.
+        """Notes the time that the error names, if it is one of an endpoint that is busy. `max_s` is the longest that is waited.
 
-        `team_id`: of the team that sent the request; None: no team did.
+        Without a `team_id` the request was no team's.
         """
         wait_s = min(error.retry_after_s or 0.0, max_s)
         if wait_s <= 0 or not isinstance(error, Overloaded) or isinstance(error, QuotaExhausted):

@@ -74,7 +74,9 @@ class Fleet:
     def record_failure(
         self, endpoint: Endpoint, model: str, error: UpstreamError, *, team_id: str | None = None, in_doubt_of: str | None = None
     ) -> None:
-        """`model`: as the host names it. `team_id`: see BusyTimes.record(). `in_doubt_of`: see Breaker.record_failure()."""
+        """Counts a failure of an endpoint. `model` is named as the host does; `team_id` means what it does for BusyTimes.record(), and
+        `in_doubt_of` what it does for Breaker.record_failure().
+        """
         endpoint.breaker.record_failure(error, self._settings.breaker_failures, self._settings.breaker_open_s, in_doubt_of)
         endpoint.busy_times.record(model, error, self._settings.endpoint_cooldown_max_s, team_id)
 
@@ -89,7 +91,7 @@ class Fleet:
     def prepare(self, snapshot: Snapshot, discovered: Mapping[str, tuple[str, ...]] | None = None) -> EndpointTable:
         """The endpoints of a snapshot, for swap(). In steps, in any thread.
 
-        `discovered`: the addresses behind `dns+http://` names; None: those known, and of new names those that they have now.
+        `discovered` has the addresses behind `dns+http://` names; None means those known, and of new names those that they have now.
         """
         known = self.table
         names = _names_of(snapshot)
