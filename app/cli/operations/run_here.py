@@ -82,6 +82,7 @@ async def _serve(
         lambda: open_transaction(read_only=False),
         authenticate_again,
         None,
+        None,
     )
     if operation.access == "memory":
         return await _document(await operation.handler(call)), ServedVersions()
