@@ -30,12 +30,25 @@ class Option(Struct, frozen=True, kw_only=True, omit_defaults=True):
     help: str = ""
     is_argument: bool = False  # it has a place instead of a flag
     is_stdin: bool = False  # its flag takes no value: that is read from standard input
-    default: str = ""  # of a query, where the command has another one than the operation
+    default: str = ""  # of a query, where the command has another one than the operation; of the path, where it is an option
+    kind: str = ""  # how people type it (app/cli/operations/manifest.py), where its schema does not say so
+    aliases: Sequence[str] = ()  # other spellings of the flag
+    null: str = ""  # the word for null
     constants: Mapping[str, tuple[Any, str]] = {}  # flags that give it a value, null too, with their help
 
 
+class Wait(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command that waits for what it has begun, unless --no-wait is given, and shows that instead of the response."""
+
+    id: str  # of the operation that shows it
+    path: Mapping[str, str]  # the field of the response for each segment of its path in braces
+    field: str = "status"
+    until_not: str  # the value of the field until it is done
+    failure: str  # the value with which the command fails
+
+
 class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One command of an operation."""
+    """One command of an operation. Several operations may have one command: that of whose path most is given is run."""
 
     name: str = ""  # made from the path and the id: GET /teams/{name} is `teams show`
     summary: str = ""  # instead of the operation's
@@ -46,14 +59,18 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns: Sequence[Column] = ()
     nothing: str = ""  # what is printed of an empty list
     done: str = ""  # a sentence after a change, with {fields} of the response and of the arguments
-    confirm: str = ""  # a question, with {arguments}; of every DELETE one is made
+    # A question, with {arguments}; of several, the first one whose arguments were given. Of every DELETE one is made.
+    confirm: str | Sequence[str] = ""
     asks: bool | None = None  # whether it asks; None: where it is a DELETE
+    is_default: bool = False  # the noun alone runs it, too
+    wait: Wait | None = None  # for what it begins
     quiet: str = ""  # the field that --quiet prints alone
     data: str = ""  # what --json calls the list of a page, instead of `data`
     only: Sequence[str] = ()  # the fields that --json shows; empty: all
     one_of: Sequence[str] = ()  # fields that exclude each other
     needs_one: bool = False  # of `one_of`
-    inline: Sequence[str] = ()  # lists of records of which the command gives the first, each field of it as an option
+    # Records, and lists of records of which the command gives the first: each field of theirs is an option.
+    inline: Sequence[str] = ()
     render: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints for people what columns cannot say
     shape: str = ""  # MODULE.FUNCTION that makes the document of --json
     json: str = ""  # that document, as help shows it, where `shape` makes another than the response

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from app.api.rest.command import Column
+from app.api.rest.command import Column, Wait
 
 MANIFEST = Path(__file__).with_name("commands.json")
 
 # moment, past_moment, duration: as people type them, sent as ISO 8601 or seconds. stdin: a flag, whose value is read from standard input.
-# pairs: NAME=VALUE, again and again. constant: a flag
-# that gives its field a value. json: what has no short form.
-Text = Literal["text", "texts", "pairs", "key", "choice", "stdin", "json", "file"]
-Number = Literal["integer", "integers", "number", "duration"]
+# pairs: NAME=VALUE, again and again; number_pairs: NAME=NUMBER. share: 0.5 or 50%. conditions: of feedback, as score>=0.8. constant: a
+# flag that gives its field a value. json: what has no short form.
+Text = Literal["text", "texts", "pairs", "key", "choice", "stdin", "json", "file", "conditions"]
+Number = Literal["integer", "integers", "number", "number_pairs", "share", "duration"]
 Kind = Text | Number | Literal["flag", "switch", "constant", "moment", "past_moment"]
 
 
@@ -33,9 +33,12 @@ class Parameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     choices: Sequence[str] = ()
     minimum: float | None = None
     maximum: float | None = None
+    excludes_minimum: bool = False
+    excludes_maximum: bool = False
     default: str = ""  # as help shows it
     value: Any = None  # of a constant
     sent: str = ""  # the default, where the operation has another one
+    null: str = ""  # the word for null
 
 
 class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -61,7 +64,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns: Sequence[Column] = ()
     nothing: str = ""
     done: str = ""
-    confirm: str = ""
+    confirm: Sequence[str] = ()
     quiet: str = ""
     data: str = ""
     only: Sequence[str] = ()
@@ -69,6 +72,8 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs_one: bool = False
     render: str = ""
     shape: str = ""
+    is_default: bool = False
+    wait: Wait | None = None
 
 
 class Outline(Struct, frozen=True, omit_defaults=True):

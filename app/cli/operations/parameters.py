@@ -14,8 +14,10 @@ from app.cli.operations.manifest import Kind, Parameter
 _JSON_KINDS: Mapping[str, Kind] = {"string": "text", "integer": "integer", "number": "number", "boolean": "switch"}
 _METAVARS: Mapping[Kind, str] = {
     **{"text": "TEXT", "key": "PREFIX", "texts": "TEXT", "integers": "NUMBER", "pairs": "NAME=VALUE", "json": "JSON"},
+    **{"number_pairs": "NAME=NUMBER", "share": "SHARE", "conditions": "CONDITION"},
     **{"moment": "TIME", "past_moment": "TIME", "duration": "DURATION"},
 }
+_PAIR_KINDS: Mapping[str, Kind] = {"string": "pairs", "number": "number_pairs"}
 _LIST_KINDS: Mapping[str, Kind] = {"string": "texts", "integer": "integers"}
 _SENTENCE = r"`{}`(?:,? [^.:`]*)?: ([^.]*\.)"
 # Of times whose description says no more than how REST has them.
@@ -34,7 +36,18 @@ def make_parameters(operation: Operation[Any, Any], command: Command) -> Iterato
 def _all_parameters(operation: Operation[Any, Any], command: Command) -> Iterator[Parameter]:
     for field in _PATH_SEGMENT.findall(operation.path):
         option = command.options.get(f"{{{field}}}", Option())
-        yield Parameter(field=field, place="path", metavar=option.metavar or field.upper(), is_required=True)
+        yield Parameter(
+            field=field,
+            place="path",
+            kind=option.kind or "text",  # pyright: ignore[reportArgumentType]
+            flags=(option.flag,) if option.flag else (),
+            metavar=option.metavar or field.upper(),
+            help=option.help,
+            is_required=not option.flag,
+            minimum=1 if option.kind == "integer" else None,
+            maximum=2**31 - 1 if option.kind == "integer" else None,
+            sent=option.default,
+        )
     for place, kind in (("query", operation.query), ("body", operation.body)):
         if kind is bytes:
             yield Parameter(field="", place="body", kind="file", metavar="FILE", is_required=True)
@@ -75,21 +88,23 @@ def _choices(schema: Schema) -> list[Schema]:
 def _make_options(kind: type[Any], place: Any, command: Command) -> Iterator[Parameter]:
     schema, components = _schema_of(kind)
     for field in command.inline:
-        item = _resolve(schema["properties"][field]["items"], components)
-        for each in _options_of(item, components, place, command):
-            yield replace(each, field=f"{field}.{each.field}", is_required=False)
+        [record] = [_resolve(each, components) for each in _choices(schema["properties"][field])]
+        item, mark = (_resolve(record["items"], components), ".") if "items" in record else (record, "/")
+        for each in _options_of(item, components, place, command, above=f"{field}."):
+            yield replace(each, field=f"{field}{mark}{each.field}", is_required=False)
     yield from _options_of(schema, components, place, command)
 
 
-def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, command: Command) -> Iterator[Parameter]:
+def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, command: Command, *, above: str = "") -> Iterator[Parameter]:
     required, text = schema.get("required", ()), schema.get("description", "")
     fields = _settable(schema, command)
     for field, property_schema in fields.items():
-        option = command.options.get(field, Option())
+        option = command.options.get(f"{above}{field}", Option())
         choices = _choices(property_schema)
         described = {**(_resolve(choices[0], components) if len(choices) == 1 else {}), **property_schema}
         description = _description(property_schema)
-        value_kind = "stdin" if option.is_stdin else _kind_of(field, choices, components, fields, is_query=place == "query")
+        value_kind: Any = "stdin" if option.is_stdin else option.kind
+        value_kind = value_kind or _kind_of(field, choices, components, fields, is_query=place == "query")
         value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)
         default = option.default or property_schema.get("default")
@@ -97,15 +112,18 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
             field=field,
             place=place,
             kind=value_kind,
-            flags=() if is_argument else _flags(option.flag or _flag_of(field, value_kind), value_kind),
+            flags=() if is_argument else [*_flags(option.flag or _flag_of(field, value_kind), value_kind), *option.aliases],
             metavar=option.metavar or _metavar(field, value_kind, is_argument=is_argument),
             help=option.help or _help_of(field, property_schema, described, text, is_query=place == "query"),
             is_required=field in required,
-            choices=[str(each) for each in described.get("enum", ())],
-            minimum=described.get("minimum"),
-            maximum=described.get("maximum"),
+            choices=[str(each) for each in (*described.get("enum", ()), option.null) if each],
+            minimum=described.get("minimum", described.get("exclusiveMinimum")),
+            maximum=described.get("maximum", described.get("exclusiveMaximum")),
+            excludes_minimum="exclusiveMinimum" in described,
+            excludes_maximum="exclusiveMaximum" in described,
             default=str(default) if isinstance(default, str | int | float) and default not in ("", False) else "",
             sent=option.default,
+            null=option.null,
         )
         for flag, (value, flag_help) in option.constants.items():
             yield Parameter(field=field, place=place, kind="constant", flags=[flag], help=flag_help, value=value)
@@ -133,8 +151,10 @@ def _kind_of(
         return _LIST_KINDS.get(str(schema.get("items", {}).get("type")), "json")
     if schema.get("type") == "boolean" and is_query and "default" in schema | choices[0]:
         return "flag" if not schema.get("default") else "switch"
-    if schema.get("additionalProperties") == {"type": "string"}:
-        return "pairs"
+    if (values := schema.get("additionalProperties")) and (kind := _PAIR_KINDS.get(_resolve(values, components).get("type", ""))):
+        return kind
+    if schema.get("type") == "number" and (schema.get("minimum"), schema.get("maximum")) == (0, 1):
+        return "share"
     return _JSON_KINDS.get(str(schema.get("type")), "json")
 
 

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
+import click
 import msgspec
 from msgspec import Struct
 
@@ -11,7 +12,7 @@ from app.cli.errors import CommandError
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
 
 _ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) /admin/v1(/[^\s,;:?`]*[^\s,;:.?`])")
-_FIELD = re.compile(r"`(\w+)`")
+_FIELD = re.compile(r"`([\w.]+)`")
 
 
 class OperationRequest(Struct, frozen=True):
@@ -23,6 +24,12 @@ class OperationRequest(Struct, frozen=True):
     body: bytes | None = None
     if_match: str | None = None
     dry_run: bool = False
+    file: str = ""  # for a text, in the place of standard output
+
+
+def open_output(request: OperationRequest) -> IO[bytes]:
+    """Opens where a text goes."""
+    return click.open_file(request.file or "-", "wb")
 
 
 class OperationResponse(Struct, frozen=True):
@@ -46,6 +53,12 @@ class OperationRefused(CommandError):
         self.status = status
 
 
+class InvalidOptions(OperationRefused):
+    """A refusal of the query or the body, before the operation has run: a wrong command line."""
+
+    exit_code = 2
+
+
 def perform(runner: OperationRunner, request: OperationRequest) -> OperationResponse:
     """Runs an operation, on a resource in any state unless the request names one. Raises as OperationRunner.run()."""
     if not request.command.is_conditional or request.if_match is not None:
@@ -60,7 +73,7 @@ def perform(runner: OperationRunner, request: OperationRequest) -> OperationResp
 
 def in_words(text: str, parameters: Sequence[Parameter], routes: Mapping[str, str]) -> str:
     """A text about the admin API in the words of the command line: commands in the place of routes, options in that of fields."""
-    flags = {each.field: each.flags[0].partition("/")[0] for each in parameters if each.flags and each.kind != "constant"}
+    flags = {each.field.replace("/", "."): each.flags[0].partition("/")[0] for each in parameters if each.flags and each.kind != "constant"}
     arguments = {each.field: each.metavar for each in parameters if not each.flags}
 
     def name_option(found: re.Match[str]) -> str:
