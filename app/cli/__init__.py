@@ -28,8 +28,8 @@ _SECTIONS = {
         "workers": MADE,
     },
     "Access": {
-        "keys": "nouns.keys",
-        "teams": "nouns.teams",
+        "keys": MADE,
+        "teams": MADE,
         "users": MADE,
         "service-accounts": MADE,
         "roles": MADE,

@@ -30,7 +30,9 @@ class Option(Struct, frozen=True, kw_only=True, omit_defaults=True):
     help: str = ""
     is_argument: bool = False  # it has a place instead of a flag
     is_stdin: bool = False  # its flag takes no value: that is read from standard input
-    default: str = ""  # of a query, where the command has another one than the operation
+    default: str = ""  # as people type it, where the command has another one than the operation
+    words: Mapping[str, Any] = {}  # texts that stand alone for a value of their own, null too
+    parse: str = ""  # MODULE.FUNCTION of app.cli.operations that reads a value as people type it; raises ValueError
     constants: Mapping[str, tuple[Any, str]] = {}  # flags that give it a value, null too, with their help
 
 
@@ -53,7 +55,8 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     only: Sequence[str] = ()  # the fields that --json shows; empty: all
     one_of: Sequence[str] = ()  # fields that exclude each other
     needs_one: bool = False  # of `one_of`
-    inline: Sequence[str] = ()  # lists of records of which the command gives the first, each field of it as an option
+    inline: Sequence[str] = ()  # records, and lists of which the command gives the first one, each field of it as an option
+    creates: bool = False  # what it would change, if that does not exist yet: the path names it
     render: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints for people what columns cannot say
     shape: str = ""  # MODULE.FUNCTION that makes the document of --json
     json: str = ""  # that document, as help shows it, where `shape` makes another than the response

@@ -4,6 +4,12 @@ from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "episodes": ("List episodes, with the sums of their requests.",),
+    "keys": (
+        "Create, list, rotate, change and revoke keys.",
+        "A key stands for a team. It is shown once, when it is created, and stored as a hash; after that, commands name it by its public"
+        " part, such as nx-0123456789ab. A change returns once every gateway process goes by it, and says which do not after"
+        " NARTHEX_APPLY_WAIT_S.",
+    ),
     "limits": (
         "List and set limits, override them until a time, and find those that nothing matches.",
         "Limits are part of the configuration, so `narthex apply` sets them, too, and budgets also `narthex budgets`. docs/budgets.md is a"
@@ -30,6 +36,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "snapshots": (
         "Show the configurations that served requests.",
         "Each inference is recorded with the hash of the one that served it.",
+    ),
+    "teams": (
+        "List teams, and set their options.",
+        "A team is created with its first key (`narthex keys create --team NAME`), by `narthex teams set`, or by [teams.NAME] in a file.",
     ),
     "users": (
         "List users, and disable or enable them.",

@@ -20,6 +20,9 @@ from app.settings import Settings
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 
+_SEPARATORS = str.maketrans("./", "__")
+_SEVERAL = ("texts", "networks", "integers", "pairs", "edits")
+
 
 def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command | None:
     """The command of a noun at the root: the one that is written by hand, with those that are made; or made alone."""
@@ -86,7 +89,7 @@ def _param(parameter: Parameter) -> click.Parameter:
     if parameter.kind in ("flag", "switch", "stdin", "constant"):
         given |= {"default": None, "is_flag": True}
     else:
-        given |= {"type": kind, "multiple": parameter.kind in ("texts", "integers", "pairs")}
+        given |= {"type": kind, "multiple": parameter.kind in _SEVERAL}
         given |= {"metavar": parameter.metavar} if parameter.metavar else {}
     # Fields of a body may also come from a file: _body() looks for them.
     return click.Option([*parameter.flags, name], required=parameter.is_required and parameter.place == "query", **given)
@@ -122,12 +125,15 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     given = [(each, values[_value_name(each)]) for each in command.parameters]
     given = [(each, value) for each, value in given if value not in (None, ())]
     _check_alternatives(command, {each.field for each, _ in given})
-    arguments = {each.field: value for each, value in reversed(given)}  # the path decides where the body has the same name
+    sent = [each for each in command.parameters if each.place == "body" and each.sent]
+    defaults = [(each, param_type(each).convert(each.sent, None, None)) for each in sent]
+    # The path decides where the body has the same name.
+    arguments = {each.field: value for each, value in [*defaults, *reversed(given)]}
     request = OperationRequest(
         command,
         {each.field: str(value) for each, value in given if each.place == "path"},
         _query(command, given),
-        _body(command, given, values),
+        _body(command, given, {each.field: body_value(each, value) for each, value in defaults}, values),
         values.get("if_match"),
         dry_run,
     )
@@ -162,24 +168,34 @@ def _query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> Mapp
     return query
 
 
-def _body(command: MadeCommand, given: Sequence[tuple[Parameter, Any]], values: Mapping[str, Any]) -> bytes | None:
+def _body(
+    command: MadeCommand, given: Sequence[tuple[Parameter, Any]], defaults: Mapping[str, Any], values: Mapping[str, Any]
+) -> bytes | None:
     of_body = [(each, value) for each, value in given if each.place == "body"]
     if not command.takes_body:
         return of_body[0][1].read() if of_body else None
     file: TextIO | None = values.get("file")
-    fields: dict[str, Any] = {**command.fixed, **({} if file is None else _read_body(file)), **dict.fromkeys(values.get("unset", ()))}
+    of_file = {} if file is None else _read_body(file)
+    fields: dict[str, Any] = {**defaults, **command.fixed, **of_file, **dict.fromkeys(values.get("unset", ()))}
     for each, value in _values(of_body):
-        name, *below = each.field.split(".")  # of an inline list: LIST.FIELD
-        if below:
-            fields[name] = [{**fields.get(name, [{}])[0], below[0]: body_value(each.kind, value)}]
-        else:
-            fields[name] = body_value(each.kind, value)
+        _put(fields, each.field, body_value(each, value))
     missing = [each for each in command.parameters if each.place == "body" and each.is_required and each.field not in fields]
     if missing:
         raise click.UsageError(f"Missing option {', '.join(repr(each.flags[0] if each.flags else each.metavar) for each in missing)}.")
     if not fields and command.method == "PATCH":
-        raise click.UsageError("Nothing to change: give at least one of the options.")
+        raise click.UsageError(f"Nothing to {command.name.rpartition(' ')[2]}: give at least one of the options.")
     return encode_body(fields)
+
+
+def _put(fields: dict[str, Any], field: str, value: Any) -> None:
+    if "/" in field:  # RECORD/FIELD of a record whose fields are options
+        record, name = field.split("/")
+        fields[record] = {**fields.get(record, {}), name: value}
+    elif "." in field:  # LIST.FIELD of a list whose first entry's fields are options
+        entries, name = field.split(".")
+        fields[entries] = [{**fields.get(entries, [{}])[0], name: value}]
+    else:
+        fields[field] = value
 
 
 def _read_body(file: TextIO) -> Mapping[str, Any]:
@@ -228,5 +244,5 @@ def _has_session() -> bool:
 
 def _value_name(parameter: Parameter) -> str:
     """The name of its value among those of the command, which has names of its own."""
-    name = f"{parameter.place}_{parameter.field.replace('.', '_') or 'content'}"
+    name = f"{parameter.place}_{parameter.field.translate(_SEPARATORS) or 'content'}"
     return f"{name}_{parameter.flags[0].strip('-').replace('-', '_')}" if parameter.kind == "constant" else name

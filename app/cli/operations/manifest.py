@@ -13,9 +13,9 @@ from app.api.rest.command import Column
 MANIFEST = Path(__file__).with_name("commands.json")
 
 # moment, past_moment, duration: as people type them, sent as ISO 8601 or seconds. stdin: a flag, whose value is read from standard input.
-# pairs: NAME=VALUE, again and again. constant: a flag
-# that gives its field a value. json: what has no short form.
-Text = Literal["text", "texts", "pairs", "key", "choice", "stdin", "json", "file"]
+# pairs: NAME=VALUE, again and again. edits: pairs of which NAME= removes one. constant: a flag that gives its field a value. json: what
+# has no short form.
+Text = Literal["text", "texts", "networks", "pairs", "edits", "key", "choice", "stdin", "json", "file"]
 Number = Literal["integer", "integers", "number", "duration"]
 Kind = Text | Number | Literal["flag", "switch", "constant", "moment", "past_moment"]
 
@@ -31,11 +31,13 @@ class Parameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     metavar: str = ""
     is_required: bool = False
     choices: Sequence[str] = ()
-    minimum: float | None = None
+    minimum: float | None = None  # of a text: its length
     maximum: float | None = None
     default: str = ""  # as help shows it
     value: Any = None  # of a constant
     sent: str = ""  # the default, where the operation has another one
+    words: Mapping[str, Any] = {}  # that stand alone for a value of their own
+    parse: str = ""  # MODULE.FUNCTION of app.cli.operations
 
 
 class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,6 +54,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     takes_body: bool = False
     takes_file: bool = False  # with fields of the body
     unsettable: Sequence[str] = ()  # fields that --unset sets back to their default
+    creates: str = ""  # the id of the operation that creates what this one would change
     is_local: bool = False  # it can run in the command's process
     is_change: bool = False
     is_conditional: bool = False

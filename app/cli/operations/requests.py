@@ -6,7 +6,9 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from app.api.rest.merge_patch import merge
 from app.cli.errors import CommandError
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
 
@@ -47,15 +49,25 @@ class OperationRefused(CommandError):
 
 
 def perform(runner: OperationRunner, request: OperationRequest) -> OperationResponse:
-    """Runs an operation, on a resource in any state unless the request names one. Raises as OperationRunner.run()."""
+    """Runs an operation, on a resource in any state unless the request names one, or creates it. Raises as OperationRunner.run()."""
     if not request.command.is_conditional or request.if_match is not None:
         return runner.run(request, request.if_match)
     try:
         return runner.run(request, "*")
     except OperationRefused as fault:
-        if request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
+        if fault.status == 404 and request.command.creates:
+            request = _creation(request)
+        elif request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
             raise
     return runner.run(request, None)
+
+
+def _creation(request: OperationRequest) -> OperationRequest:
+    """A request to create what a merge patch would have changed."""
+    command = request.command
+    created = replace(command, id=command.creates, method="POST", path=command.path.rpartition("/")[0])
+    body = {**request.path, **merge({}, msgspec.json.decode(request.body or b"{}"))}
+    return replace(request, command=created, path={}, body=encode_body(body))
 
 
 def in_words(text: str, parameters: Sequence[Parameter], routes: Mapping[str, str]) -> str:

@@ -195,8 +195,8 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
                     ),
                     inline=("roles",),
                     options={
-                        "role": Option(help="Give it this role."),
-                        "team": Option(help="Give it the role within this team only, not for the whole company."),
+                        "roles.role": Option(help="Give it this role."),
+                        "roles.team": Option(help="Give it the role within this team only, not for the whole company."),
                     },
                     render="access.created_account",
                     shape="access.account_shape",
