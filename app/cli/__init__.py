@@ -20,7 +20,7 @@ _SECTIONS = {
         "providers": "nouns.providers",
         "credentials": "nouns.credentials",
         "prices": "nouns.prices",
-        "budgets": "nouns.budgets",
+        "budgets": MADE,
         "limits": MADE,
         "webhooks": MADE,
         "settings": MADE,

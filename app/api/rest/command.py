@@ -57,6 +57,7 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs_one: bool = False  # of `one_of`
     inline: Sequence[str] = ()  # records, and lists of which the command gives the first one, each field of it as an option
     creates: bool = False  # what it would change, if that does not exist yet: the path names it
+    replaces: Sequence[str] = ()  # fields of a merge patch whose pairs stand for all of them, and are not added to others
     render: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints for people what columns cannot say
     shape: str = ""  # MODULE.FUNCTION that makes the document of --json
     json: str = ""  # that document, as help shows it, where `shape` makes another than the response

@@ -194,6 +194,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         data=command.data,
         only=command.only,
         one_of=command.one_of,
+        replaces=command.replaces,
         needs_one=command.needs_one,
         render=command.render,
         shape=command.shape,

@@ -3,6 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Sequence[str]] = {
+    "budgets": (
+        "Set budgets, and show what is spent of them.",
+        "A budget is a limit on cost: so many US dollars in a day, week or month, for each member of its scope. It is exact, as all limits"
+        " are: requests beyond it are refused. docs/budgets.md is a guide.",
+    ),
     "episodes": ("List episodes, with the sums of their requests.",),
     "keys": (
         "Create, list, rotate, change and revoke keys.",

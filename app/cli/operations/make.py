@@ -182,7 +182,7 @@ def _body(
     missing = [each for each in command.parameters if each.place == "body" and each.is_required and each.field not in fields]
     if missing:
         raise click.UsageError(f"Missing option {', '.join(repr(each.flags[0] if each.flags else each.metavar) for each in missing)}.")
-    if not fields and command.method == "PATCH":
+    if fields.keys() <= command.fixed.keys() and command.method == "PATCH":
         raise click.UsageError(f"Nothing to {command.name.rpartition(' ')[2]}: give at least one of the options.")
     return encode_body(fields)
 

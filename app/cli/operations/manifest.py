@@ -54,6 +54,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     takes_body: bool = False
     takes_file: bool = False  # with fields of the body
     unsettable: Sequence[str] = ()  # fields that --unset sets back to their default
+    replaces: Sequence[str] = ()
     creates: str = ""  # the id of the operation that creates what this one would change
     is_local: bool = False  # it can run in the command's process
     is_change: bool = False

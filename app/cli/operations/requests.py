@@ -51,15 +51,27 @@ class OperationRefused(CommandError):
 def perform(runner: OperationRunner, request: OperationRequest) -> OperationResponse:
     """Runs an operation, on a resource in any state unless the request names one, or creates it. Raises as OperationRunner.run()."""
     if not request.command.is_conditional or request.if_match is not None:
-        return runner.run(request, request.if_match)
+        return runner.run(_replacing(runner, request), request.if_match)
     try:
-        return runner.run(request, "*")
+        return runner.run(_replacing(runner, request), "*")
     except OperationRefused as fault:
         if fault.status == 404 and request.command.creates:
             request = _creation(request)
         elif request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
             raise
     return runner.run(request, None)
+
+
+def _replacing(runner: OperationRunner, request: OperationRequest) -> OperationRequest:
+    """The request, whose merge patch also removes what the fields that it replaces have now."""
+    command = request.command
+    patch: dict[str, Any] = msgspec.json.decode(request.body or b"{}") if command.replaces else {}
+    replaced = [name for name in command.replaces if name in patch]
+    if not replaced:
+        return request
+    [show] = [each for each in load_manifest().commands if (each.method, each.path) == ("GET", command.path)]
+    shown = runner.run(OperationRequest(show, request.path, {}), None).document
+    return replace(request, body=encode_body(patch | {name: dict.fromkeys(shown[name]) | patch[name] for name in replaced}))
 
 
 def _creation(request: OperationRequest) -> OperationRequest:
