@@ -49,7 +49,7 @@ _SECTIONS = {
         "refusals": "nouns.refusals",
         "replay": "nouns.replay",
         "datasets": "nouns.datasets",
-        "erase": "nouns.erase",
+        "erase": MADE,
         "audit": "nouns.audit",
         "dropped": "nouns.dropped",
         "costs": "nouns.costs",

@@ -36,6 +36,14 @@ class Option(Struct, frozen=True, kw_only=True, omit_defaults=True):
     constants: Mapping[str, tuple[Any, str]] = {}  # flags that give it a value, null too, with their help
 
 
+class Parts(Struct, frozen=True, omit_defaults=True):
+    """An operation that does a part of its work, and is run again until all is done. Of the parts, one answer is made."""
+
+    again: str  # the field of an answer that says where the next part begins; null: it was the last one
+    sent_as: str  # the field of a request for it
+    added: Sequence[str]  # numbers, lists, and counts by name that are added up
+
+
 class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One command of an operation."""
 
@@ -50,6 +58,9 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: str = ""  # a sentence after a change, with {fields} of the response and of the arguments
     confirm: str = ""  # a question, with {arguments}; of every DELETE one is made
     asks: bool | None = None  # whether it asks; None: where it is a DELETE
+    preview: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints a dry run before the question
+    parts: Parts | None = None
+    fails: str = ""  # MODULE.FUNCTION of app.cli.renderers: whether a document means exit status 1
     quiet: str = ""  # the field that --quiet prints alone
     data: str = ""  # what --json calls the list of a page, instead of `data`
     only: Sequence[str] = ()  # the fields that --json shows; empty: all

@@ -8,6 +8,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "A budget is a limit on cost: so many US dollars in a day, week or month, for each member of its scope. It is exact, as all limits"
         " are: requests beyond it are refused. docs/budgets.md is a guide.",
     ),
+    "erase": (
+        "Erase what was recorded of somebody, and prove it.",
+        "docs/privacy.md says what is erased and what remains.",
+    ),
     "episodes": ("List episodes, with the sums of their requests.",),
     "keys": (
         "Create, list, rotate, change and revoke keys.",

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 import click
+from msgspec.structs import replace
 
-from app.cli.confirmation import confirm
+from app.cli.confirmation import confirm, refuse_unconfirmed
 from app.cli.errors import OrderedGroup
 from app.cli.operations.groups import paragraphs_of
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
-from app.cli.operations.requests import OperationRequest, OperationRunner, encode_body, perform
-from app.cli.operations.show import show_dry_run, show_json, show_text
+from app.cli.operations.requests import OperationRequest, OperationRunner, encode_body, perform, perform_parts
+from app.cli.operations.show import rendering, show_dry_run, show_json, show_text
 from app.cli.operations.values import body_value, param_type, query_value
 from app.cli.output import print_json
 from app.settings import Settings
@@ -138,8 +139,13 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
         dry_run,
     )
     if command.confirm and not dry_run:
+        refuse_unconfirmed(yes=values["yes"], as_json=as_json)
+    runner = _runner(command, values["url"])
+    if command.confirm and not dry_run:
+        if (preview := rendering(command.preview)) and not values["yes"]:
+            preview(perform(runner, replace(request, dry_run=True)).document, arguments)
         confirm(command.confirm.format_map(arguments), yes=values["yes"], as_json=as_json)
-    response = perform(_runner(command, values["url"]), request)
+    response = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts)
     if response.warning:
         click.echo(f"Warning: {response.warning}", err=True)
     if response.document is None:
@@ -154,6 +160,8 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
         show_json(command, response.document, arguments)
     else:
         show_text(command, response.document, arguments)
+    if (fails := rendering(command.fails)) and fails(response.document, arguments):
+        raise click.exceptions.Exit(1)
 
 
 def _query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> Mapping[str, str]:
@@ -182,7 +190,8 @@ def _body(
     missing = [each for each in command.parameters if each.place == "body" and each.is_required and each.field not in fields]
     if missing:
         raise click.UsageError(f"Missing option {', '.join(repr(each.flags[0] if each.flags else each.metavar) for each in missing)}.")
-    if fields.keys() <= command.fixed.keys() and command.method == "PATCH":
+    takes_fields = any(each.place == "body" for each in command.parameters)
+    if takes_fields and fields.keys() <= command.fixed.keys() and command.method == "PATCH":
         raise click.UsageError(f"Nothing to {command.name.rpartition(' ')[2]}: give at least one of the options.")
     return encode_body(fields)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from app.api.rest.command import Column
+from app.api.rest.command import Column, Parts
 
 MANIFEST = Path(__file__).with_name("commands.json")
 
@@ -66,6 +66,9 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     nothing: str = ""
     done: str = ""
     confirm: str = ""
+    preview: str = ""
+    parts: Parts | None = None
+    fails: str = ""
     quiet: str = ""
     data: str = ""
     only: Sequence[str] = ()

@@ -95,6 +95,7 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
         description = _description(property_schema)
         value_kind = "stdin" if option.is_stdin else _kind_of(field, choices, components, fields, is_query=place == "query")
         value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
+        value_kind = "texts" if option.parse and described.get("type") == "array" else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)
         default = option.default or property_schema.get("default")
         enumerated = (_resolve(described.get("items", {}), components) if value_kind == "texts" else described).get("enum", ())

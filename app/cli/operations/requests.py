@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.api.rest.command import Parts
 from app.api.rest.merge_patch import merge
 from app.cli.errors import CommandError
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
@@ -60,6 +61,21 @@ def perform(runner: OperationRunner, request: OperationRequest) -> OperationResp
         elif request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
             raise
     return runner.run(request, None)
+
+
+def perform_parts(runner: OperationRunner, request: OperationRequest, parts: Parts) -> OperationResponse:
+    """Runs an operation until all of its work is done. The document is that of the last part, with what all of them have found."""
+    response = perform(runner, request)
+    found = response.document
+    while (following := response.document[parts.again]) is not None:
+        body = msgspec.json.decode(request.body or b"{}") | {parts.sent_as: following}
+        response = perform(runner, replace(request, body=encode_body(body)))
+        found = response.document | {name: _add(found[name], response.document[name]) for name in parts.added}
+    return OperationResponse(found, response.warning)
+
+
+def _add(one: Any, other: Any) -> Any:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in one | other} if isinstance(one, dict) else one + other
 
 
 def _replacing(runner: OperationRunner, request: OperationRequest) -> OperationRequest:

@@ -20,7 +20,7 @@ _WIDEST = 60
 
 
 def show_json(command: MadeCommand, document: Any, arguments: Mapping[str, Any]) -> None:
-    if shape := _rendering(command.shape):
+    if shape := rendering(command.shape):
         document = shape(document, arguments)
     elif command.only:
         document = {name: document[name] for name in command.only}
@@ -30,7 +30,7 @@ def show_json(command: MadeCommand, document: Any, arguments: Mapping[str, Any])
 
 
 def show_text(command: MadeCommand, document: Any, arguments: Mapping[str, Any]) -> None:
-    if render := _rendering(command.render):
+    if render := rendering(command.render):
         render(document, arguments)
     elif command.done:
         click.echo(printable(command.done.format_map({**arguments, **document})))
@@ -53,7 +53,7 @@ def show_dry_run(document: Mapping[str, Any]) -> None:
         click.echo(f"Warning: {warning}", err=True)
 
 
-def _rendering(name: str) -> Callable[[Any, Mapping[str, Any]], Any] | None:
+def rendering(name: str) -> Callable[[Any, Mapping[str, Any]], Any] | None:
     """MODULE.FUNCTION of app.cli.renderers, imported where a command has one."""
     module, _, function = name.partition(".")
     return getattr(importlib.import_module(f"app.cli.renderers.{module}"), function) if name else None

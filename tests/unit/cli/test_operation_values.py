@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.api.rest.command import Parts
 from app.cli.operations.manifest import Parameter
+from app.cli.operations.requests import OperationRequest, OperationResponse
 from tests.unit.cli.test_operation_commands import NAME, FakeRunner, invoke, made
 
 DROP = Parameter(field="drop", place="body", flags=["--drop"], kind="texts", words={"all": "all", "none": []}, help="Fields.")
@@ -98,3 +100,46 @@ def test_pairs_replace_all_that_there_are_where_the_command_says_so(monkeypatch:
     assert invoke(monkeypatch, command, runner, "x", "--for", "team=a").exit_code == 0
     assert [each[0].command.method for each in runner.requests] == ["GET", "PATCH"]
     assert body_of(runner) == {"scope": {"key": None, "team": "a"}}
+
+
+def test_work_in_parts_is_done_to_its_end_and_shown_as_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [
+        {"next": "b", "left": {"rows": 1}, "ids": ["1"], "days": 2, "status": "running", "matches": None},
+        {"next": "c", "left": {"copies": 0}, "ids": [], "days": 3, "status": "running", "matches": None},
+        {"next": None, "left": {"rows": 2}, "ids": ["2"], "days": 4, "status": "complete", "matches": None},
+    ]
+
+    class Parted(FakeRunner):
+        def run(self, request: OperationRequest, if_match: str | None) -> OperationResponse:
+            super().run(request, if_match)
+            return OperationResponse(answers[len(self.requests) - 1])
+
+    parts = Parts("next", "after", ("left", "ids", "days"))
+    user = Parameter(field="user", place="body", flags=["--user"], help="Whose.")
+    command = made(method="POST", path="/checks", parameters=[user], takes_body=True, parts=parts, fails="erasures.is_left")
+    runner = Parted()
+    shown = invoke(monkeypatch, command, runner, "--user", "ann", "--json")
+    assert [body_of(runner, number) for number in range(3)] == [
+        {"user": "ann"},
+        {"user": "ann", "after": "b"},
+        {"user": "ann", "after": "c"},
+    ]
+    counted = {"left": {"rows": 3, "copies": 0}, "ids": ["1", "2"], "days": 9}
+    assert msgspec.json.decode(shown.output) == {"next": None, **counted, "status": "complete", "matches": None}
+    assert shown.exit_code == 1, "something is left"
+
+
+def test_dry_run_is_shown_before_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.cli.operations.make.refuse_unconfirmed", _allow)
+    monkeypatch.setattr("app.cli.operations.make.confirm", _allow)
+    runner = FakeRunner({"changes": [{"after": {"expected_records": 1234}}]})
+    user = Parameter(field="end_user", place="body", flags=["--user"], help="Whose.")
+    command = made(method="POST", parameters=[user], takes_body=True, confirm="Erase?", preview="erasures.expected", done="Begun.")
+    shown = invoke(monkeypatch, command, runner, "--user", "ann")
+    assert "about 1,234 records of the end user ann" in shown.output and "Begun." in shown.output
+    assert [each[0].dry_run for each in runner.requests] == [True, False]
+    assert invoke(monkeypatch, command, runner, "--user", "ann", "--yes").output == "Begun.\n"
+
+
+def _allow(*_: object, **__: object) -> None:
+    """Where somebody at a terminal says yes."""
