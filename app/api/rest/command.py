@@ -30,6 +30,7 @@ class Option(Struct, frozen=True, kw_only=True, omit_defaults=True):
     help: str = ""
     is_argument: bool = False  # it has a place instead of a flag
     is_stdin: bool = False  # its flag takes no value: that is read from standard input
+    is_secret: bool = False  # it is no option: it is read from a prompt, which is its help, or from standard input
     default: str = ""  # as people type it, where the command has another one than the operation
     words: Mapping[str, Any] = {}  # texts that stand alone for a value of their own, null too
     parse: str = ""  # MODULE.FUNCTION of app.cli.operations that reads a value as people type it; raises ValueError
@@ -55,7 +56,7 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fixed: Mapping[str, Any] = {}  # fields of the body or the query that the command itself sets
     columns: Sequence[Column] = ()
     nothing: str = ""  # what is printed of an empty list
-    done: str = ""  # a sentence after a change, with {fields} of the response and of the arguments
+    done: str = ""  # a sentence after a change, with {fields} of the response and of the arguments; {applied}: who serves it
     confirm: str = ""  # a question, with {arguments}; of every DELETE one is made
     asks: bool | None = None  # whether it asks; None: where it is a DELETE
     preview: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints a dry run before the question

@@ -15,7 +15,7 @@ from app.cli.operations.groups import paragraphs_of
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
 from app.cli.operations.requests import OperationRequest, OperationRunner, encode_body, perform, perform_parts
 from app.cli.operations.show import rendering, show_dry_run, show_json, show_text
-from app.cli.operations.values import body_value, param_type, query_value
+from app.cli.operations.values import body_value, param_type, query_value, read_secret
 from app.cli.output import print_json
 from app.settings import Settings
 from app.supervisor.machine import server_addresses
@@ -73,7 +73,7 @@ def make_command(command: MadeCommand) -> click.Command:
     def run(**values: Any) -> None:
         _run(command, values)
 
-    params = [*(_param(each) for each in command.parameters), *_common_options(command)]
+    params = [*(_param(each) for each in command.parameters if each.kind != "secret"), *_common_options(command)]
     return click.Command(command.name.rpartition(" ")[2], params=params, callback=run, help=command.help)
 
 
@@ -123,7 +123,8 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
 
 def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     as_json, dry_run = values.get("as_json", False), values.get("dry_run", False)
-    given = [(each, values[_value_name(each)]) for each in command.parameters]
+    path = {each.field: str(values[_value_name(each)]) for each in command.parameters if each.place == "path"}
+    given = [(each, _value(each, values, path)) for each in command.parameters]
     given = [(each, value) for each, value in given if value not in (None, ())]
     _check_alternatives(command, {each.field for each, _ in given})
     sent = [each for each in command.parameters if each.place == "body" and each.sent]
@@ -132,7 +133,7 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     arguments = {each.field: value for each, value in [*defaults, *reversed(given)]}
     request = OperationRequest(
         command,
-        {each.field: str(value) for each, value in given if each.place == "path"},
+        path,
         _query(command, given),
         _body(command, given, {each.field: body_value(each, value) for each, value in defaults}, values),
         values.get("if_match"),
@@ -146,7 +147,8 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
             preview(perform(runner, replace(request, dry_run=True)).document, arguments)
         confirm(command.confirm.format_map(arguments), yes=values["yes"], as_json=as_json)
     response = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts)
-    if response.warning:
+    tells_applied = "{applied}" in command.done and not as_json
+    if response.warning and not tells_applied:
         click.echo(f"Warning: {response.warning}", err=True)
     if response.document is None:
         return
@@ -159,9 +161,13 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     elif as_json:
         show_json(command, response.document, arguments)
     else:
-        show_text(command, response.document, arguments)
+        show_text(command, response, arguments)
     if (fails := rendering(command.fails)) and fails(response.document, arguments):
         raise click.exceptions.Exit(1)
+
+
+def _value(parameter: Parameter, values: Mapping[str, Any], path: Mapping[str, str]) -> Any:
+    return read_secret(parameter.help.format_map(path)) if parameter.kind == "secret" else values[_value_name(parameter)]
 
 
 def _query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> Mapping[str, str]:
@@ -183,7 +189,7 @@ def _body(
     if not command.takes_body:
         return of_body[0][1].read() if of_body else None
     file: TextIO | None = values.get("file")
-    of_file = {} if file is None else _read_body(file)
+    of_file: Mapping[str, Any] = {} if file is None else _read_body(file)
     fields: dict[str, Any] = {**defaults, **command.fixed, **of_file, **dict.fromkeys(values.get("unset", ()))}
     for each, value in _values(of_body):
         _put(fields, each.field, body_value(each, value))

@@ -13,9 +13,10 @@ from app.api.rest.command import Column, Parts
 MANIFEST = Path(__file__).with_name("commands.json")
 
 # moment, past_moment, duration: as people type them, sent as ISO 8601 or seconds. stdin: a flag, whose value is read from standard input.
+# secret: no option; its value is read from a prompt or standard input.
 # pairs: NAME=VALUE, again and again. edits: pairs of which NAME= removes one. constant: a flag that gives its field a value. json: what
 # has no short form.
-Text = Literal["text", "texts", "networks", "pairs", "edits", "key", "choice", "stdin", "json", "file"]
+Text = Literal["text", "texts", "networks", "pairs", "edits", "key", "choice", "stdin", "secret", "json", "file"]
 Number = Literal["integer", "integers", "number", "duration"]
 Kind = Text | Number | Literal["flag", "switch", "constant", "moment", "past_moment"]
 

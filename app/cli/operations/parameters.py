@@ -93,7 +93,13 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
         choices = _choices(property_schema)
         described = {**(_resolve(choices[0], components) if len(choices) == 1 else {}), **property_schema}
         description = _description(property_schema)
-        value_kind = "stdin" if option.is_stdin else _kind_of(field, choices, components, fields, is_query=place == "query")
+        value_kind = (
+            "secret"
+            if option.is_secret
+            else "stdin"
+            if option.is_stdin
+            else _kind_of(field, choices, components, fields, is_query=place == "query")
+        )
         value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
         value_kind = "texts" if option.parse and described.get("type") == "array" else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import Struct
@@ -29,10 +29,14 @@ class OperationRequest(Struct, frozen=True):
 
 
 class OperationResponse(Struct, frozen=True):
-    """`document`: the body, decoded if it is JSON; None: it was a text, which is printed already. `warning`: who does not serve it yet."""
+    """`document`: the body, decoded if it is JSON; None: it was a text, which is printed already.
+
+    `warning`: who does not serve it yet. `applied`: who does, as the end of a sentence; empty: there was nothing to serve.
+    """
 
     document: Any
     warning: str = ""
+    applied: str = ""
 
 
 class OperationRunner(Protocol):
@@ -75,7 +79,10 @@ def perform_parts(runner: OperationRunner, request: OperationRequest, parts: Par
 
 
 def _add(one: Any, other: Any) -> Any:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in one | other} if isinstance(one, dict) else one + other
+    if not isinstance(one, dict):
+        return one + other
+    counts, others = cast("dict[str, int]", one), cast("dict[str, int]", other)
+    return {name: counts.get(name, 0) + others.get(name, 0) for name in counts | others}
 
 
 def _replacing(runner: OperationRunner, request: OperationRequest) -> OperationRequest:

@@ -12,6 +12,7 @@ import msgspec
 from app.api.rest.command import Column
 from app.cli.changes import format_changes
 from app.cli.operations.manifest import MadeCommand
+from app.cli.operations.requests import OperationResponse
 from app.cli.output import format_size, print_json, print_table, printable
 from app.cli.times import format_time
 
@@ -29,11 +30,12 @@ def show_json(command: MadeCommand, document: Any, arguments: Mapping[str, Any])
     print_json(document)
 
 
-def show_text(command: MadeCommand, document: Any, arguments: Mapping[str, Any]) -> None:
+def show_text(command: MadeCommand, response: OperationResponse, arguments: Mapping[str, Any]) -> None:
+    document = response.document
     if render := rendering(command.render):
         render(document, arguments)
     elif command.done:
-        click.echo(printable(command.done.format_map({**arguments, **document})))
+        click.echo(printable(command.done.format_map({**arguments, **document, "applied": response.applied})))
     elif isinstance(document.get("data"), list):
         _show_list(command, document, arguments)
     else:

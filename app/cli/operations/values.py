@@ -2,9 +2,10 @@
 
 import importlib
 import ipaddress
+import sys
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import click
 import msgspec
@@ -101,6 +102,11 @@ class ParsedParam(click.ParamType[Any]):
             self.fail(str(fault), param, ctx)
 
 
+def read_secret(prompt: str) -> str:
+    """A secret from a prompt on a terminal, else from standard input; never from the command line, which others may see."""
+    return click.prompt(prompt, hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read()
+
+
 def param_type(parameter: Parameter) -> Any:
     """The type of click for a parameter's kind."""
     if parameter.parse:
@@ -158,6 +164,6 @@ def body_value(parameter: Parameter, value: Any) -> Any:
     """A value as a JSON body has it."""
     if parameter.kind in ("pairs", "edits"):
         return {name: text for each in value for name, text in each.items()}
-    if isinstance(value, tuple) and len(value) == 1 and value[0] in parameter.words:  # pyright: ignore[reportUnknownArgumentType]
+    if parameter.words and isinstance(value, tuple) and len(cast("tuple[str, ...]", value)) == 1 and value[0] in parameter.words:
         return parameter.words[value[0]]
     return value.isoformat() if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

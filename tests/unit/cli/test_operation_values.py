@@ -103,7 +103,7 @@ def test_pairs_replace_all_that_there_are_where_the_command_says_so(monkeypatch:
 
 
 def test_work_in_parts_is_done_to_its_end_and_shown_as_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [
+    answers: list[dict[str, Any]] = [
         {"next": "b", "left": {"rows": 1}, "ids": ["1"], "days": 2, "status": "running", "matches": None},
         {"next": "c", "left": {"copies": 0}, "ids": [], "days": 3, "status": "running", "matches": None},
         {"next": None, "left": {"rows": 2}, "ids": ["2"], "days": 4, "status": "complete", "matches": None},
