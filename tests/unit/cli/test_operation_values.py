@@ -39,7 +39,7 @@ def body_of(runner: FakeRunner, number: int = -1) -> Any:
         (("--for", "all"), {"scope": {"all": "each"}}),
         (("--network", "10.0.0.0/8"), {"networks": ["10.0.0.0/8"]}),
     ],
-    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+    ids=str,
 )
 def test_words_and_pairs_stand_for_values(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], body: Any) -> None:
     runner = FakeRunner({})
