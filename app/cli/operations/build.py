@@ -71,12 +71,14 @@ def build_manifest(declared: Sequence[Operation[Any, Any]]) -> Manifest:
     local = _local_subjects()
     routes: dict[str, str] = {}
     commands: list[MadeCommand] = []
+    created_by = {each.path: each.id for each in declared if each.only_creates}
     for operation in declared:
         for command in operation.commands:
             name = command.name or command_name(operation)
             routes.setdefault(f"{operation.method} {operation.path}", name)
             if name not in by_hand:
-                commands.append(_make(operation, command, name, local.get(operation.id, "")))
+                creates = created_by.get(operation.path.rpartition("/")[0], "") if command.creates else ""
+                commands.append(replace(_make(operation, command, name, local.get(operation.id, "")), creates=creates))
     commands = [_in_words(each, routes) for each in commands]
     texts = {name: command.help or "" for name, command in by_hand.items()} | {each.name: each.help for each in commands}
     nouns = {*(each.partition(" ")[0] for each in by_hand), *(each.name.partition(" ")[0] for each in commands)}
@@ -188,10 +190,14 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         nothing=command.nothing or "There is none.",
         done=command.done or (_done(operation, shown) if is_delete and "deleted" in fields else ""),
         confirm=_several(command.confirm or question) if asks else (),
+        preview=command.preview,
+        parts=command.parts,
+        fails=command.fails,
         quiet=command.quiet,
         data=command.data,
         only=command.only,
         one_of=command.one_of,
+        replaces=command.replaces,
         needs_one=command.needs_one,
         render=command.render,
         shape=command.shape,

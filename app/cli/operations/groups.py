@@ -3,7 +3,22 @@
 from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Sequence[str]] = {
+    "budgets": (
+        "Set budgets, and show what is spent of them.",
+        "A budget is a limit on cost: so many US dollars in a day, week or month, for each member of its scope. It is exact, as all limits"
+        " are: requests beyond it are refused. docs/budgets.md is a guide.",
+    ),
+    "erase": (
+        "Erase what was recorded of somebody, and prove it.",
+        "docs/privacy.md says what is erased and what remains.",
+    ),
     "episodes": ("List episodes, with the sums of their requests.",),
+    "keys": (
+        "Create, list, rotate, change and revoke keys.",
+        "A key stands for a team. It is shown once, when it is created, and stored as a hash; after that, commands name it by its public"
+        " part, such as nx-0123456789ab. A change returns once every gateway process goes by it, and says which do not after"
+        " NARTHEX_APPLY_WAIT_S.",
+    ),
     "limits": (
         "List and set limits, override them until a time, and find those that nothing matches.",
         "Limits are part of the configuration, so `narthex apply` sets them, too, and budgets also `narthex budgets`. docs/budgets.md is a"
@@ -30,6 +45,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "snapshots": (
         "Show the configurations that served requests.",
         "Each inference is recorded with the hash of the one that served it.",
+    ),
+    "teams": (
+        "List teams, and set their options.",
+        "A team is created with its first key (`narthex keys create --team NAME`), by `narthex teams set`, or by [teams.NAME] in a file.",
     ),
     "users": (
         "List users, and disable or enable them.",

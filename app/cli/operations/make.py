@@ -5,27 +5,28 @@ import importlib
 import string
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from app.api.rest.command import Wait
-from app.cli.confirmation import confirm
+from app.cli.confirmation import confirm, refuse_unconfirmed
 from app.cli.errors import OrderedGroup
 from app.cli.operations.groups import paragraphs_of
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
 from app.cli.operations.request_fields import check_alternatives, make_body, make_query, value_name
-from app.cli.operations.requests import OperationRequest, OperationResponse, OperationRunner, perform
-from app.cli.operations.show import show_dry_run, show_json, show_text
-from app.cli.operations.values import param_type
+from app.cli.operations.requests import OperationRequest, OperationResponse, OperationRunner, perform, perform_parts
+from app.cli.operations.show import rendering, show_dry_run, show_json, show_text
+from app.cli.operations.values import body_value, param_type, read_secret
 from app.cli.output import print_json
 from app.settings import Settings
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 
 _POLL_S = 0.5
-_REPEATED = ("texts", "integers", "pairs", "number_pairs", "conditions")
+_REPEATED = ("texts", "networks", "integers", "pairs", "edits", "number_pairs")
 
 
 def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command | None:
@@ -78,7 +79,7 @@ def _copy(command: click.Command | None) -> click.Command | None:
 
 def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
     """`others`: of the same name, each of another operation, with more in its path. Help is that of the first."""
-    params = {each.id: [*map(_param, each.parameters), *_common_options(each)] for each in (first, *others)}
+    params = {each.id: [*_field_params(each), *_common_options(each)] for each in (first, *others)}
     merged = {str(param.name): param for each in params.values() for param in each}
 
     def run(**values: Any) -> None:
@@ -99,6 +100,10 @@ def _path_names(command: MadeCommand) -> set[str]:
 
 def _make_group(name: str) -> click.Group:
     return OrderedGroup(name.rpartition(" ")[2], help="\n\n".join(paragraphs_of(name)))
+
+
+def _field_params(command: MadeCommand) -> Iterator[click.Parameter]:
+    return (_param(each) for each in command.parameters if each.kind != "secret")
 
 
 def _param(parameter: Parameter) -> click.Parameter:
@@ -149,17 +154,19 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
 
 def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     as_json, dry_run = values.get("as_json", False), values.get("dry_run", False)
-    given = [(each, values[value_name(each)]) for each in command.parameters]
+    path = {each.field: str(values[value_name(each)] or each.sent) for each in command.parameters if each.place == "path"}
+    given = [(each, _value(each, values, path)) for each in command.parameters]
     given = [(each, value) for each, value in given if value not in (None, ())]
     check_alternatives(command, {each.field for each, _ in given})
-    arguments = {each.field: value for each, value in reversed(given)}  # the path decides where the body has the same name
-    path = {each.field: each.sent for each in command.parameters if each.place == "path" and each.sent}
-    path |= {each.field: str(value) for each, value in given if each.place == "path"}
+    sent = [each for each in command.parameters if each.place == "body" and each.sent]
+    defaults = [(each, param_type(each).convert(each.sent, None, None)) for each in sent]
+    # The path decides where the body has the same name.
+    arguments = {each.field: value for each, value in [*defaults, *reversed(given)]}
     request = OperationRequest(
         command,
         path,
         make_query(command, given),
-        make_body(command, given, values),
+        make_body(command, given, {each.field: body_value(each, value) for each, value in defaults}, values),
         values.get("if_match"),
         dry_run,
         "" if command.media_type == "application/json" else values["file"] or "",
@@ -167,12 +174,17 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     if request.query.get("format") == "parquet" and not request.file and sys.stdout.isatty():
         raise click.UsageError("Parquet is no text for a terminal: give --file.")
     if command.confirm and not dry_run:
-        confirm(_question(command, arguments), yes=values["yes"], as_json=as_json)
+        refuse_unconfirmed(yes=values["yes"], as_json=as_json)
     runner = _runner(command, values["url"])
-    response, is_failed = perform(runner, request), False
+    if command.confirm and not dry_run:
+        if (preview := rendering(command.preview)) and not values["yes"]:
+            preview(perform(runner, replace(request, dry_run=True)).document, arguments)
+        confirm(_question(command, arguments), yes=values["yes"], as_json=as_json)
+    response = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts)
     if command.wait and not dry_run:
-        response, is_failed = _follow(runner, command.wait, response, is_patient=values["wait"])
-    if response.warning:
+        response = _follow(runner, command.wait, response, is_patient=values["wait"])
+    tells_applied = "{applied}" in command.done and not as_json
+    if response.warning and not tells_applied:
         click.echo(f"Warning: {response.warning}", err=True)
     if response.document is None:
         return
@@ -185,9 +197,13 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     elif as_json:
         show_json(command, response.document, arguments)
     else:
-        show_text(command, response.document, arguments)
-    if is_failed:
+        show_text(command, response, arguments)
+    if (fails := rendering(command.fails)) and fails(response.document, arguments):
         raise click.exceptions.Exit(1)
+
+
+def _value(parameter: Parameter, values: Mapping[str, Any], path: Mapping[str, str]) -> Any:
+    return read_secret(parameter.help.format_map(path)) if parameter.kind == "secret" else values[value_name(parameter)]
 
 
 def _question(command: MadeCommand, arguments: Mapping[str, Any]) -> str:
@@ -199,15 +215,15 @@ def _question(command: MadeCommand, arguments: Mapping[str, Any]) -> str:
     return next(filter(is_about_given, command.confirm)).format_map(arguments)
 
 
-def _follow(runner: OperationRunner, wait: Wait, begun: OperationResponse, *, is_patient: bool) -> tuple[OperationResponse, bool]:
-    """Waits for what was begun. Returns what shows it, and whether it failed. If the command is interrupted, it goes on."""
+def _follow(runner: OperationRunner, wait: Wait, begun: OperationResponse, *, is_patient: bool) -> OperationResponse:
+    """Waits for what was begun, and returns what shows it. If the command is interrupted, it goes on."""
     [command] = [each for each in load_manifest().commands if each.id == wait.id]
     request = OperationRequest(command, {segment: str(begun.document[field]) for segment, field in wait.path.items()}, {})
     shown = perform(runner, request)
     while is_patient and shown.document[wait.field] == wait.until_not:
         time.sleep(_POLL_S)
         shown = perform(runner, request)
-    return OperationResponse(shown.document, begun.warning), shown.document[wait.field] == wait.failure
+    return OperationResponse(shown.document, begun.warning, begun.applied)
 
 
 def _runner(command: MadeCommand, url: str | None) -> OperationRunner:

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from app.api.openapi.property_descriptions import SHARED_NAMES
 from app.api.openapi.schemas import REFERENCE, Schema, schemas_of
 from app.api.rest.command import Command, Option
 from app.api.rest.operation import NoBody, NoQuery, Operation
@@ -13,8 +14,8 @@ from app.cli.operations.manifest import Kind, Parameter
 
 _JSON_KINDS: Mapping[str, Kind] = {"string": "text", "integer": "integer", "number": "number", "boolean": "switch"}
 _METAVARS: Mapping[Kind, str] = {
-    **{"text": "TEXT", "key": "PREFIX", "texts": "TEXT", "integers": "NUMBER", "pairs": "NAME=VALUE", "json": "JSON"},
-    **{"number_pairs": "NAME=NUMBER", "share": "SHARE", "conditions": "CONDITION"},
+    **{"text": "TEXT", "key": "PREFIX", "texts": "TEXT", "networks": "NETWORK", "integers": "NUMBER", "json": "JSON"},
+    **{"pairs": "NAME=VALUE", "edits": "NAME=VALUE", "number_pairs": "NAME=NUMBER", "share": "SHARE"},
     **{"moment": "TIME", "past_moment": "TIME", "duration": "DURATION"},
 }
 _PAIR_KINDS: Mapping[str, Kind] = {"string": "pairs", "number": "number_pairs"}
@@ -36,23 +37,24 @@ def make_parameters(operation: Operation[Any, Any], command: Command) -> Iterato
 def _all_parameters(operation: Operation[Any, Any], command: Command) -> Iterator[Parameter]:
     for field in _PATH_SEGMENT.findall(operation.path):
         option = command.options.get(f"{{{field}}}", Option())
+        kind: Kind = "key" if field == "prefix" else "integer" if option.is_number else "text"
         yield Parameter(
             field=field,
             place="path",
-            kind=option.kind or "text",  # pyright: ignore[reportArgumentType]
+            kind=kind,
             flags=(option.flag,) if option.flag else (),
             metavar=option.metavar or field.upper(),
             help=option.help,
             is_required=not option.flag,
-            minimum=1 if option.kind == "integer" else None,
-            maximum=2**31 - 1 if option.kind == "integer" else None,
+            minimum=1 if option.is_number else None,
+            maximum=2**31 - 1 if option.is_number else None,
             sent=option.default,
         )
-    for place, kind in (("query", operation.query), ("body", operation.body)):
-        if kind is bytes:
+    for place, sent in (("query", operation.query), ("body", operation.body)):
+        if sent is bytes:
             yield Parameter(field="", place="body", kind="file", metavar="FILE", is_required=True)
-        elif kind not in (NoQuery, NoBody) and hasattr(kind, "__struct_fields__"):
-            yield from _make_options(kind, place, command)  # pyright: ignore[reportArgumentType]
+        elif sent not in (NoQuery, NoBody) and hasattr(sent, "__struct_fields__"):
+            yield from _make_options(sent, place, command)  # pyright: ignore[reportArgumentType]
 
 
 def unsettable_fields(operation: Operation[Any, Any], command: Command) -> list[str]:
@@ -103,27 +105,36 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
         choices = _choices(property_schema)
         described = {**(_resolve(choices[0], components) if len(choices) == 1 else {}), **property_schema}
         description = _description(property_schema)
-        value_kind: Any = "stdin" if option.is_stdin else option.kind
-        value_kind = value_kind or _kind_of(field, choices, components, fields, is_query=place == "query")
+        value_kind = (
+            "secret"
+            if option.is_secret
+            else "stdin"
+            if option.is_stdin
+            else _kind_of(field, choices, components, fields, is_query=place == "query")
+        )
         value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
+        value_kind = "texts" if option.parse and described.get("type") == "array" else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)
         default = option.default or property_schema.get("default")
+        enumerated = (_resolve(described.get("items", {}), components) if value_kind == "texts" else described).get("enum", ())
+        words = option.words or (_words_for_lists(choices) if value_kind == "texts" else {})
         yield Parameter(
             field=field,
             place=place,
             kind=value_kind,
             flags=() if is_argument else [*_flags(option.flag or _flag_of(field, value_kind), value_kind), *option.aliases],
-            metavar=option.metavar or _metavar(field, value_kind, is_argument=is_argument),
+            metavar=option.metavar or ("" if enumerated else _metavar(field, value_kind, is_argument=is_argument)),
             help=option.help or _help_of(field, property_schema, described, text, is_query=place == "query"),
             is_required=field in required,
-            choices=[str(each) for each in (*described.get("enum", ()), option.null) if each],
-            minimum=described.get("minimum", described.get("exclusiveMinimum")),
+            choices=[str(each) for each in enumerated],
+            minimum=described.get("minimum", described.get("exclusiveMinimum", described.get("minLength"))),
             maximum=described.get("maximum", described.get("exclusiveMaximum")),
             excludes_minimum="exclusiveMinimum" in described,
             excludes_maximum="exclusiveMaximum" in described,
             default=str(default) if isinstance(default, str | int | float) and default not in ("", False) else "",
             sent=option.default,
-            null=option.null,
+            words=words,
+            parse=option.parse,
         )
         for flag, (value, flag_help) in option.constants.items():
             yield Parameter(field=field, place=place, kind="constant", flags=[flag], help=flag_help, value=value)
@@ -134,11 +145,21 @@ def _settable(schema: Schema, command: Command) -> dict[str, Schema]:
     return {name: field for name, field in fields.items() if name not in (*command.fixed, *command.inline) and not field.get("readOnly")}
 
 
+def _words_for_lists(choices: Sequence[Schema]) -> Mapping[str, Any]:
+    """The words that a field takes in the place of a list, and `none` for an empty one."""
+    words = [word for each in choices for word in each.get("enum", ())]
+    return {**{each: each for each in words}, "none": []} if words else {}
+
+
 def _kind_of(
     field: str, choices: Sequence[Schema], components: Mapping[str, Schema], siblings: Mapping[str, Any], *, is_query: bool
 ) -> Kind:
     if field.endswith("_s") and {each.get("type") for each in choices} <= {"number", "integer"}:
         return "duration"
+    if field == "networks":
+        return "networks"
+    if len(choices) == 2 and _words_for_lists(choices) and any(each.get("items", {}).get("type") == "string" for each in choices):
+        return "texts"
     if len(choices) != 1:
         return "json"
     schema = _resolve(choices[0], components)
@@ -148,11 +169,12 @@ def _kind_of(
         is_future = field.startswith("expires") or (not is_query and "since" not in siblings)
         return "moment" if is_future else "past_moment"
     if schema.get("type") == "array":
-        return _LIST_KINDS.get(str(schema.get("items", {}).get("type")), "json")
+        return _LIST_KINDS.get(str(_resolve(schema.get("items", {}), components).get("type")), "json")
     if schema.get("type") == "boolean" and is_query and "default" in schema | choices[0]:
         return "flag" if not schema.get("default") else "switch"
-    if (values := schema.get("additionalProperties")) and (kind := _PAIR_KINDS.get(_resolve(values, components).get("type", ""))):
-        return kind
+    values = [str(each.get("type")) for each in _choices(schema.get("additionalProperties") or {})]
+    if len(values) == 1 and (pairs := _PAIR_KINDS.get(values[0])):
+        return "edits" if pairs == "pairs" and "anyOf" in schema["additionalProperties"] else pairs
     if schema.get("type") == "number" and (schema.get("minimum"), schema.get("maximum")) == (0, 1):
         return "share"
     return _JSON_KINDS.get(str(schema.get("type")), "json")
@@ -175,9 +197,11 @@ def _help_of(field: str, schema: Schema, referred: Schema, text: str, *, is_quer
 
 
 def _description(schema: Schema) -> str:
-    """The description of a schema, or of one of its choices."""
+    """The description of a schema, or of one of its choices, which goes before what all fields of a name mean."""
     choices = (_description(each) for each in schema.get("anyOf", ()))
-    return str(schema.get("description") or next(filter(None, choices), ""))
+    own = str(schema.get("description", ""))
+    of_choice = next(filter(None, choices), "")
+    return of_choice if of_choice and own in SHARED_NAMES.values() else own or of_choice
 
 
 def _flag_of(field: str, kind: Kind) -> str:

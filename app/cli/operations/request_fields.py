@@ -41,19 +41,23 @@ def make_query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> 
     return query
 
 
-def make_body(command: MadeCommand, given: Sequence[tuple[Parameter, Any]], values: Mapping[str, Any]) -> bytes | None:
+def make_body(
+    command: MadeCommand, given: Sequence[tuple[Parameter, Any]], defaults: Mapping[str, Any], values: Mapping[str, Any]
+) -> bytes | None:
     of_body = [(each, value) for each, value in given if each.place == "body"]
     if not command.takes_body:
         return of_body[0][1].read() if of_body else None
     file: TextIO | None = values.get("file")
-    fields: dict[str, Any] = {**command.fixed, **({} if file is None else _read_body(file)), **dict.fromkeys(values.get("unset", ()))}
+    of_file: Mapping[str, Any] = {} if file is None else _read_body(file)
+    fields: dict[str, Any] = {**defaults, **command.fixed, **of_file, **dict.fromkeys(values.get("unset", ()))}
     for each, value in _values(of_body):
-        _put(fields, each.field, body_value(each.kind, value))
+        _put(fields, each.field, body_value(each, value))
     missing = [each for each in command.parameters if each.place == "body" and each.is_required and each.field not in fields]
     if missing:
         raise click.UsageError(f"Missing option {', '.join(repr(each.flags[0] if each.flags else each.metavar) for each in missing)}.")
-    if not fields and command.method == "PATCH":
-        raise click.UsageError("Nothing to change: give at least one of the options.")
+    takes_fields = any(each.place == "body" for each in command.parameters)
+    if takes_fields and fields.keys() <= command.fixed.keys() and command.method == "PATCH":
+        raise click.UsageError(f"Nothing to {command.name.rpartition(' ')[2]}: give at least one of the options.")
     return encode_body(fields)
 
 
@@ -85,4 +89,4 @@ def _values(given: Sequence[tuple[Parameter, Any]]) -> Iterator[tuple[Parameter,
             case "constant":
                 yield each, each.value
             case _:
-                yield each, None if each.null and value == each.null else value
+                yield each, value

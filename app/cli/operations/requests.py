@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 import click
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from app.api.rest.command import Parts
+from app.api.rest.merge_patch import merge
 from app.cli.errors import CommandError
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
 
@@ -33,10 +36,14 @@ def open_output(request: OperationRequest) -> IO[bytes]:
 
 
 class OperationResponse(Struct, frozen=True):
-    """`document`: the body, decoded if it is JSON; None: it was a text, which is printed already. `warning`: who does not serve it yet."""
+    """`document`: the body, decoded if it is JSON; None: it was a text, which is printed already.
+
+    `warning`: who does not serve it yet. `applied`: who does, as the end of a sentence; empty: there was nothing to serve.
+    """
 
     document: Any
     warning: str = ""
+    applied: str = ""
 
 
 class OperationRunner(Protocol):
@@ -60,15 +67,55 @@ class InvalidOptions(OperationRefused):
 
 
 def perform(runner: OperationRunner, request: OperationRequest) -> OperationResponse:
-    """Runs an operation, on a resource in any state unless the request names one. Raises as OperationRunner.run()."""
+    """Runs an operation, on a resource in any state unless the request names one, or creates it. Raises as OperationRunner.run()."""
     if not request.command.is_conditional or request.if_match is not None:
-        return runner.run(request, request.if_match)
+        return runner.run(_replacing(runner, request), request.if_match)
     try:
-        return runner.run(request, "*")
+        return runner.run(_replacing(runner, request), "*")
     except OperationRefused as fault:
-        if request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
+        if fault.status == 404 and request.command.creates:
+            request = _creation(request)
+        elif request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
             raise
     return runner.run(request, None)
+
+
+def perform_parts(runner: OperationRunner, request: OperationRequest, parts: Parts) -> OperationResponse:
+    """Runs an operation until all of its work is done. The document is that of the last part, with what all of them have found."""
+    response = perform(runner, request)
+    found = response.document
+    while (following := response.document[parts.again]) is not None:
+        body = msgspec.json.decode(request.body or b"{}") | {parts.sent_as: following}
+        response = perform(runner, replace(request, body=encode_body(body)))
+        found = response.document | {name: _add(found[name], response.document[name]) for name in parts.added}
+    return OperationResponse(found, response.warning)
+
+
+def _add(one: Any, other: Any) -> Any:
+    if not isinstance(one, dict):
+        return one + other
+    counts, others = cast("dict[str, int]", one), cast("dict[str, int]", other)
+    return {name: counts.get(name, 0) + others.get(name, 0) for name in counts | others}
+
+
+def _replacing(runner: OperationRunner, request: OperationRequest) -> OperationRequest:
+    """The request, whose merge patch also removes what the fields that it replaces have now."""
+    command = request.command
+    patch: dict[str, Any] = msgspec.json.decode(request.body or b"{}") if command.replaces else {}
+    replaced = [name for name in command.replaces if name in patch]
+    if not replaced:
+        return request
+    [show] = [each for each in load_manifest().commands if (each.method, each.path) == ("GET", command.path)]
+    shown = runner.run(OperationRequest(show, request.path, {}), None).document
+    return replace(request, body=encode_body(patch | {name: dict.fromkeys(shown[name]) | patch[name] for name in replaced}))
+
+
+def _creation(request: OperationRequest) -> OperationRequest:
+    """A request to create what a merge patch would have changed."""
+    command = request.command
+    created = replace(command, id=command.creates, method="POST", path=command.path.rpartition("/")[0])
+    body = {**request.path, **merge({}, msgspec.json.decode(request.body or b"{}"))}
+    return replace(request, command=created, path={}, body=encode_body(body))
 
 
 def in_words(text: str, parameters: Sequence[Parameter], routes: Mapping[str, str]) -> str:

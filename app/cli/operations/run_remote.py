@@ -35,5 +35,7 @@ class RemoteRunner:
                 raise_error(self._access, response)
             except CommandError as fault:
                 raise OperationRefused(fault.format_message(), response.status, command) from fault
-        behind = response.headers.get("x-narthex-not-applied")
-        return OperationResponse(response.document, f"the change is stored, but these do not serve it yet: {behind}" if behind else "")
+        behind, served = response.headers.get("x-narthex-not-applied"), response.headers.get("x-narthex-applied", "none")
+        applied = f"of all workers, these serve it: {served}."
+        warning = f"the change is stored, but these do not serve it yet: {behind}" if behind else ""
+        return OperationResponse(response.document, warning, applied)
