@@ -46,7 +46,7 @@ _SECTIONS = {
         "episodes": MADE,
         "feedback": "nouns.feedback",
         "metrics": "nouns.metrics",
-        "refusals": "nouns.refusals",
+        "refusals": MADE,
         "replay": "nouns.replay",
         "datasets": "nouns.datasets",
         "erase": MADE,

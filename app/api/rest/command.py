@@ -45,6 +45,15 @@ class Parts(Struct, frozen=True, omit_defaults=True):
     added: Sequence[str]  # numbers, lists, and counts by name that are added up
 
 
+class Beside(Struct, frozen=True, omit_defaults=True):
+    """A read whose answer is shown beside that of the command's own operation, of the same values of its query."""
+
+    id: str  # of the operation
+    fields: Sequence[str]  # of its query
+    fixed: Mapping[str, str] = {}
+    unless: str = ""  # a field with which it cannot answer, so that null stands beside
+
+
 class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One command of an operation."""
 
@@ -61,6 +70,7 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asks: bool | None = None  # whether it asks; None: where it is a DELETE
     preview: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints a dry run before the question
     parts: Parts | None = None
+    beside: Mapping[str, Beside] = {}  # by the field of the document that they become
     fails: str = ""  # MODULE.FUNCTION of app.cli.renderers: whether a document means exit status 1
     quiet: str = ""  # the field that --quiet prints alone
     data: str = ""  # what --json calls the list of a page, instead of `data`

@@ -192,6 +192,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         confirm=(command.confirm or question) if asks else "",
         preview=command.preview,
         parts=command.parts,
+        beside=command.beside,
         fails=command.fails,
         quiet=command.quiet,
         data=command.data,

@@ -13,7 +13,7 @@ from app.cli.confirmation import confirm, refuse_unconfirmed
 from app.cli.errors import OrderedGroup
 from app.cli.operations.groups import paragraphs_of
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
-from app.cli.operations.requests import OperationRequest, OperationRunner, encode_body, perform, perform_parts
+from app.cli.operations.requests import OperationRequest, OperationRunner, encode_body, perform, perform_beside, perform_parts
 from app.cli.operations.show import rendering, show_dry_run, show_json, show_text
 from app.cli.operations.values import body_value, param_type, query_value, read_secret
 from app.cli.output import print_json
@@ -147,6 +147,8 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
             preview(perform(runner, replace(request, dry_run=True)).document, arguments)
         confirm(command.confirm.format_map(arguments), yes=values["yes"], as_json=as_json)
     response = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts)
+    if command.beside:
+        response = replace(response, document=response.document | perform_beside(runner, request))
     tells_applied = "{applied}" in command.done and not as_json
     if response.warning and not tells_applied:
         click.echo(f"Warning: {response.warning}", err=True)
@@ -172,7 +174,8 @@ def _value(parameter: Parameter, values: Mapping[str, Any], path: Mapping[str, s
 
 def _query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> Mapping[str, str]:
     """The parameters of the query: defaults of the command, and what was given. Null is left out."""
-    query = {each.field: each.sent for each in command.parameters if each.place == "query" and each.sent}
+    sent = [each for each in command.parameters if each.place == "query" and each.sent]
+    query = {each.field: query_value(param_type(each).convert(each.sent, None, None)) for each in sent}
     query |= {} if command.takes_body else {name: query_value(value) for name, value in command.fixed.items()}
     for each, value in _values([(each, value) for each, value in given if each.place == "query"]):
         if value is None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from app.api.rest.command import Column, Parts
+from app.api.rest.command import Beside, Column, Parts
 
 MANIFEST = Path(__file__).with_name("commands.json")
 
@@ -69,6 +69,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     confirm: str = ""
     preview: str = ""
     parts: Parts | None = None
+    beside: Mapping[str, Beside] = {}
     fails: str = ""
     quiet: str = ""
     data: str = ""

@@ -78,6 +78,16 @@ def perform_parts(runner: OperationRunner, request: OperationRequest, parts: Par
     return OperationResponse(found, response.warning)
 
 
+def perform_beside(runner: OperationRunner, request: OperationRequest) -> Mapping[str, Any]:
+    """The documents that are shown beside that of the request's own operation."""
+    found: dict[str, Any] = {}
+    for name, beside in request.command.beside.items():
+        [command] = [each for each in load_manifest().commands if each.id == beside.id]
+        query = {field: request.query[field] for field in beside.fields if field in request.query} | beside.fixed
+        found[name] = None if beside.unless in request.query else runner.run(OperationRequest(command, {}, query), None).document
+    return found
+
+
 def _add(one: Any, other: Any) -> Any:
     if not isinstance(one, dict):
         return one + other
