@@ -189,7 +189,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         columns=command.columns or _columns(fields if items is None else items),
         nothing=command.nothing or "There is none.",
         done=command.done or (_done(operation, shown) if is_delete and "deleted" in fields else ""),
-        confirm=(command.confirm or question) if asks else "",
+        confirm=_several(command.confirm or question) if asks else (),
         preview=command.preview,
         parts=command.parts,
         beside=command.beside,
@@ -202,7 +202,13 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         needs_one=command.needs_one,
         render=command.render,
         shape=command.shape,
+        is_default=command.is_default,
+        wait=command.wait,
     )
+
+
+def _several(text: str | Sequence[str]) -> Sequence[str]:
+    return (text,) if isinstance(text, str) else text
 
 
 def _done(operation: Operation[Any, Any], shown: str) -> str:

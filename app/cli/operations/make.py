@@ -2,38 +2,44 @@
 
 import copy
 import importlib
+import string
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO
+import time
+from collections.abc import Mapping
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from app.api.rest.command import Wait
 from app.cli.confirmation import confirm, refuse_unconfirmed
 from app.cli.errors import OrderedGroup
 from app.cli.operations.groups import paragraphs_of
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
-from app.cli.operations.requests import OperationRequest, OperationRunner, encode_body, perform, perform_beside, perform_parts
+from app.cli.operations.request_fields import check_alternatives, defaults_of, make_body, make_query, value_name
+from app.cli.operations.requests import OperationRequest, OperationResponse, OperationRunner, perform, perform_beside, perform_parts
 from app.cli.operations.show import rendering, show_dry_run, show_json, show_text
-from app.cli.operations.values import body_value, param_type, query_value, read_secret
+from app.cli.operations.values import param_type, read_secret
 from app.cli.output import print_json
 from app.settings import Settings
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 
-_SEPARATORS = str.maketrans("./", "__")
-_SEVERAL = ("texts", "networks", "integers", "pairs", "edits")
+_POLL_S = 0.5
+_REPEATED = ("texts", "networks", "integers", "pairs", "edits", "number_pairs", "conditions")
 
 
 def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command | None:
     """The command of a noun at the root: the one that is written by hand, with those that are made; or made alone."""
     root = _copy(by_hand)
+    variants: dict[str, list[MadeCommand]] = {}
     for command in load_manifest().commands:
-        words = command.name.split(" ")
-        if words[0] != noun:
-            continue
+        if command.name.partition(" ")[0] == noun:
+            variants.setdefault(command.name, []).append(command)
+    for name, same in variants.items():
+        words = name.split(" ")
         if len(words) == 1:
-            return make_command(command)
+            return make_command(*same)
         if root is None:
             root = _make_group(noun)
         group = root
@@ -43,7 +49,9 @@ def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command
             group.commands[word] = _copy(group.commands.get(word)) or _make_group(" ".join(words[:depth]))
             group = group.commands[word]
         if isinstance(group, click.Group) and words[-1] not in group.commands:
-            group.add_command(make_command(command), words[-1])
+            group.add_command(make_command(*same), words[-1])
+        if isinstance(group, OrderedGroup) and same[0].is_default:
+            group.default = words[-1]
     return root
 
 
@@ -69,12 +77,29 @@ def _copy(command: click.Command | None) -> click.Command | None:
     return copied
 
 
-def make_command(command: MadeCommand) -> click.Command:
-    def run(**values: Any) -> None:
-        _run(command, values)
+def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
+    """`others`: of the same name, each of another operation, with more in its path. Help is that of the first."""
+    params = {each.id: _params(each) for each in (first, *others)}
+    merged = {str(param.name): param for each in params.values() for param in each}
 
-    params = [*(_param(each) for each in command.parameters if each.kind != "secret"), *_common_options(command)]
-    return click.Command(command.name.rpartition(" ")[2], params=params, callback=run, help=command.help)
+    def run(**values: Any) -> None:
+        given = {name for name, value in values.items() if value not in (None, False, ())}
+        found = max((each for each in (first, *others) if _deciding_names(each) <= given), key=lambda each: len(_deciding_names(each)))
+        names = [str(param.name) for param in params[found.id]]
+        if foreign := [merged[name].opts[0] for name in merged if name in given and name not in names]:
+            raise click.UsageError(f"{', '.join(foreign)} cannot be given together with the other options.")
+        _run(found, {name: values[name] for name in names})
+
+    return click.Command(first.name.rpartition(" ")[2], params=list(merged.values()), callback=run, help=first.help)
+
+
+def _params(command: MadeCommand) -> list[click.Parameter]:
+    return [*(_param(each) for each in command.parameters if each.kind != "secret"), *_common_options(command)]
+
+
+def _deciding_names(command: MadeCommand) -> set[str]:
+    """The values that its operation needs in its path, or by which it is told from others of its name."""
+    return {value_name(each) for each in command.parameters if each.decides or (each.place == "path" and not each.sent)}
 
 
 def _make_group(name: str) -> click.Group:
@@ -82,15 +107,16 @@ def _make_group(name: str) -> click.Group:
 
 
 def _param(parameter: Parameter) -> click.Parameter:
-    kind, name = param_type(parameter), _value_name(parameter)
+    kind, name = param_type(parameter), value_name(parameter)
     if not parameter.flags:
         metavar = parameter.metavar if parameter.is_required else f"[{parameter.metavar}]"
-        return click.Argument([name], type=kind, required=parameter.is_required, metavar=metavar)
+        many = -1 if parameter.kind in _REPEATED else 1
+        return click.Argument([name], type=kind, required=parameter.is_required, metavar=metavar, nargs=many)
     given: dict[str, Any] = {"help": parameter.help + (f"  [default: {parameter.default}]" if parameter.default else "")}
     if parameter.kind in ("flag", "switch", "stdin", "constant"):
         given |= {"default": None, "is_flag": True}
     else:
-        given |= {"type": kind, "multiple": parameter.kind in _SEVERAL}
+        given |= {"type": kind, "multiple": parameter.kind in _REPEATED}
         given |= {"metavar": parameter.metavar} if parameter.metavar else {}
     # Fields of a body may also come from a file: _body() looks for them.
     return click.Option([*parameter.flags, name], required=parameter.is_required and parameter.place == "query", **given)
@@ -109,6 +135,11 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
         options.append(click.Option(["--dry-run"], is_flag=True, help="Only say what would change."))
     if command.is_conditional:
         options.append(click.Option(["--if-match"], metavar="ETAG", help="Only if it is still in the state that has this ETag."))
+    if command.media_type != "application/json":
+        kind = click.Path(dir_okay=False, writable=True)
+        options.append(click.Option(["--file"], type=kind, metavar="FILE", help="Write there, not to standard output."))
+    if command.wait:
+        options.append(click.Option(["--wait/--no-wait", "wait"], default=True, help="Wait until it is done (the default)."))
     if command.confirm:
         options.append(click.Option(["--yes"], is_flag=True, help="Do not prompt."))
     if command.quiet:
@@ -123,30 +154,35 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
 
 def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     as_json, dry_run = values.get("as_json", False), values.get("dry_run", False)
-    path = {each.field: str(values[_value_name(each)]) for each in command.parameters if each.place == "path"}
+    segments = [each for each in command.parameters if each.place == "path"]
+    path = {each.field: str(values[value_name(each)] or each.sent) for each in segments}
     given = [(each, _value(each, values, path)) for each in command.parameters]
     given = [(each, value) for each, value in given if value not in (None, ())]
-    _check_alternatives(command, {each.field for each, _ in given})
-    sent = [each for each in command.parameters if each.place == "body" and each.sent]
-    defaults = [(each, param_type(each).convert(each.sent, None, None)) for each in sent]
+    check_alternatives(command, {each.field for each, _ in given})
+    defaults = defaults_of(command)
     # The path decides where the body has the same name.
     arguments = {each.field: value for each, value in [*defaults, *reversed(given)]}
     request = OperationRequest(
         command,
         path,
-        _query(command, given),
-        _body(command, given, {each.field: body_value(each, value) for each, value in defaults}, values),
+        make_query(command, given),
+        make_body(command, given, defaults, values),
         values.get("if_match"),
         dry_run,
+        "" if command.media_type == "application/json" else values["file"] or "",
     )
+    if request.query.get("format") == "parquet" and not request.file and sys.stdout.isatty():
+        raise click.UsageError("Parquet is no text for a terminal: give --file.")
     if command.confirm and not dry_run:
         refuse_unconfirmed(yes=values["yes"], as_json=as_json)
     runner = _runner(command, values["url"])
     if command.confirm and not dry_run:
         if (preview := rendering(command.preview)) and not values["yes"]:
             preview(perform(runner, replace(request, dry_run=True)).document, arguments)
-        confirm(command.confirm.format_map(arguments), yes=values["yes"], as_json=as_json)
-    response = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts)
+        confirm(_question(command, arguments), yes=values["yes"], as_json=as_json)
+    response, is_failed = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts), False
+    if command.wait and not dry_run:
+        response, is_failed = _follow(runner, command.wait, response, is_patient=values["wait"])
     if command.beside:
         response = replace(response, document=response.document | perform_beside(runner, request))
     tells_applied = "{applied}" in command.done and not as_json
@@ -164,79 +200,33 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
         show_json(command, response.document, arguments)
     else:
         show_text(command, response, arguments)
-    if (fails := rendering(command.fails)) and fails(response.document, arguments):
+    fails = rendering(command.fails)
+    if is_failed or (fails is not None and fails(response.document, arguments)):
         raise click.exceptions.Exit(1)
 
 
 def _value(parameter: Parameter, values: Mapping[str, Any], path: Mapping[str, str]) -> Any:
-    return read_secret(parameter.help.format_map(path)) if parameter.kind == "secret" else values[_value_name(parameter)]
+    return read_secret(parameter.help.format_map(path)) if parameter.kind == "secret" else values[value_name(parameter)]
 
 
-def _query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> Mapping[str, str]:
-    """The parameters of the query: defaults of the command, and what was given. Null is left out."""
-    sent = [each for each in command.parameters if each.place == "query" and each.sent]
-    query = {each.field: query_value(param_type(each).convert(each.sent, None, None)) for each in sent}
-    query |= {} if command.takes_body else {name: query_value(value) for name, value in command.fixed.items()}
-    for each, value in _values([(each, value) for each, value in given if each.place == "query"]):
-        if value is None:
-            query.pop(each.field, None)
-        else:
-            query[each.field] = query_value(value)
-    return query
+def _question(command: MadeCommand, arguments: Mapping[str, Any]) -> str:
+    """The first question about what was given."""
+
+    def is_about_given(question: str) -> bool:
+        return all(field is None or field in arguments for _, field, _, _ in string.Formatter().parse(question))
+
+    return next(filter(is_about_given, command.confirm)).format_map(arguments)
 
 
-def _body(
-    command: MadeCommand, given: Sequence[tuple[Parameter, Any]], defaults: Mapping[str, Any], values: Mapping[str, Any]
-) -> bytes | None:
-    of_body = [(each, value) for each, value in given if each.place == "body"]
-    if not command.takes_body:
-        return of_body[0][1].read() if of_body else None
-    file: TextIO | None = values.get("file")
-    of_file: Mapping[str, Any] = {} if file is None else _read_body(file)
-    fields: dict[str, Any] = {**defaults, **command.fixed, **of_file, **dict.fromkeys(values.get("unset", ()))}
-    for each, value in _values(of_body):
-        _put(fields, each.field, body_value(each, value))
-    missing = [each for each in command.parameters if each.place == "body" and each.is_required and each.field not in fields]
-    if missing:
-        raise click.UsageError(f"Missing option {', '.join(repr(each.flags[0] if each.flags else each.metavar) for each in missing)}.")
-    takes_fields = any(each.place == "body" for each in command.parameters)
-    if takes_fields and fields.keys() <= command.fixed.keys() and command.method == "PATCH":
-        raise click.UsageError(f"Nothing to {command.name.rpartition(' ')[2]}: give at least one of the options.")
-    return encode_body(fields)
-
-
-def _put(fields: dict[str, Any], field: str, value: Any) -> None:
-    if "/" in field:  # RECORD/FIELD of a record whose fields are options
-        record, name = field.split("/")
-        fields[record] = {**fields.get(record, {}), name: value}
-    elif "." in field:  # LIST.FIELD of a list whose first entry's fields are options
-        entries, name = field.split(".")
-        fields[entries] = [{**fields.get(entries, [{}])[0], name: value}]
-    else:
-        fields[field] = value
-
-
-def _read_body(file: TextIO) -> Mapping[str, Any]:
-    return importlib.import_module("app.cli.operations.body_file").read_body(file)
-
-
-def _values(given: Sequence[tuple[Parameter, Any]]) -> Iterator[tuple[Parameter, Any]]:
-    """The values, with what is read from standard input, and null for flags that say so. Raises UsageError for a field given twice."""
-    found: dict[str, str] = {}
-    for each, value in given:
-        if each.field in found:
-            raise click.UsageError(f"{found[each.field]} and {each.flags[0]} exclude each other.")
-        found[each.field] = each.flags[0] if each.flags else each.metavar
-        yield each, sys.stdin.read().strip() if each.kind == "stdin" else each.value if each.kind == "constant" else value
-
-
-def _check_alternatives(command: MadeCommand, given: set[str]) -> None:
-    """Raises UsageError."""
-    flags = [each.flags[0] for each in command.parameters if each.field in command.one_of]
-    number = len(given.intersection(command.one_of))
-    if number > 1 or (command.needs_one and not number):
-        exactly = "exactly " if command.needs_one else ""
-        raise click.UsageError(f"Give {exactly}one of {', '.join(flags[:-1])} and {flags[-1]}.")
+def _follow(runner: OperationRunner, wait: Wait, begun: OperationResponse, *, is_patient: bool) -> tuple[OperationResponse, bool]:
+    """Waits for what was begun. Returns what shows it, and whether it failed. If the command is interrupted, it goes on."""
+    [command] = [each for each in load_manifest().commands if each.id == wait.id]
+    request = OperationRequest(command, {segment: str(begun.document[field]) for segment, field in wait.path.items()}, {})
+    shown = perform(runner, request)
+    while is_patient and shown.document[wait.field] == wait.until_not:
+        time.sleep(_POLL_S)
+        shown = perform(runner, request)
+    return OperationResponse(shown.document, begun.warning), shown.document[wait.field] == wait.failure
 
 
 def _runner(command: MadeCommand, url: str | None) -> OperationRunner:
@@ -258,9 +248,3 @@ def _has_database(settings: Settings) -> bool:
 
 def _has_session() -> bool:
     return importlib.import_module("app.cli.session_file").load_session() is not None
-
-
-def _value_name(parameter: Parameter) -> str:
-    """The name of its value among those of the command, which has names of its own."""
-    name = f"{parameter.place}_{parameter.field.translate(_SEPARATORS) or 'content'}"
-    return f"{name}_{parameter.flags[0].strip('-').replace('-', '_')}" if parameter.kind == "constant" else name

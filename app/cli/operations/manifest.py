@@ -8,16 +8,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from app.api.rest.command import Beside, Column, Parts
+from app.api.rest.command import Beside, Column, Parts, Wait
 
 MANIFEST = Path(__file__).with_name("commands.json")
 
 # moment, past_moment, duration: as people type them, sent as ISO 8601 or seconds. stdin: a flag, whose value is read from standard input.
-# secret: no option; its value is read from a prompt or standard input.
-# pairs: NAME=VALUE, again and again. edits: pairs of which NAME= removes one. constant: a flag that gives its field a value. json: what
-# has no short form.
-Text = Literal["text", "texts", "networks", "pairs", "edits", "key", "choice", "stdin", "secret", "json", "file"]
-Number = Literal["integer", "integers", "number", "duration"]
+# secret: no option; its value is read from a prompt or standard input. pairs: NAME=VALUE, again and again; number_pairs: NAME=NUMBER;
+# edits: pairs of which NAME= removes one. share: 0.5 or 50%. conditions: of feedback, as score>=0.8. constant: a flag that gives its
+# field a value. json: what has no short form.
+Text = Literal["text", "texts", "networks", "pairs", "edits", "key", "choice", "stdin", "secret", "json", "file", "conditions"]
+Number = Literal["integer", "integers", "number", "number_pairs", "share", "duration"]
 Kind = Text | Number | Literal["flag", "switch", "constant", "moment", "past_moment"]
 
 
@@ -34,11 +34,15 @@ class Parameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     choices: Sequence[str] = ()
     minimum: float | None = None  # of a text: its length
     maximum: float | None = None
+    excludes_minimum: bool = False
+    excludes_maximum: bool = False
     default: str = ""  # as help shows it
     value: Any = None  # of a constant
     sent: str = ""  # the default, where the operation has another one
     words: Mapping[str, Any] = {}  # that stand alone for a value of their own
+    decides: bool = False  # which of several commands of one name is run
     parse: str = ""  # MODULE.FUNCTION of app.cli.operations
+    null: str = ""  # the word for null
 
 
 class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,7 +70,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     columns: Sequence[Column] = ()
     nothing: str = ""
     done: str = ""
-    confirm: str = ""
+    confirm: Sequence[str] = ()
     preview: str = ""
     parts: Parts | None = None
     beside: Mapping[str, Beside] = {}
@@ -78,6 +82,8 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs_one: bool = False
     render: str = ""
     shape: str = ""
+    is_default: bool = False
+    wait: Wait | None = None
 
 
 class Outline(Struct, frozen=True, omit_defaults=True):

@@ -15,9 +15,10 @@ from app.cli.operations.manifest import Kind, Parameter
 _JSON_KINDS: Mapping[str, Kind] = {"string": "text", "integer": "integer", "number": "number", "boolean": "switch"}
 _METAVARS: Mapping[Kind, str] = {
     **{"text": "TEXT", "key": "PREFIX", "texts": "TEXT", "networks": "NETWORK", "integers": "NUMBER", "json": "JSON"},
-    **{"pairs": "NAME=VALUE", "edits": "NAME=VALUE"},
+    **{"pairs": "NAME=VALUE", "edits": "NAME=VALUE", "number_pairs": "NAME=NUMBER", "share": "SHARE", "conditions": "CONDITION"},
     **{"moment": "TIME", "past_moment": "TIME", "duration": "DURATION"},
 }
+_PAIR_KINDS: Mapping[str, Kind] = {"string": "pairs", "number": "number_pairs"}
 _LIST_KINDS: Mapping[str, Kind] = {"string": "texts", "integer": "integers"}
 _SENTENCE = r"`{}`(?:,? [^.:`]*)?: ([^.]*\.)"
 # Of times whose description says no more than how REST has them.
@@ -36,8 +37,18 @@ def make_parameters(operation: Operation[Any, Any], command: Command) -> Iterato
 def _all_parameters(operation: Operation[Any, Any], command: Command) -> Iterator[Parameter]:
     for field in _PATH_SEGMENT.findall(operation.path):
         option = command.options.get(f"{{{field}}}", Option())
-        kind: Kind = "key" if field == "prefix" else "text"
-        yield Parameter(field=field, place="path", kind=kind, metavar=option.metavar or field.upper(), is_required=True)
+        yield Parameter(
+            field=field,
+            place="path",
+            kind=option.kind or ("key" if field == "prefix" else "text"),  # pyright: ignore[reportArgumentType]
+            flags=(option.flag,) if option.flag else (),
+            metavar=option.metavar or field.upper(),
+            help=option.help,
+            is_required=not option.flag,
+            minimum=1 if option.kind == "integer" else None,
+            maximum=2**31 - 1 if option.kind == "integer" else None,
+            sent=option.default,
+        )
     for place, sent in (("query", operation.query), ("body", operation.body)):
         if sent is bytes:
             yield Parameter(field="", place="body", kind="file", metavar="FILE", is_required=True)
@@ -93,13 +104,8 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
         choices = _choices(property_schema)
         described = {**(_resolve(choices[0], components) if len(choices) == 1 else {}), **property_schema}
         description = _description(property_schema)
-        value_kind = (
-            "secret"
-            if option.is_secret
-            else "stdin"
-            if option.is_stdin
-            else _kind_of(field, choices, components, fields, is_query=place == "query")
-        )
+        value_kind: Any = "secret" if option.is_secret else "stdin" if option.is_stdin else option.kind
+        value_kind = value_kind or _kind_of(field, choices, components, fields, is_query=place == "query")
         value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
         value_kind = "texts" if option.parse and described.get("type") == "array" else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)
@@ -110,17 +116,21 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
             field=field,
             place=place,
             kind=value_kind,
-            flags=() if is_argument else _flags(option.flag or _flag_of(field, value_kind), value_kind),
+            flags=() if is_argument else [*_flags(option.flag or _flag_of(field, value_kind), value_kind), *option.aliases],
             metavar=option.metavar or ("" if enumerated else _metavar(field, value_kind, is_argument=is_argument)),
             help=option.help or _help_of(field, property_schema, described, text, is_query=place == "query"),
             is_required=field in required,
-            choices=[str(each) for each in enumerated],
-            minimum=described.get("minimum", described.get("minLength")),
-            maximum=described.get("maximum"),
+            choices=[str(each) for each in (*enumerated, option.null) if each],
+            minimum=next((described[each] for each in ("minimum", "exclusiveMinimum", "minLength") if each in described), None),
+            maximum=described.get("maximum", described.get("exclusiveMaximum")),
+            excludes_minimum="exclusiveMinimum" in described,
+            excludes_maximum="exclusiveMaximum" in described,
             default=str(default) if isinstance(default, str | int | float) and default not in ("", False) else "",
             sent=option.default,
+            null=option.null,
             words=words,
             parse=option.parse,
+            decides=option.decides,
         )
         for flag, (value, flag_help) in option.constants.items():
             yield Parameter(field=field, place=place, kind="constant", flags=[flag], help=flag_help, value=value)
@@ -158,8 +168,11 @@ def _kind_of(
         return _LIST_KINDS.get(str(_resolve(schema.get("items", {}), components).get("type")), "json")
     if schema.get("type") == "boolean" and is_query and "default" in schema | choices[0]:
         return "flag" if not schema.get("default") else "switch"
-    if [each.get("type") for each in _choices(schema.get("additionalProperties") or {})] == ["string"]:
-        return "edits" if "anyOf" in schema["additionalProperties"] else "pairs"
+    if len(values := _choices(schema.get("additionalProperties") or {"anyOf": []})) == 1:
+        kind = _PAIR_KINDS.get(_resolve(values[0], components).get("type", ""), "json")
+        return "edits" if kind == "pairs" and "anyOf" in schema["additionalProperties"] else kind
+    if schema.get("type") == "number" and (schema.get("minimum"), schema.get("maximum")) == (0, 1):
+        return "share"
     return _JSON_KINDS.get(str(schema.get("type")), "json")
 
 

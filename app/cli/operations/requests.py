@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
+import click
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from app.cli.errors import CommandError
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
 
 _ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) /admin/v1(/[^\s,;:?`]*[^\s,;:.?`])")
-_FIELD = re.compile(r"`(\w+)`")
+_FIELD = re.compile(r"`([\w.]+)`")
 
 
 class OperationRequest(Struct, frozen=True):
@@ -26,6 +27,12 @@ class OperationRequest(Struct, frozen=True):
     body: bytes | None = None
     if_match: str | None = None
     dry_run: bool = False
+    file: str = ""  # for a text, in the place of standard output
+
+
+def open_output(request: OperationRequest) -> IO[bytes]:
+    """Opens where a text goes."""
+    return click.open_file(request.file or "-", "wb")
 
 
 class OperationResponse(Struct, frozen=True):
@@ -51,6 +58,12 @@ class OperationRefused(CommandError):
     def __init__(self, message: str, status: int, command: MadeCommand) -> None:
         super().__init__(in_words(message, command.parameters, load_manifest().routes), status=status)
         self.status = status
+
+
+class InvalidOptions(OperationRefused):
+    """A refusal of the query or the body, before the operation has run: a wrong command line."""
+
+    exit_code = 2
 
 
 def perform(runner: OperationRunner, request: OperationRequest) -> OperationResponse:
@@ -83,7 +96,7 @@ def perform_beside(runner: OperationRunner, request: OperationRequest) -> Mappin
     found: dict[str, Any] = {}
     for name, beside in request.command.beside.items():
         [command] = [each for each in load_manifest().commands if each.id == beside.id]
-        query = {field: request.query[field] for field in beside.fields if field in request.query} | beside.fixed
+        query = {**{field: request.query[field] for field in beside.fields if field in request.query}, **beside.fixed}
         found[name] = None if beside.unless in request.query else runner.run(OperationRequest(command, {}, query), None).document
     return found
 
@@ -117,7 +130,7 @@ def _creation(request: OperationRequest) -> OperationRequest:
 
 def in_words(text: str, parameters: Sequence[Parameter], routes: Mapping[str, str]) -> str:
     """A text about the admin API in the words of the command line: commands in the place of routes, options in that of fields."""
-    flags = {each.field: each.flags[0].partition("/")[0] for each in parameters if each.flags and each.kind != "constant"}
+    flags = {each.field.replace("/", "."): each.flags[0].partition("/")[0] for each in parameters if each.flags and each.kind != "constant"}
     arguments = {each.field: each.metavar for each in parameters if not each.flags}
 
     def name_option(found: re.Match[str]) -> str:

@@ -1,7 +1,9 @@
 """Values of options as people type them, and as requests have them: times, durations, lists, JSON."""
 
+import contextlib
 import importlib
 import ipaddress
+import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,6 +17,9 @@ from app.cli.operations.manifest import Parameter
 from app.cli.times import DurationParam, MomentParam, PastMomentParam
 from app.store.keys.key_format import parse_prefix, public_prefix
 from providers.canonical.raw_json import DECODE_ERRORS
+
+_BOUNDS = {"=": "value", ">=": "min", "<=": "max"}
+_CONDITION = re.compile("([^<>=]+)(?:(>=|<=|=)(.+))?")
 
 
 class JsonParam(click.ParamType[Any]):
@@ -49,6 +54,46 @@ class PairParam(click.ParamType[Mapping[str, Any]]):
             others = "".join(f", or {each}" for each in self._words)
             self.fail(f"it must be NAME=VALUE, such as team=search{others}", param, ctx)
         return {name: text or None}
+
+
+class NumberPairParam(PairParam):
+    """NAME=NUMBER, or a JSON object of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
+        pairs = super().convert(value, param, ctx)
+        return {name: FiniteNumber().convert(number, param, ctx) for name, number in pairs.items()}
+
+
+class ShareParam(click.ParamType[float]):
+    """A share, from 0 to 1, also written as a percentage."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number, percent, rest = str(value).partition("%")
+        try:
+            share = float(number) / (100 if percent else 1)
+        except ValueError:
+            share = -1.0
+        if rest or not 0 <= share <= 1:
+            self.fail(f"{value!r} is not a share from 0 to 1, such as 0.5 or 50%.", param, ctx)
+        return share
+
+
+class ConditionParam(click.ParamType[Mapping[str, Any]]):
+    """A condition on feedback: helpful=true, score>=0.8, score<=0.2, or comment."""
+
+    name = "condition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
+        found = _CONDITION.fullmatch(str(value))
+        operand = None
+        with contextlib.suppress(*DECODE_ERRORS):
+            operand = msgspec.json.decode(found[3].strip()) if found and found[2] else None
+        is_fitting = isinstance(operand, bool) if found and found[2] == "=" else type(operand) in (int, float)
+        if found is None or not (found[2] is None or is_fitting):
+            self.fail(f"{value!r} is no condition: helpful=true, score>=0.8, score<=0.2, or comment", param, ctx)
+        return {"metric": found[1].strip()} | ({_BOUNDS[found[2]]: operand} if found[2] else {})
 
 
 class KeyParam(click.ParamType[str]):
@@ -124,7 +169,8 @@ def param_type(parameter: Parameter) -> Any:
         case "integer" | "integers":
             return click.INT
         case "number" if parameter.minimum is not None or parameter.maximum is not None:
-            return FiniteRange(parameter.minimum, parameter.maximum)
+            opened = {"min_open": parameter.excludes_minimum, "max_open": parameter.excludes_maximum}
+            return FiniteRange(parameter.minimum, parameter.maximum, **opened)
         case "number":
             return FiniteNumber()
         case "choice":
@@ -137,6 +183,12 @@ def param_type(parameter: Parameter) -> Any:
             return DurationParam()
         case "pairs" | "edits":
             return PairParam(parameter.words, is_edit=parameter.kind == "edits")
+        case "number_pairs":
+            return NumberPairParam(parameter.words, is_edit=False)
+        case "share":
+            return ShareParam()
+        case "conditions":
+            return ConditionParam()
         case "key":
             return KeyParam(may_be_unknown=parameter.place == "path")
         case "json":
@@ -162,7 +214,7 @@ def query_value(value: Any) -> str:
 
 def body_value(parameter: Parameter, value: Any) -> Any:
     """A value as a JSON body has it."""
-    if parameter.kind in ("pairs", "edits"):
+    if parameter.kind in ("pairs", "edits", "number_pairs"):
         return {name: text for each in value for name, text in each.items()}
     if parameter.words and isinstance(value, tuple) and len(cast("tuple[str, ...]", value)) == 1 and value[0] in parameter.words:
         return parameter.words[value[0]]
