@@ -69,7 +69,10 @@ class Wait(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One command of an operation. Several operations may have one command: that of which most is given is run, of its path and of what decides."""
+    """One command of an operation.
+
+    Several operations may have one command: that is run of whose path, and of whose options that decide, most is given.
+    """
 
     name: str = ""  # made from the path and the id: GET /teams/{name} is `teams show`
     summary: str = ""  # instead of the operation's
