@@ -50,7 +50,7 @@ _SECTIONS = {
         "replay": "nouns.replay",
         "datasets": "nouns.datasets",
         "erase": MADE,
-        "audit": "nouns.audit",
+        "audit": MADE,
         "dropped": "nouns.dropped",
         "costs": "nouns.costs",
         "retention": MADE,

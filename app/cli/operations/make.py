@@ -79,8 +79,12 @@ def _copy(command: click.Command | None) -> click.Command | None:
 
 def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
     """`others`: of the same name, each of another operation, with more in its path. Help is that of the first."""
-    params = {each.id: _params(each) for each in (first, *others)}
-    merged = {str(param.name): param for each in params.values() for param in each}
+    fields = {each.id: [_param(one) for one in each.parameters if one.kind != "secret"] for each in (first, *others)}
+    params = {each.id: [*fields[each.id], *_common_options(each)] for each in (first, *others)}
+    merged = {str(param.name): param for each in (*fields.values(), *params.values()) for param in each}
+    for name, param in merged.items():
+        if isinstance(param, click.Argument) and not all(name in [each.name for each in of_one] for of_one in fields.values()):
+            param.required, param.metavar = False, f"[{param.metavar}]"
 
     def run(**values: Any) -> None:
         given = {name for name, value in values.items() if value not in (None, False, ())}
@@ -91,10 +95,6 @@ def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
         _run(found, {name: values[name] for name in names})
 
     return click.Command(first.name.rpartition(" ")[2], params=list(merged.values()), callback=run, help=first.help)
-
-
-def _params(command: MadeCommand) -> list[click.Parameter]:
-    return [*(_param(each) for each in command.parameters if each.kind != "secret"), *_common_options(command)]
 
 
 def _deciding_names(command: MadeCommand) -> set[str]:

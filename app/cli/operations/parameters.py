@@ -109,7 +109,7 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
         value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
         value_kind = "texts" if option.parse and described.get("type") == "array" else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)
-        default = option.default or property_schema.get("default")
+        default = option.default or ("" if option.decides else property_schema.get("default"))
         enumerated = (_resolve(described.get("items", {}), components) if value_kind == "texts" else described).get("enum", ())
         words = option.words or (_words_for_lists(choices) if value_kind == "texts" else {})
         yield Parameter(
