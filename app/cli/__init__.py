@@ -52,7 +52,7 @@ _SECTIONS = {
         "erase": MADE,
         "audit": MADE,
         "dropped": "nouns.dropped",
-        "costs": "nouns.costs",
+        "costs": MADE,
         "retention": MADE,
         "views": "nouns.views",
         "engines": "engines",

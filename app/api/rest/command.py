@@ -101,6 +101,7 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inline: Sequence[str] = ()
     creates: bool = False  # what it would change, if that does not exist yet: the path names it
     replaces: Sequence[str] = ()  # fields of a merge patch whose pairs stand for all of them, and are not added to others
+    shows: Mapping[str, str] = {}  # flags that only its renderer reads, as arguments, with their help
     render: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints for people what columns cannot say
     shape: str = ""  # MODULE.FUNCTION that makes the document of --json
     json: str = ""  # that document, as help shows it, where `shape` makes another than the response

@@ -125,6 +125,7 @@ def _param(parameter: Parameter) -> click.Parameter:
 def _common_options(command: MadeCommand) -> list[click.Parameter]:
     """The options that do not stand for a field."""
     options: list[click.Parameter] = []
+    options += [click.Option([flag, _shown_name(flag)], is_flag=True, help=help) for flag, help in command.shows.items()]
     if command.takes_file:
         file_help = "Fields in a file, as JSON or TOML (- is standard input); options win."
         options.append(click.Option(["--file"], type=click.File(encoding="utf-8"), help=file_help))
@@ -137,7 +138,8 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
         options.append(click.Option(["--if-match"], metavar="ETAG", help="Only if it is still in the state that has this ETag."))
     if command.media_type != "application/json":
         kind = click.Path(dir_okay=False, writable=True)
-        options.append(click.Option(["--file"], type=kind, metavar="FILE", help="Write there, not to standard output."))
+        flags = ["--file", "--output", "-o"]
+        options.append(click.Option(flags, type=kind, metavar="FILE", help="Write there, not to standard output."))
     if command.wait:
         options.append(click.Option(["--wait/--no-wait", "wait"], default=True, help="Wait until it is done (the default)."))
     if command.confirm:
@@ -162,6 +164,7 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     defaults = defaults_of(command)
     # The path decides where the body has the same name.
     arguments = {each.field: value for each, value in [*defaults, *reversed(given)]}
+    arguments |= {_shown_name(flag): True for flag in command.shows if values[_shown_name(flag)]}
     request = OperationRequest(
         command,
         path,
@@ -207,6 +210,10 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
 
 def _value(parameter: Parameter, values: Mapping[str, Any], path: Mapping[str, str]) -> Any:
     return read_secret(parameter.help.format_map(path)) if parameter.kind == "secret" else values[value_name(parameter)]
+
+
+def _shown_name(flag: str) -> str:
+    return f"shows_{flag.removeprefix('--').replace('-', '_')}"
 
 
 def _question(command: MadeCommand, arguments: Mapping[str, Any]) -> str:

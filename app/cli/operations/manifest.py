@@ -80,6 +80,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     only: Sequence[str] = ()
     one_of: Sequence[str] = ()
     needs_one: bool = False
+    shows: Mapping[str, str] = {}
     render: str = ""
     shape: str = ""
     is_default: bool = False
@@ -100,6 +101,7 @@ class Manifest(Struct, frozen=True):
     routes: Mapping[str, str]  # the command that does what METHOD PATH does
     outlines: Sequence[Outline]
     commands: Sequence[MadeCommand]
+    reads: Sequence[MadeCommand] = ()  # operations that commands run beside their own, and whose commands are written by hand
 
 
 @functools.cache
