@@ -91,7 +91,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *dropped.operations(),
         *erasures.operations(gateway.settings),
         *replays.operations(),
-        *costs.operations(gateway),
+        *costs.operations(costs.MAX_FOCUS_DAYS),
         *engines.operations(gateway),
         *fleet.operations(gateway),
         *doctor.operations(),

@@ -80,15 +80,17 @@ def build_manifest(declared: Sequence[Operation[Any, Any]]) -> Manifest:
                 creates = created_by.get(operation.path.rpartition("/")[0], "") if command.creates else ""
                 commands.append(replace(_make(operation, command, name, local.get(operation.id, "")), creates=creates))
     commands = [_in_words(each, routes) for each in commands]
+    beside = {each.id for command in commands for each in command.beside.values()} - {each.id for each in commands}
+    reads = [_make(each, Command(), "", local.get(each.id, "")) for each in declared if each.id in beside]
     texts = {name: command.help or "" for name, command in by_hand.items()} | {each.name: each.help for each in commands}
     nouns = {*(each.partition(" ")[0] for each in by_hand), *(each.name.partition(" ")[0] for each in commands)}
     summaries = {name: (texts.get(name) or paragraphs_of(name)[0]).partition("\n")[0] for name in sorted(nouns)}
-    return Manifest(summaries, routes, [_outline(name, command) for name, command in by_hand.items()], commands)
+    return Manifest(summaries, routes, [_outline(name, command) for name, command in by_hand.items()], commands, reads)
 
 
 def write_manifest(manifest: Manifest) -> bytes:
     """A line for each command and route, so that changes of two branches merge."""
-    mappings, lists = ("summaries", "routes"), ("outlines", "commands")
+    mappings, lists = ("summaries", "routes"), ("outlines", "commands", "reads")
     parts = [f'"{name}":{{\n{_lines(_pairs(getattr(manifest, name)))}}}' for name in mappings]
     parts += [f'"{name}":[\n{_lines(map(_json, getattr(manifest, name)))}]' for name in lists]
     return f"{{{','.join(parts)}}}\n".encode()
@@ -192,6 +194,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         confirm=_several(command.confirm or question) if asks else (),
         preview=command.preview,
         parts=command.parts,
+        beside=command.beside,
         fails=command.fails,
         quiet=command.quiet,
         data=command.data,
@@ -199,6 +202,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         one_of=command.one_of,
         replaces=command.replaces,
         needs_one=command.needs_one,
+        shows=command.shows,
         render=command.render,
         shape=command.shape,
         is_default=command.is_default,

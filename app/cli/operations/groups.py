@@ -12,6 +12,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "Erase what was recorded of somebody, and prove it.",
         "docs/privacy.md says what is erased and what remains.",
     ),
+    "costs": (
+        "Export costs for finance, and compare them with what providers ask.",
+        "docs/cost.md has the rules by which costs are computed.",
+    ),
     "episodes": ("List episodes, with the sums of their requests.",),
     "keys": (
         "Create, list, rotate, change and revoke keys.",

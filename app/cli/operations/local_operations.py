@@ -16,6 +16,7 @@ _PARTS: Mapping[str, Callable[[Settings], Any]] = {
     "settings": lambda settings: settings,
     "public_url": lambda settings: settings.public_url,
     "output_tokens": lambda settings: settings.limits_output_tokens,
+    "focus_days": lambda settings: 36_600,  # of a command: no gateway's loop is held up
     "group_roles": configured_group_roles,
     # imported where they are needed: with them come cryptography and httpx, or redis
     "vault": lambda settings: _open_vault(settings),

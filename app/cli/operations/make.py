@@ -5,7 +5,7 @@ import importlib
 import string
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,17 +16,17 @@ from app.cli.confirmation import confirm, refuse_unconfirmed
 from app.cli.errors import OrderedGroup
 from app.cli.operations.groups import paragraphs_of
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
-from app.cli.operations.request_fields import check_alternatives, make_body, make_query, value_name
-from app.cli.operations.requests import OperationRequest, OperationResponse, OperationRunner, perform, perform_parts
+from app.cli.operations.request_fields import check_alternatives, defaults_of, make_body, make_query, value_name
+from app.cli.operations.requests import OperationRequest, OperationResponse, OperationRunner, perform, perform_beside, perform_parts
 from app.cli.operations.show import rendering, show_dry_run, show_json, show_text
-from app.cli.operations.values import body_value, param_type, read_secret
+from app.cli.operations.values import param_type, read_secret
 from app.cli.output import print_json
 from app.settings import Settings
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 
 _POLL_S = 0.5
-_REPEATED = ("texts", "networks", "integers", "pairs", "edits", "number_pairs")
+_REPEATED = ("texts", "networks", "integers", "pairs", "edits", "number_pairs", "conditions")
 
 
 def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command | None:
@@ -79,12 +79,16 @@ def _copy(command: click.Command | None) -> click.Command | None:
 
 def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
     """`others`: of the same name, each of another operation, with more in its path. Help is that of the first."""
-    params = {each.id: [*_field_params(each), *_common_options(each)] for each in (first, *others)}
-    merged = {str(param.name): param for each in params.values() for param in each}
+    fields = {each.id: [_param(one) for one in each.parameters if one.kind != "secret"] for each in (first, *others)}
+    params = {each.id: [*fields[each.id], *_common_options(each)] for each in (first, *others)}
+    merged = {str(param.name): param for each in (*fields.values(), *params.values()) for param in each}
+    for name, param in merged.items():
+        if isinstance(param, click.Argument) and not all(name in [each.name for each in of_one] for of_one in fields.values()):
+            param.required, param.metavar = False, f"[{param.metavar}]"
 
     def run(**values: Any) -> None:
         given = {name for name, value in values.items() if value not in (None, False, ())}
-        found = max((each for each in (first, *others) if _path_names(each) <= given), key=lambda each: len(_path_names(each)))
+        found = max((each for each in (first, *others) if _deciding_names(each) <= given), key=lambda each: len(_deciding_names(each)))
         names = [str(param.name) for param in params[found.id]]
         if foreign := [merged[name].opts[0] for name in merged if name in given and name not in names]:
             raise click.UsageError(f"{', '.join(foreign)} cannot be given together with the other options.")
@@ -93,17 +97,13 @@ def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
     return click.Command(first.name.rpartition(" ")[2], params=list(merged.values()), callback=run, help=first.help)
 
 
-def _path_names(command: MadeCommand) -> set[str]:
-    """The values that the path of its operation needs."""
-    return {value_name(each) for each in command.parameters if each.place == "path" and not each.sent}
+def _deciding_names(command: MadeCommand) -> set[str]:
+    """The values that its operation needs in its path, or by which it is told from others of its name."""
+    return {value_name(each) for each in command.parameters if each.decides or (each.place == "path" and not each.sent)}
 
 
 def _make_group(name: str) -> click.Group:
     return OrderedGroup(name.rpartition(" ")[2], help="\n\n".join(paragraphs_of(name)))
-
-
-def _field_params(command: MadeCommand) -> Iterator[click.Parameter]:
-    return (_param(each) for each in command.parameters if each.kind != "secret")
 
 
 def _param(parameter: Parameter) -> click.Parameter:
@@ -125,6 +125,7 @@ def _param(parameter: Parameter) -> click.Parameter:
 def _common_options(command: MadeCommand) -> list[click.Parameter]:
     """The options that do not stand for a field."""
     options: list[click.Parameter] = []
+    options += [click.Option([flag, _shown_name(flag)], is_flag=True, help=help) for flag, help in command.shows.items()]
     if command.takes_file:
         file_help = "Fields in a file, as JSON or TOML (- is standard input); options win."
         options.append(click.Option(["--file"], type=click.File(encoding="utf-8"), help=file_help))
@@ -137,7 +138,8 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
         options.append(click.Option(["--if-match"], metavar="ETAG", help="Only if it is still in the state that has this ETag."))
     if command.media_type != "application/json":
         kind = click.Path(dir_okay=False, writable=True)
-        options.append(click.Option(["--file"], type=kind, metavar="FILE", help="Write there, not to standard output."))
+        flags = ["--file", "--output", "-o"]
+        options.append(click.Option(flags, type=kind, metavar="FILE", help="Write there, not to standard output."))
     if command.wait:
         options.append(click.Option(["--wait/--no-wait", "wait"], default=True, help="Wait until it is done (the default)."))
     if command.confirm:
@@ -154,19 +156,20 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
 
 def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     as_json, dry_run = values.get("as_json", False), values.get("dry_run", False)
-    path = {each.field: str(values[value_name(each)] or each.sent) for each in command.parameters if each.place == "path"}
+    segments = [each for each in command.parameters if each.place == "path"]
+    path = {each.field: str(values[value_name(each)] or each.sent) for each in segments}
     given = [(each, _value(each, values, path)) for each in command.parameters]
     given = [(each, value) for each, value in given if value not in (None, ())]
     check_alternatives(command, {each.field for each, _ in given})
-    sent = [each for each in command.parameters if each.place == "body" and each.sent]
-    defaults = [(each, param_type(each).convert(each.sent, None, None)) for each in sent]
+    defaults = defaults_of(command)
     # The path decides where the body has the same name.
     arguments = {each.field: value for each, value in [*defaults, *reversed(given)]}
+    arguments |= {_shown_name(flag): True for flag in command.shows if values[_shown_name(flag)]}
     request = OperationRequest(
         command,
         path,
         make_query(command, given),
-        make_body(command, given, {each.field: body_value(each, value) for each, value in defaults}, values),
+        make_body(command, given, defaults, values),
         values.get("if_match"),
         dry_run,
         "" if command.media_type == "application/json" else values["file"] or "",
@@ -180,9 +183,11 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
         if (preview := rendering(command.preview)) and not values["yes"]:
             preview(perform(runner, replace(request, dry_run=True)).document, arguments)
         confirm(_question(command, arguments), yes=values["yes"], as_json=as_json)
-    response = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts)
+    response, is_failed = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts), False
     if command.wait and not dry_run:
-        response = _follow(runner, command.wait, response, is_patient=values["wait"])
+        response, is_failed = _follow(runner, command.wait, response, is_patient=values["wait"])
+    if command.beside:
+        response = replace(response, document=response.document | perform_beside(runner, request))
     tells_applied = "{applied}" in command.done and not as_json
     if response.warning and not tells_applied:
         click.echo(f"Warning: {response.warning}", err=True)
@@ -198,12 +203,17 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
         show_json(command, response.document, arguments)
     else:
         show_text(command, response, arguments)
-    if (fails := rendering(command.fails)) and fails(response.document, arguments):
+    fails = rendering(command.fails)
+    if is_failed or (fails is not None and fails(response.document, arguments)):
         raise click.exceptions.Exit(1)
 
 
 def _value(parameter: Parameter, values: Mapping[str, Any], path: Mapping[str, str]) -> Any:
     return read_secret(parameter.help.format_map(path)) if parameter.kind == "secret" else values[value_name(parameter)]
+
+
+def _shown_name(flag: str) -> str:
+    return f"shows_{flag.removeprefix('--').replace('-', '_')}"
 
 
 def _question(command: MadeCommand, arguments: Mapping[str, Any]) -> str:
@@ -215,15 +225,15 @@ def _question(command: MadeCommand, arguments: Mapping[str, Any]) -> str:
     return next(filter(is_about_given, command.confirm)).format_map(arguments)
 
 
-def _follow(runner: OperationRunner, wait: Wait, begun: OperationResponse, *, is_patient: bool) -> OperationResponse:
-    """Waits for what was begun, and returns what shows it. If the command is interrupted, it goes on."""
+def _follow(runner: OperationRunner, wait: Wait, begun: OperationResponse, *, is_patient: bool) -> tuple[OperationResponse, bool]:
+    """Waits for what was begun. Returns what shows it, and whether it failed. If the command is interrupted, it goes on."""
     [command] = [each for each in load_manifest().commands if each.id == wait.id]
     request = OperationRequest(command, {segment: str(begun.document[field]) for segment, field in wait.path.items()}, {})
     shown = perform(runner, request)
     while is_patient and shown.document[wait.field] == wait.until_not:
         time.sleep(_POLL_S)
         shown = perform(runner, request)
-    return OperationResponse(shown.document, begun.warning, begun.applied)
+    return OperationResponse(shown.document, begun.warning), shown.document[wait.field] == wait.failure
 
 
 def _runner(command: MadeCommand, url: str | None) -> OperationRunner:

@@ -8,15 +8,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from app.api.rest.command import Column, Parts, Wait
+from app.api.rest.command import Beside, Column, Parts, Wait
 
 MANIFEST = Path(__file__).with_name("commands.json")
 
 # moment, past_moment, duration: as people type them, sent as ISO 8601 or seconds. stdin: a flag, whose value is read from standard input.
-# secret: no option; its value is read from a prompt or standard input.
-# pairs: NAME=VALUE, again and again; number_pairs: NAME=NUMBER. edits: pairs of which NAME= removes one. share: 0.5 or 50%. constant: a
-# flag that gives its field a value. json: what has no short form.
-Text = Literal["text", "texts", "networks", "pairs", "edits", "key", "choice", "stdin", "secret", "json", "file"]
+# secret: no option; its value is read from a prompt or standard input. pairs: NAME=VALUE, again and again; number_pairs: NAME=NUMBER;
+# edits: pairs of which NAME= removes one. share: 0.5 or 50%. conditions: of feedback, as score>=0.8. constant: a flag that gives its
+# field a value. json: what has no short form.
+Text = Literal["text", "texts", "networks", "pairs", "edits", "key", "choice", "stdin", "secret", "json", "file", "conditions"]
 Number = Literal["integer", "integers", "number", "number_pairs", "share", "duration"]
 Kind = Text | Number | Literal["flag", "switch", "constant", "moment", "past_moment"]
 
@@ -40,7 +40,9 @@ class Parameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: Any = None  # of a constant
     sent: str = ""  # the default, where the operation has another one
     words: Mapping[str, Any] = {}  # that stand alone for a value of their own
+    decides: bool = False  # which of several commands of one name is run
     parse: str = ""  # MODULE.FUNCTION of app.cli.operations
+    null: str = ""  # the word for null
 
 
 class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,12 +73,14 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     confirm: Sequence[str] = ()
     preview: str = ""
     parts: Parts | None = None
+    beside: Mapping[str, Beside] = {}
     fails: str = ""
     quiet: str = ""
     data: str = ""
     only: Sequence[str] = ()
     one_of: Sequence[str] = ()
     needs_one: bool = False
+    shows: Mapping[str, str] = {}
     render: str = ""
     shape: str = ""
     is_default: bool = False
@@ -97,6 +101,7 @@ class Manifest(Struct, frozen=True):
     routes: Mapping[str, str]  # the command that does what METHOD PATH does
     outlines: Sequence[Outline]
     commands: Sequence[MadeCommand]
+    reads: Sequence[MadeCommand] = ()  # operations that commands run beside their own, and whose commands are written by hand
 
 
 @functools.cache

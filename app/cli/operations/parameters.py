@@ -15,7 +15,7 @@ from app.cli.operations.manifest import Kind, Parameter
 _JSON_KINDS: Mapping[str, Kind] = {"string": "text", "integer": "integer", "number": "number", "boolean": "switch"}
 _METAVARS: Mapping[Kind, str] = {
     **{"text": "TEXT", "key": "PREFIX", "texts": "TEXT", "networks": "NETWORK", "integers": "NUMBER", "json": "JSON"},
-    **{"pairs": "NAME=VALUE", "edits": "NAME=VALUE", "number_pairs": "NAME=NUMBER", "share": "SHARE"},
+    **{"pairs": "NAME=VALUE", "edits": "NAME=VALUE", "number_pairs": "NAME=NUMBER", "share": "SHARE", "conditions": "CONDITION"},
     **{"moment": "TIME", "past_moment": "TIME", "duration": "DURATION"},
 }
 _PAIR_KINDS: Mapping[str, Kind] = {"string": "pairs", "number": "number_pairs"}
@@ -37,17 +37,16 @@ def make_parameters(operation: Operation[Any, Any], command: Command) -> Iterato
 def _all_parameters(operation: Operation[Any, Any], command: Command) -> Iterator[Parameter]:
     for field in _PATH_SEGMENT.findall(operation.path):
         option = command.options.get(f"{{{field}}}", Option())
-        kind: Kind = "key" if field == "prefix" else "integer" if option.is_number else "text"
         yield Parameter(
             field=field,
             place="path",
-            kind=kind,
+            kind=option.kind or ("key" if field == "prefix" else "text"),  # pyright: ignore[reportArgumentType]
             flags=(option.flag,) if option.flag else (),
             metavar=option.metavar or field.upper(),
             help=option.help,
             is_required=not option.flag,
-            minimum=1 if option.is_number else None,
-            maximum=2**31 - 1 if option.is_number else None,
+            minimum=1 if option.kind == "integer" else None,
+            maximum=2**31 - 1 if option.kind == "integer" else None,
             sent=option.default,
         )
     for place, sent in (("query", operation.query), ("body", operation.body)):
@@ -105,17 +104,12 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
         choices = _choices(property_schema)
         described = {**(_resolve(choices[0], components) if len(choices) == 1 else {}), **property_schema}
         description = _description(property_schema)
-        value_kind = (
-            "secret"
-            if option.is_secret
-            else "stdin"
-            if option.is_stdin
-            else _kind_of(field, choices, components, fields, is_query=place == "query")
-        )
+        value_kind: Any = "secret" if option.is_secret else "stdin" if option.is_stdin else option.kind
+        value_kind = value_kind or _kind_of(field, choices, components, fields, is_query=place == "query")
         value_kind = "key" if value_kind == "text" and place == "query" and "key with this public part" in description else value_kind
         value_kind = "texts" if option.parse and described.get("type") == "array" else value_kind
         is_argument = option.is_argument or (field == "name" and field in required and not option.flag)
-        default = option.default or property_schema.get("default")
+        default = option.default or ("" if option.decides else property_schema.get("default"))
         enumerated = (_resolve(described.get("items", {}), components) if value_kind == "texts" else described).get("enum", ())
         words = option.words or (_words_for_lists(choices) if value_kind == "texts" else {})
         yield Parameter(
@@ -126,15 +120,17 @@ def _options_of(schema: Schema, components: Mapping[str, Schema], place: Any, co
             metavar=option.metavar or ("" if enumerated else _metavar(field, value_kind, is_argument=is_argument)),
             help=option.help or _help_of(field, property_schema, described, text, is_query=place == "query"),
             is_required=field in required,
-            choices=[str(each) for each in enumerated],
-            minimum=described.get("minimum", described.get("exclusiveMinimum", described.get("minLength"))),
+            choices=[str(each) for each in (*enumerated, option.null) if each],
+            minimum=next((described[each] for each in ("minimum", "exclusiveMinimum", "minLength") if each in described), None),
             maximum=described.get("maximum", described.get("exclusiveMaximum")),
             excludes_minimum="exclusiveMinimum" in described,
             excludes_maximum="exclusiveMaximum" in described,
             default=str(default) if isinstance(default, str | int | float) and default not in ("", False) else "",
             sent=option.default,
+            null=option.null,
             words=words,
             parse=option.parse,
+            decides=option.decides,
         )
         for flag, (value, flag_help) in option.constants.items():
             yield Parameter(field=field, place=place, kind="constant", flags=[flag], help=flag_help, value=value)
@@ -172,9 +168,9 @@ def _kind_of(
         return _LIST_KINDS.get(str(_resolve(schema.get("items", {}), components).get("type")), "json")
     if schema.get("type") == "boolean" and is_query and "default" in schema | choices[0]:
         return "flag" if not schema.get("default") else "switch"
-    values = [str(each.get("type")) for each in _choices(schema.get("additionalProperties") or {})]
-    if len(values) == 1 and (pairs := _PAIR_KINDS.get(values[0])):
-        return "edits" if pairs == "pairs" and "anyOf" in schema["additionalProperties"] else pairs
+    if len(values := _choices(schema.get("additionalProperties") or {"anyOf": []})) == 1:
+        kind = _PAIR_KINDS.get(_resolve(values[0], components).get("type", ""), "json")
+        return "edits" if kind == "pairs" and "anyOf" in schema["additionalProperties"] else kind
     if schema.get("type") == "number" and (schema.get("minimum"), schema.get("maximum")) == (0, 1):
         return "share"
     return _JSON_KINDS.get(str(schema.get("type")), "json")

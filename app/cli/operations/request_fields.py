@@ -9,7 +9,7 @@ import click
 
 from app.cli.operations.manifest import MadeCommand, Parameter
 from app.cli.operations.requests import encode_body
-from app.cli.operations.values import body_value, query_value
+from app.cli.operations.values import body_value, param_type, query_value
 
 _SEPARATORS = str.maketrans("./", "__")
 
@@ -29,9 +29,14 @@ def check_alternatives(command: MadeCommand, given: set[str]) -> None:
         raise click.UsageError(f"Give {exactly}one of {', '.join(flags[:-1])} and {flags[-1]}.")
 
 
+def defaults_of(command: MadeCommand, place: str = "body") -> Sequence[tuple[Parameter, Any]]:
+    """The fields for which the command has a default of its own."""
+    return [(each, param_type(each).convert(each.sent, None, None)) for each in command.parameters if each.place == place and each.sent]
+
+
 def make_query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> Mapping[str, str]:
     """The parameters of the query: defaults of the command, and what was given. Null is left out."""
-    query = {each.field: each.sent for each in command.parameters if each.place == "query" and each.sent}
+    query = {each.field: query_value(value) for each, value in defaults_of(command, "query")}
     query |= {} if command.takes_body else {name: query_value(value) for name, value in command.fixed.items()}
     for each, value in _values([(each, value) for each, value in given if each.place == "query"]):
         if value is None:
@@ -42,21 +47,21 @@ def make_query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> 
 
 
 def make_body(
-    command: MadeCommand, given: Sequence[tuple[Parameter, Any]], defaults: Mapping[str, Any], values: Mapping[str, Any]
+    command: MadeCommand, given: Sequence[tuple[Parameter, Any]], defaults: Sequence[tuple[Parameter, Any]], values: Mapping[str, Any]
 ) -> bytes | None:
     of_body = [(each, value) for each, value in given if each.place == "body"]
     if not command.takes_body:
         return of_body[0][1].read() if of_body else None
     file: TextIO | None = values.get("file")
-    of_file: Mapping[str, Any] = {} if file is None else _read_body(file)
-    fields: dict[str, Any] = {**defaults, **command.fixed, **of_file, **dict.fromkeys(values.get("unset", ()))}
+    own = {**{each.field: body_value(each, value) for each, value in defaults}, **command.fixed}
+    fields: dict[str, Any] = {**own, **({} if file is None else _read_body(file)), **dict.fromkeys(values.get("unset", ()))}
     for each, value in _values(of_body):
         _put(fields, each.field, body_value(each, value))
     missing = [each for each in command.parameters if each.place == "body" and each.is_required and each.field not in fields]
     if missing:
         raise click.UsageError(f"Missing option {', '.join(repr(each.flags[0] if each.flags else each.metavar) for each in missing)}.")
     takes_fields = any(each.place == "body" for each in command.parameters)
-    if takes_fields and fields.keys() <= command.fixed.keys() and command.method == "PATCH":
+    if takes_fields and fields.keys() <= own.keys() and command.method == "PATCH":
         raise click.UsageError(f"Nothing to {command.name.rpartition(' ')[2]}: give at least one of the options.")
     return encode_body(fields)
 
@@ -89,4 +94,4 @@ def _values(given: Sequence[tuple[Parameter, Any]]) -> Iterator[tuple[Parameter,
             case "constant":
                 yield each, each.value
             case _:
-                yield each, value
+                yield each, None if each.null and value == each.null else value

@@ -31,8 +31,8 @@ class OperationRequest(Struct, frozen=True):
 
 
 def open_output(request: OperationRequest) -> IO[bytes]:
-    """Opens where a text goes."""
-    return click.open_file(request.file or "-", "wb")
+    """Opens where a text goes. A file is complete, or not there."""
+    return click.open_file(request.file or "-", "wb", atomic=bool(request.file))
 
 
 class OperationResponse(Struct, frozen=True):
@@ -61,9 +61,14 @@ class OperationRefused(CommandError):
 
 
 class InvalidOptions(OperationRefused):
-    """A refusal of the query or the body, before the operation has run: a wrong command line."""
+    """A refusal of the query or the body: a wrong command line."""
 
     exit_code = 2
+
+
+def refusal(message: str, status: int, command: MadeCommand) -> OperationRefused:
+    """A refusal by the operation. All that a read may be refused for with a 400 is its command line."""
+    return (InvalidOptions if command.method == "GET" and status == 400 else OperationRefused)(message, status, command)
 
 
 def perform(runner: OperationRunner, request: OperationRequest) -> OperationResponse:
@@ -89,6 +94,17 @@ def perform_parts(runner: OperationRunner, request: OperationRequest, parts: Par
         response = perform(runner, replace(request, body=encode_body(body)))
         found = response.document | {name: _add(found[name], response.document[name]) for name in parts.added}
     return OperationResponse(found, response.warning)
+
+
+def perform_beside(runner: OperationRunner, request: OperationRequest) -> Mapping[str, Any]:
+    """The documents that are shown beside that of the request's own operation."""
+    found: dict[str, Any] = {}
+    manifest = load_manifest()
+    for name, beside in request.command.beside.items():
+        [command] = [each for each in (*manifest.commands, *manifest.reads) if each.id == beside.id]
+        query = {**{field: request.query[field] for field in beside.fields if field in request.query}, **beside.fixed}
+        found[name] = None if beside.unless in request.query else runner.run(OperationRequest(command, {}, query), None).document
+    return found
 
 
 def _add(one: Any, other: Any) -> Any:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.cli.operations.local_operations import operations_of
-from app.cli.operations.requests import InvalidOptions, OperationRefused, OperationRequest, OperationResponse, open_output
+from app.cli.operations.requests import InvalidOptions, OperationRefused, OperationRequest, OperationResponse, open_output, refusal
 from app.cli.store_query import wait_until_all_serve
 from app.domain import uuid7
 from app.domain.errors import StillUsed
@@ -52,14 +52,14 @@ class LocalRunner:
         try:
             response, change = query_database(self._settings.database_url, serve)
         except NarthexError as fault:
-            raise OperationRefused(fault.message, fault.status, request.command) from fault
+            raise refusal(fault.message, fault.status, request.command) from fault
         except StillUsed as fault:
             raise OperationRefused(str(fault), 409, request.command) from fault
         if change == ServedVersions():
             return response
         applied, wait_s = wait_until_all_serve(self._settings), self._settings.apply_wait_s
         warning = "" if applied.is_everywhere else f"the change is stored, but {applied.in_words(wait_s)}"
-        return OperationResponse(response.document, warning, applied.in_words(wait_s))
+        return replace(response, warning=warning, applied=applied.in_words(wait_s))
 
 
 async def _serve(

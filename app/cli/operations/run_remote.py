@@ -4,7 +4,7 @@ from urllib.parse import quote, urlencode
 
 from app.cli.admin_api import AdminAccess, raise_error, send, stream
 from app.cli.errors import CommandError
-from app.cli.operations.requests import OperationRefused, OperationRequest, OperationResponse, open_output
+from app.cli.operations.requests import OperationRequest, OperationResponse, open_output, refusal
 from app.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -34,7 +34,7 @@ class RemoteRunner:
             try:
                 raise_error(self._access, response)
             except CommandError as fault:
-                raise OperationRefused(fault.format_message(), response.status, command) from fault
+                raise refusal(fault.format_message(), response.status, command) from fault
         behind, served = response.headers.get("x-narthex-not-applied"), response.headers.get("x-narthex-applied", "none")
         applied = f"of all workers, these serve it: {served}."
         warning = f"the change is stored, but these do not serve it yet: {behind}" if behind else ""

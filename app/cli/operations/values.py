@@ -1,7 +1,9 @@
 """Values of options as people type them, and as requests have them: times, durations, lists, JSON."""
 
+import contextlib
 import importlib
 import ipaddress
+import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -15,6 +17,9 @@ from app.cli.operations.manifest import Parameter
 from app.cli.times import DurationParam, MomentParam, PastMomentParam
 from app.store.keys.key_format import parse_prefix, public_prefix
 from providers.canonical.raw_json import DECODE_ERRORS
+
+_BOUNDS = {"=": "value", ">=": "min", "<=": "max"}
+_CONDITION = re.compile("([^<>=]+)(?:(>=|<=|=)(.+))?")
 
 
 class JsonParam(click.ParamType[Any]):
@@ -34,7 +39,7 @@ class PairParam(click.ParamType[Mapping[str, Any]]):
 
     name = "pair"
 
-    def __init__(self, words: Mapping[str, Any], *, is_edit: bool = False) -> None:
+    def __init__(self, words: Mapping[str, Any], *, is_edit: bool) -> None:
         self._words = words
         self._is_edit = is_edit
 
@@ -73,6 +78,22 @@ class ShareParam(click.ParamType[float]):
         if rest or not 0 <= share <= 1:
             self.fail(f"{value!r} is not a share from 0 to 1, such as 0.5 or 50%.", param, ctx)
         return share
+
+
+class ConditionParam(click.ParamType[Mapping[str, Any]]):
+    """A condition on feedback: helpful=true, score>=0.8, score<=0.2, or comment."""
+
+    name = "condition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Mapping[str, Any]:
+        found = _CONDITION.fullmatch(str(value))
+        operand = None
+        with contextlib.suppress(*DECODE_ERRORS):
+            operand = msgspec.json.decode(found[3].strip()) if found and found[2] else None
+        is_fitting = isinstance(operand, bool) if found and found[2] == "=" else type(operand) in (int, float)
+        if found is None or not (found[2] is None or is_fitting):
+            self.fail(f"{value!r} is no condition: helpful=true, score>=0.8, score<=0.2, or comment", param, ctx)
+        return {"metric": found[1].strip()} | ({_BOUNDS[found[2]]: operand} if found[2] else {})
 
 
 class KeyParam(click.ParamType[str]):
@@ -153,7 +174,7 @@ def param_type(parameter: Parameter) -> Any:
         case "number":
             return FiniteNumber()
         case "choice":
-            return click.Choice([*parameter.choices, *parameter.words])
+            return click.Choice(list(parameter.choices))
         case "moment":
             return MomentParam()
         case "past_moment":
@@ -163,9 +184,11 @@ def param_type(parameter: Parameter) -> Any:
         case "pairs" | "edits":
             return PairParam(parameter.words, is_edit=parameter.kind == "edits")
         case "number_pairs":
-            return NumberPairParam(parameter.words)
+            return NumberPairParam(parameter.words, is_edit=False)
         case "share":
             return ShareParam()
+        case "conditions":
+            return ConditionParam()
         case "key":
             return KeyParam(may_be_unknown=parameter.place == "path")
         case "json":
@@ -195,6 +218,4 @@ def body_value(parameter: Parameter, value: Any) -> Any:
         return {name: text for each in value for name, text in each.items()}
     if parameter.words and isinstance(value, tuple) and len(cast("tuple[str, ...]", value)) == 1 and value[0] in parameter.words:
         return parameter.words[value[0]]
-    if isinstance(value, str) and value in parameter.words:
-        return parameter.words[value]
     return value.isoformat() if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

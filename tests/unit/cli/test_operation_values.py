@@ -1,11 +1,14 @@
 """What is typed for a made command becomes the request that stands for it: words, pairs, keys, defaults, and what does not exist yet."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
-from app.api.rest.command import Parts
+from app.api.rest.command import Beside, Parts
+from app.cli.operations.make import make_command
 from app.cli.operations.manifest import Parameter
 from app.cli.operations.requests import OperationRequest, OperationResponse
 from tests.unit.cli.test_operation_commands import NAME, FakeRunner, invoke, made
@@ -143,3 +146,58 @@ def test_dry_run_is_shown_before_the_question(monkeypatch: pytest.MonkeyPatch) -
 
 def _allow(*_: object, **__: object) -> None:
     """Where somebody at a terminal says yes."""
+
+
+def test_command_of_several_operations_runs_that_of_which_most_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    team = Parameter(field="team", place="query", flags=["--team"], help="Whose.")
+    format = Parameter(field="format", place="query", flags=["--export"], kind="choice", choices=["csv"], help="As a file.", decides=True)
+    id = Parameter(field="id", place="path", metavar="ID", is_required=True)
+    listing = made(name="log", id="list", method="GET", path="/log", parameters=[team])
+    export = made(name="log", id="export", method="GET", path="/log/export", parameters=[team, format], media_type="text/csv")
+    show = made(name="log", id="show", method="GET", path="/log/{id}", parameters=[id])
+    runner = FakeRunner({})
+
+    def choose_runner(*_: object) -> FakeRunner:
+        return runner
+
+    def run(*arguments: str) -> Any:
+        monkeypatch.setattr("app.cli.operations.make._runner", choose_runner)
+        return CliRunner().invoke(make_command(listing, export, show), list(arguments))
+
+    for arguments in (("--team", "a"), ("--team", "a", "--export", "csv"), ("17",)):
+        assert run(*arguments).exit_code == 0
+    assert [each.command.id for each, _ in runner.requests] == ["list", "export", "show"]
+    for arguments in (("17", "--team", "a"), ("--export", "csv", "--json")):
+        refused = run(*arguments)
+        assert refused.exit_code == 2 and "cannot be given together" in refused.output
+
+
+def test_answers_of_other_reads_stand_beside_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    team = Parameter(field="team", place="query", flags=["--team"], help="Whose.")
+    since = Parameter(field="since", place="query", flags=["--since"], kind="past_moment", sent="1d", help="From when.")
+    request_id = Parameter(field="request_id", place="query", flags=["--id"], help="Which.")
+    beside = {"counts": Beside("get_analytics", ("team", "since", "rule"), {"outcome": "refused"}, unless="request_id")}
+    command = made(method="GET", path="/refusals", parameters=[team, since, request_id], beside=beside)
+    runner = FakeRunner({"data": []})
+    shown = invoke(monkeypatch, command, runner, "--team", "a", "--json")
+    assert msgspec.json.decode(shown.output) == {"data": [], "counts": {"data": []}}
+    (own, _), (counted, _) = runner.requests
+    assert own.query["since"] == counted.query["since"] and datetime.fromisoformat(own.query["since"]) < datetime.now(UTC)
+    assert counted.command.id == "get_analytics" and counted.query.items() >= {"team": "a", "outcome": "refused"}.items()
+    alone = invoke(monkeypatch, command, runner, "--id", "x", "--json")
+    assert msgspec.json.decode(alone.output)["counts"] is None
+
+
+def test_secret_is_read_from_standard_input_and_a_sentence_says_who_serves_the_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = Parameter(field="value", place="body", kind="secret", help="Secret for {name}")
+    command = made(method="PUT", parameters=[NAME, secret], takes_body=True, done="{name} is stored; {applied}")
+
+    class Served(FakeRunner):
+        def run(self, request: OperationRequest, if_match: str | None) -> OperationResponse:
+            super().run(request, if_match)
+            return OperationResponse({"name": "x"}, "the change is stored, but 1 of 2 serve it", "1 of 2 serve it.")
+
+    runner = Served()
+    done = invoke(monkeypatch, command, runner, "x", stdin="hidden\n")
+    assert done.output == "x is stored; 1 of 2 serve it.\n" and body_of(runner) == {"value": "hidden\n"}
+    assert "Warning: the change is stored, but" in invoke(monkeypatch, command, runner, "x", "--json", stdin="hidden").output
