@@ -51,7 +51,7 @@ _SECTIONS = {
         "datasets": MADE,
         "erase": MADE,
         "audit": MADE,
-        "dropped": "nouns.dropped",
+        "dropped": MADE,
         "costs": MADE,
         "retention": MADE,
         "views": "nouns.views",
