@@ -83,6 +83,7 @@ class _Acts:
                         " they come from.",
                         examples=("experiments log size",),
                         data="acts",
+                        options={"limit": Option(default="1000")},
                         render="experiments.log",
                     ),
                 ),

@@ -174,6 +174,7 @@ class _Experiments:
                         ),
                         nothing="There are no experiments yet; docs/experiments.md shows how to make one.",
                         data="experiments",
+                        options={"limit": Option(default="1000")},
                     ),
                 ),
                 handler=self.page,
@@ -209,7 +210,14 @@ class _Experiments:
                 query=VersionsQuery,
                 response=Page[ExperimentVersionRow],
                 errors=missing,
-                commands=(Command(name="experiments versions", data="versions", render="experiments.versions"),),
+                commands=(
+                    Command(
+                        name="experiments versions",
+                        data="versions",
+                        options={"limit": Option(default="1000")},
+                        render="experiments.versions",
+                    ),
+                ),
                 handler=self.versions,
             ),
             Operation(

@@ -54,9 +54,7 @@ def _parse_period(query: DropQuery) -> tuple[datetime, datetime]:
     begin = end - timedelta(days=drop_summary.DEFAULT_DAYS) if query.since is None else parse_time(query.since, "since")
     # A moment more: `31d` on a command line is as long ago as it was typed.
     if not timedelta() < end - begin < timedelta(days=_MAX_DAYS, minutes=1):
-        raise InvalidRequest(
-            f"`since` must be before `until`, {_MAX_DAYS} days at most ({_MAX_DAYS}d).", param="since"
-        )
+        raise InvalidRequest(f"`since` must be before `until`, {_MAX_DAYS} days at most ({_MAX_DAYS}d).", param="since")
     return begin, end
 
 
