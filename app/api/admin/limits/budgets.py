@@ -85,7 +85,7 @@ class BudgetSubjects(Struct, frozen=True):
 
 
 class BudgetCounts(Struct, frozen=True):
-    """What is counted of budgets. `rules_in_force`: by name, those of a gateway process; None: this process counts nothing itself."""
+    """The counts of budgets. `rules_in_force`: by name, those of a gateway process; None: this process counts nothing itself."""
 
     read_counts: ReadCounts
     rules_in_force: Callable[[], Mapping[str, Rule]] | None = None
