@@ -50,10 +50,10 @@ class Parts(Struct, frozen=True, omit_defaults=True):
 
 
 class Beside(Struct, frozen=True, omit_defaults=True):
-    """A read whose answer is shown beside that of the command's own operation, of the same values of its query."""
+    """A read whose answer is shown beside that of the command's own operation, of the same path and values of its query."""
 
     id: str  # of the operation
-    fields: Sequence[str]  # of its query
+    fields: Sequence[str] = ()  # of its query
     fixed: Mapping[str, str] = {}
     unless: str = ""  # a field with which it cannot answer, so that null stands beside
 

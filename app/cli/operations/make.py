@@ -186,7 +186,7 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     response, is_failed = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts), False
     if command.wait and not dry_run:
         response, is_failed = _follow(runner, command.wait, response, is_patient=values["wait"])
-    if command.beside:
+    if command.beside and not dry_run:
         response = replace(response, document=response.document | perform_beside(runner, request))
     tells_applied = "{applied}" in command.done and not as_json
     if response.warning and not tells_applied:

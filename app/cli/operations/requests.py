@@ -102,8 +102,9 @@ def perform_beside(runner: OperationRunner, request: OperationRequest) -> Mappin
     manifest = load_manifest()
     for name, beside in request.command.beside.items():
         [command] = [each for each in (*manifest.commands, *manifest.reads) if each.id == beside.id]
+        path = {segment: value for segment, value in request.path.items() if f"{{{segment}}}" in command.path}
         query = {**{field: request.query[field] for field in beside.fields if field in request.query}, **beside.fixed}
-        found[name] = None if beside.unless in request.query else runner.run(OperationRequest(command, {}, query), None).document
+        found[name] = None if beside.unless in request.query else runner.run(OperationRequest(command, path, query), None).document
     return found
 
 

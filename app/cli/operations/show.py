@@ -32,6 +32,8 @@ def show_json(command: MadeCommand, document: Any, arguments: Mapping[str, Any])
 
 def show_text(command: MadeCommand, response: OperationResponse, arguments: Mapping[str, Any]) -> None:
     document = response.document
+    for warning in document.get("warnings") or ():
+        click.echo(f"Warning: {warning}", err=True)
     if render := rendering(command.render):
         render(document, arguments)
     elif command.done:
@@ -40,8 +42,6 @@ def show_text(command: MadeCommand, response: OperationResponse, arguments: Mapp
         _show_list(command, document, arguments)
     else:
         _show_record(command, document)
-    for warning in document.get("warnings") or ():
-        click.echo(f"Warning: {warning}", err=True)
 
 
 def show_dry_run(document: Mapping[str, Any]) -> None:

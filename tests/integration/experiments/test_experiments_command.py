@@ -32,7 +32,8 @@ def test_experiment_is_started_changed_and_ended(service: Service) -> None:
     assert "is not running" in refused("stop", "expcmd", "expcmd-b", "--yes")
     assert re.search(r"Version 1 of the experiment 'expcmd' takes effect at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.", run("start", "expcmd"))
     assert "is running already" in refused("start", "expcmd")
-    assert "There are: " in (unknown := refused("start", "expcmd-none")) and "expcmd" in unknown
+    unknown = refused("start", "expcmd-none")
+    assert "There is no experiment 'expcmd-none'. `narthex experiments list` lists them." in unknown
     run("weights", "expcmd", "expcmd-b=0.5")
     run("enrol", "expcmd", "25%")
     for bad in ("25", "-1", "0.5x", "5%%", "nan", "%"):

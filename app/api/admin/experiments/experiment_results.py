@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.process.thread_steps import run_in_steps
 from app.results.experiments.metric_facts import metric_names
@@ -108,7 +108,20 @@ def operations() -> list[Operation[Any, Any]]:
             query=ResultsQuery,
             response=ExperimentResults,
             errors={404: "There is no such experiment."},
-            commands=(Command(name="experiments results"),),
+            commands=(
+                Command(
+                    name="experiments results",
+                    summary="Read the results of experiment NAME, at any time.",
+                    help="NAME is that of the newest experiment, or the id of any. Intervals hold however often they are looked at;"
+                    " docs/results.md explains them.",
+                    examples=("experiments results size", "experiments results size --metric latency --slice tenant"),
+                    options={
+                        "metric": Option(help="Only this one of its metrics."),
+                        "slice": Option(metavar="TAG", help="Also by the values of this tag: of --metric, else of the primary metric."),
+                    },
+                    render="results.shown",
+                ),
+            ),
             handler=_show_results,
         ),
         Operation(
@@ -135,7 +148,18 @@ def operations() -> list[Operation[Any, Any]]:
             access="memory",
             query=PowerQuery,
             response=PowerAnswer,
-            commands=(Command(name="experiments power"),),
+            commands=(
+                Command(
+                    name="experiments power",
+                    summary="Compute how many units an experiment needs, and how long that takes.",
+                    examples=(
+                        "experiments power --effect 0.01 --rate 0.05 --per-day 2000",
+                        "experiments power --effect 0.1 --deviation 0.8 --share 0.1 --metrics 8",
+                    ),
+                    options={"units_per_day": Option(flag="--per-day", help="New units of both arms a day that take part.")},
+                    render="results.power",
+                ),
+            ),
             handler=_show_power,
         ),
     ]

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
-from app.api.rest.command import Command
+from app.api.rest.command import Beside, Column, Command, Option
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.entry_resource import Warnings
 from app.api.rest.etags import etag_of
@@ -33,6 +33,13 @@ from app.store.experiments.queries import (
 )
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
+
+# What commands print that change an experiment: when its newest version takes effect.
+CHANGED: Any = {
+    "beside": {"versions": Beside("list_experiment_versions", fixed={"limit": "1"})},
+    "render": "experiments.changed",
+    "shape": "experiments.changed_shape",
+}
 
 Arm = Annotated[str, Meta(min_length=1, max_length=256, description="The name of an arm.")]
 
@@ -158,6 +165,17 @@ class _Experiments:
                 permission="config:read",
                 query=ExperimentQuery,
                 response=Page[ListedExperiment],
+                commands=(
+                    Command(
+                        summary="List experiments, the newest first.",
+                        columns=(
+                            *(Column("name", "EXPERIMENT"), Column("section"), Column("owner", "OF"), Column("status")),
+                            *(Column("unit"), Column("arms"), Column("winner"), Column("started_at", "STARTED", "time")),
+                        ),
+                        nothing="There are no experiments yet; docs/experiments.md shows how to make one.",
+                        data="experiments",
+                    ),
+                ),
                 handler=self.page,
             ),
             Operation(
@@ -169,6 +187,16 @@ class _Experiments:
                 permission="config:read",
                 response=ShownExperiment,
                 errors=missing,
+                commands=(
+                    Command(
+                        summary="Show experiment NAME, with the versions of its weights.",
+                        examples=("experiments show size",),
+                        beside={"versions": Beside("list_experiment_versions", fixed={"limit": "1000"})},
+                        render="experiments.shown",
+                        shape="experiments.shown_shape",
+                        json='{"experiment": as of list, with its settings, "versions": as of `narthex experiments versions`}',
+                    ),
+                ),
                 handler=self.show,
             ),
             Operation(
@@ -181,7 +209,7 @@ class _Experiments:
                 query=VersionsQuery,
                 response=Page[ExperimentVersionRow],
                 errors=missing,
-                commands=(Command(name="experiments versions"),),
+                commands=(Command(name="experiments versions", data="versions", render="experiments.versions"),),
                 handler=self.versions,
             ),
             Operation(
@@ -195,6 +223,14 @@ class _Experiments:
                 response=ShownExperiment,
                 conditional=True,
                 errors=changing,
+                commands=(
+                    Command(
+                        summary="Start experiment NAME, which freezes its arms.",
+                        help="Also its unit, its control, its salt and who is eligible. It assigns episodes from twelve seconds later on.",
+                        examples=("experiments start size",),
+                        **CHANGED,
+                    ),
+                ),
                 handler=self.start,
             ),
             Operation(
@@ -210,6 +246,33 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arm": "large", "now": True},
+                commands=(
+                    Command(
+                        summary="End experiment NAME, or stop one ARM of it.",
+                        help="A stopped arm gets no new episodes; those that are in it stay, unless --now is given: then the control serves"
+                        " them, while the record keeps the arm that they were assigned to. The control cannot be stopped.",
+                        examples=(
+                            "experiments stop size large",
+                            "experiments stop size large --now",
+                            "experiments stop size --winner small --yes",
+                        ),
+                        options={
+                            "arm": Option(is_argument=True),
+                            "now": Option(help="Serve the control to what is in the arm, too."),
+                            "winner": Option(
+                                metavar="ARM",
+                                help="End the experiment, and serve this arm to everybody; without it the control serves.",
+                            ),
+                        },
+                        asks=True,
+                        confirm=(
+                            "Stop the arm {arm} of {name}?",
+                            "End the experiment {name} for good, and serve {winner} to everybody?",
+                            "End the experiment {name} for good, and serve its control to everybody?",
+                        ),
+                        **CHANGED,
+                    ),
+                ),
                 handler=self.stop,
             ),
             Operation(
@@ -225,7 +288,20 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arm": "large", "weight": 0.5},
-                commands=(Command(name="experiments resume"),),
+                commands=(
+                    Command(
+                        name="experiments resume",
+                        summary="Put a stopped ARM of experiment NAME back.",
+                        help="New episodes get it again, and so do running ones that the control served meanwhile. If a guardrail had"
+                        " stopped it, it is judged by what comes from now on.",
+                        examples=("experiments resume size large --weight 0.5",),
+                        options={
+                            "arm": Option(is_argument=True),
+                            "weight": Option(metavar="W", help="Its weight from now on; needed if it is 0."),
+                        },
+                        **CHANGED,
+                    ),
+                ),
                 handler=self.resume,
             ),
             Operation(
@@ -241,7 +317,16 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arms": {"large": 0.2}},
-                commands=(Command(name="experiments weights"),),
+                commands=(
+                    Command(
+                        name="experiments weights",
+                        summary="Set weights of arms of experiment NAME.",
+                        help="They are absolute: the others stay as they are, and episodes that have begun keep their arm.",
+                        examples=("experiments weights size large=0.2",),
+                        options={"arms": Option(is_argument=True, metavar="ARM=WEIGHT...")},
+                        **CHANGED,
+                    ),
+                ),
                 handler=self.weights,
             ),
             Operation(
@@ -257,7 +342,16 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"enrolment": 0.5},
-                commands=(Command(name="experiments enrol"),),
+                commands=(
+                    Command(
+                        name="experiments enrol",
+                        summary="Set the SHARE of units that take part in experiment NAME.",
+                        help="From 0 to 1, or 0% to 100%; the rest of a ramp is dropped. Raising it moves no unit from one arm to another.",
+                        examples=("experiments enrol size 50%",),
+                        options={"enrolment": Option(is_argument=True, metavar="SHARE")},
+                        **CHANGED,
+                    ),
+                ),
                 handler=self.enrol,
             ),
         ]
