@@ -206,7 +206,6 @@ def test_packages_import_each_other_without_a_circle() -> None:
 MAX_FILES = 24
 # Lists of one kind, in which nobody looks for anything but by name.
 FOLDERS_OF_ONE_KIND = {
-    "app/cli/nouns": "the commands of a noun each, until commands are made from operations",
     "app/results/statistics": "the parts of the statistics",
     "migrations/versions": "migrations",
     "providers/canonical": "the parts of the canonical model",

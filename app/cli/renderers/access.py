@@ -24,7 +24,7 @@ def credentials(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> No
 
 
 def warnings(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """What a dry run warns of."""
+    """Prints what a dry run warns of."""
     for warning in document["warnings"]:
         click.echo(printable(f"Warning: {warning}"), err=True)
 

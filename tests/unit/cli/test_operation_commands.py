@@ -53,7 +53,7 @@ def test_manifest_is_what_the_operations_declare(declared: list[Operation[Any, A
     assert write_manifest(build_manifest(declared)) == MANIFEST.read_bytes(), "run `python -m app.cli.operations.build`"
 
 
-def test_commands_of_one_name_are_told_apart_by_what_their_paths_need_and_what_decides() -> None:
+def test_commands_of_one_name_differ_in_what_their_paths_need_or_what_decides() -> None:
     def deciding(command: MadeCommand) -> list[str]:
         return sorted(each.field for each in command.parameters if each.place == "path" or each.decides)
 

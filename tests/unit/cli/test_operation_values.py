@@ -1,4 +1,4 @@
-"""What is typed for a made command becomes the request that stands for it: words, pairs, keys, defaults, and what does not exist yet."""
+"""Values as people type them, and the requests that made commands send for them: words, pairs, keys, defaults, parts, reads beside."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -145,7 +145,7 @@ def test_dry_run_is_shown_before_the_question(monkeypatch: pytest.MonkeyPatch) -
 
 
 def _allow(*_: object, **__: object) -> None:
-    """Where somebody at a terminal says yes."""
+    """Does what somebody at a terminal does who says yes."""
 
 
 def test_command_of_several_operations_runs_that_of_which_most_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,6 @@ LIST_KEYS = Command(
     examples=("keys list", "keys list --team search --all", "keys list --unused-since 30d"),
     options={
         "limit": Option(default="1000", help="Maximum number of keys, the oldest first."),
-        "team": Option(help="Only keys of this team."),
         "admin": Option(help="Only keys for the admin API."),
         "state": Option(default="valid", help="Only keys in this state.", constants={"--all": (None, "Also revoked and expired keys.")}),
         "expires_before": Option(help="Only keys that expire before then."),
@@ -156,7 +155,6 @@ SET_TEAM = Command(
             " repeated.",
             constants={"--no-limits": (None, "Remove the limits of its keys.")},
         ),
-        "fallbacks": Option(help="Whether models fall back to any model, or to those that the key may use."),
     },
     inline=("mask",),
     creates=True,

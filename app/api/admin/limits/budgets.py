@@ -85,7 +85,7 @@ class BudgetSubjects(Struct, frozen=True):
 
 
 class BudgetCounts(Struct, frozen=True):
-    """What is counted of budgets. `rules_in_force`: by name, those of a gateway process; None: this process counts nothing itself."""
+    """The counts of budgets. `rules_in_force`: by name, those of a gateway process; None: this process counts nothing itself."""
 
     read_counts: ReadCounts
     rules_in_force: Callable[[], Mapping[str, Rule]] | None = None
@@ -146,9 +146,6 @@ _SET = Command(
             help="team=search, key=nx-..., model=NAME, function=NAME or tag:NAME=VALUE; the value each: one for each of them; all: one"
             " for everything. Can be repeated: all must match.",
         ),
-        "amount": Option(metavar="USD", help="US dollars."),
-        "per": Option(help="The period; weeks begin on Monday. Default: month."),
-        "time_zone": Option(metavar="ZONE", help="Of the period, such as Europe/Berlin. Default: UTC."),
         "dry_run": Option(flag="--report-only/--enforced", help="Count and report only, or refuse what is beyond it (default)."),
     },
     fixed={"resource": "cost_usd"},

@@ -99,15 +99,6 @@ def _read_id(text: str, param: str) -> str:
     return text.lower()
 
 
-_OPTIONS = {
-    "actor": Option(metavar="NAME", help="Only changes by this admin key, service account or user, of the gateway or of this machine."),
-    "action": Option(metavar="ACTION", help="Only this: create, update, delete, revoke ..."),
-    "resource": Option(metavar="KIND", help="Only changes of this kind of thing: key, team, model, provider ..."),
-    "name": Option(metavar="NAME", help="Only changes of the thing of this name."),
-    "team": Option(metavar="TEAM", help="Only changes of what belongs to this team."),
-    "via": Option(help="Only changes over the admin API, by commands, by signing in, or by the gateway itself."),
-    "search": Option(help="Only changes with this text in names or in what was changed, in any case."),
-}
 _LIST = Command(
     name="audit",
     summary="List changes: who changed what, when, and what it was before; with ID, show one.",
@@ -118,7 +109,7 @@ _LIST = Command(
         "audit 019a2c3d-0000-7000-8000-000000000000",
         "audit --since 2026-01-01 --export csv > audit.csv",
     ),
-    options={**_OPTIONS, "limit": Option(default="50", help="Most changes to list.")},
+    options={"limit": Option(default="50", help="Most changes to list.")},
     data="events",
     render="audit.events",
     json='{"events": [{"id", "at", "actor", "via", "ip", "user_agent", "action", "resource", "name", "team", "before", "after",'
@@ -127,10 +118,7 @@ _LIST = Command(
 _SHOW = Command(name="audit", render="audit.event")
 _EXPORT = Command(
     name="audit",
-    options={
-        **_OPTIONS,
-        "format": Option(flag="--export", decides=True, help="Print all that match, however many, in this format."),
-    },
+    options={"format": Option(flag="--export", decides=True, help="Print all that match, however many, in this format.")},
 )
 
 

@@ -163,7 +163,6 @@ _START = Command(
     ),
     options={
         **_SELECTOR,
-        "team": Option(metavar="TEAM"),
         "keep_tags": Option(flag="--keep-tag", metavar="NAME", help="A tag that says nothing of a person, and stays. Can be repeated."),
     },
     one_of=("end_user", "tag", "episode_id"),

@@ -212,7 +212,6 @@ _RECONCILE = Command(
     ),
     options={
         "format": Option(help="Whose export the file is."),
-        "provider": Option(metavar="NAME", help="Compare with this provider only; without it, with all of this kind."),
         "models": Option(
             flag="--map", kind="texts", metavar="NAME=MODEL", help="A model's name in the file, and in requests. Can be repeated."
         ),
