@@ -152,6 +152,8 @@ def operations() -> list[Operation[Any, Any]]:
                 Command(
                     name="experiments power",
                     summary="Compute how many units an experiment needs, and how long that takes.",
+                    help="Needs no gateway.",
+                    needs_database=False,
                     examples=(
                         "experiments power --effect 0.01 --rate 0.05 --per-day 2000",
                         "experiments power --effect 0.1 --deviation 0.8 --share 0.1 --metrics 8",
