@@ -42,7 +42,7 @@ _SECTIONS = {
         "analytics": "nouns.analytics",
         "inferences": "nouns.inferences",
         "records": MADE,
-        "episode": "nouns.episode",
+        "episode": MADE,
         "episodes": MADE,
         "feedback": "nouns.feedback",
         "metrics": "nouns.metrics",
