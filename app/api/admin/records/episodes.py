@@ -170,6 +170,8 @@ async def _find_episode(call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, N
     if len(found) > 1:
         teams = [f"{await inference_queries.find_team_name(call.connection, each) or 'removed'} ({each})" for each in found]
         raise InvalidRequest(f"{len(teams)} teams have an episode {named}: name one by `team_id`: {', '.join(teams)}.", param="team_id")
+    if not found and team is not None and team_id is None:
+        raise InvalidRequest(f"There is no inference of an episode {named} of a team {team!r:.100}.", param="team_id")
     if not found:
         raise _no_episode(named)
     return next(iter(found.values())), after, next(iter(found))
