@@ -127,9 +127,13 @@ def test_question_is_about_what_was_given(monkeypatch: pytest.MonkeyPatch) -> No
     arm = Parameter(field="arm", place="body", metavar="ARM")
     questions = ["Stop {arm} of {name}?", "End {name}?"]
     command = made(method="POST", parameters=[NAME, arm], takes_body=True, confirm=questions)
-    monkeypatch.setattr("app.cli.operations.make.refuse_unconfirmed", lambda **_: None)  # as on a terminal
     asked: list[str] = []
-    monkeypatch.setattr("app.cli.operations.make.confirm", lambda question, **_: asked.append(question))
+
+    def agree(question: str = "", **_: object) -> None:
+        asked.extend([question] if question else [])
+
+    monkeypatch.setattr("app.cli.operations.make.refuse_unconfirmed", agree)  # as on a terminal
+    monkeypatch.setattr("app.cli.operations.make.confirm", agree)
     for arguments in (("x", "a"), ("x",)):
         assert invoke(monkeypatch, command, FakeRunner({}), *arguments).exit_code == 0
     assert asked == ["Stop a of x?", "End x?"]
