@@ -183,6 +183,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         takes_file=len([each for each in parameters if each.place == "body"]) > _MAX_WITHOUT_FILE,
         unsettable=unsettable_fields(operation, command),
         is_local=bool(subject),
+        needs_database=command.needs_database,
         is_change=operation.access == "write",
         is_conditional=operation.conditional,
         media_type=operation.response_media_type,

@@ -239,7 +239,7 @@ def _follow(runner: OperationRunner, wait: Wait, begun: OperationResponse, *, is
 def _runner(command: MadeCommand, url: str | None) -> OperationRunner:
     """Runs in this process where there is a database, else at the gateway where somebody has signed in. Either is heavy to import."""
     settings = Settings.read()
-    if url is None and command.is_local and (_has_database(settings) or not _has_session()):
+    if url is None and command.is_local and (not command.needs_database or _has_database(settings) or not _has_session()):
         return importlib.import_module("app.cli.operations.run_here").LocalRunner(settings)
     api = importlib.import_module("app.cli.admin_api")
     access = api.find_access(settings) if url is None else api.named_access(url)

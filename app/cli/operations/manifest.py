@@ -62,6 +62,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaces: Sequence[str] = ()
     creates: str = ""  # the id of the operation that creates what this one would change
     is_local: bool = False  # it can run in the command's process
+    needs_database: bool = True  # to run there
     is_change: bool = False
     is_conditional: bool = False
     media_type: str = "application/json"

@@ -26,16 +26,18 @@ from app.supervisor.database_query import query_database
 from app.supervisor.machine import server_addresses
 from providers.canonical.errors import InvalidRequest, NarthexError
 
+_NOWHERE = "postgresql://127.0.0.1:1/none"  # for an operation that needs no database
 _PATIENCE = 10  # somebody at a terminal may wait so many times longer than a caller of the admin API
 
 
 class LocalRunner:
     def __init__(self, settings: Settings) -> None:
-        """Raises OperatorError if there is no database."""
-        self._settings = server_addresses.resolve(settings)
+        self._settings = settings
 
     def run(self, request: OperationRequest, if_match: str | None) -> OperationResponse:
-        [operation] = [each for each in operations_of(request.command.subject, self._settings) if each.id == request.command.id]
+        """Raises OperatorError, too, if it needs a database and there is none."""
+        settings = server_addresses.resolve(self._settings) if request.command.needs_database else self._settings
+        [operation] = [each for each in operations_of(request.command.subject, settings) if each.id == request.command.id]
         author = replace(command_author(), request_id=str(uuid7.mint()))
         try:
             query, body = parse_query(urlencode(request.query).encode(), operation.query), _parse_body(operation, request.body)
@@ -43,21 +45,21 @@ class LocalRunner:
             raise InvalidOptions(fault.message, fault.status, request.command) from None
 
         async def serve(url: str) -> tuple[OperationResponse, ServedVersions]:
-            database = create_database_engine(url, command_timeout_s=_PATIENCE * operation.timeout_s)
+            database = create_database_engine(url, command_timeout_s=_PATIENCE * operation.timeout_s)  # it connects where it must
             try:
                 return await _serve(operation, request, query, body, if_match, author, database)
             finally:
                 await database.dispose()
 
         try:
-            response, change = query_database(self._settings.database_url, serve)
+            response, change = query_database(settings.database_url or _NOWHERE, serve)
         except NarthexError as fault:
             raise refusal(fault.message, fault.status, request.command) from fault
         except StillUsed as fault:
             raise OperationRefused(str(fault), 409, request.command) from fault
         if change == ServedVersions():
             return response
-        applied, wait_s = wait_until_all_serve(self._settings), self._settings.apply_wait_s
+        applied, wait_s = wait_until_all_serve(settings), settings.apply_wait_s
         warning = "" if applied.is_everywhere else f"the change is stored, but {applied.in_words(wait_s)}"
         return replace(response, warning=warning, applied=applied.in_words(wait_s))
 

@@ -113,6 +113,7 @@ def version_operations(settings: Settings) -> list[Operation[Any, Any]]:
                 Command(
                     name="datasets versions",
                     data="versions",
+                    options={"limit": Option(default="1000")},
                     render="datasets.versions",
                 ),
             ),

@@ -111,6 +111,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
                     ],
                     nothing="There are no datasets; `narthex datasets create -h` shows how to make one.",
                     data="datasets",
+                    options={"limit": Option(default="1000")},
                 ),
             ),
             handler=_page,

@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from app.api.admin.experiments.experiments import CHANGED, Arm, ShownExperiment, answer_experiment, lock_for_change, require_experiment
-from app.api.rest.command import Command, Option
+from app.api.admin.experiments import experiment_commands
+from app.api.admin.experiments.experiment_lookup import lock_for_change, require_experiment
+from app.api.admin.experiments.experiments import Arm, ShownExperiment, answer_experiment
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.results.guard.promoting import MAX_REASON_CHARACTERS, PromotionRefused, promote
@@ -75,17 +76,7 @@ class _Acts:
                 query=LogQuery,
                 response=Page[Act],
                 errors=missing,
-                commands=(
-                    Command(
-                        name="experiments log",
-                        summary="Show what guardrails, adaptive rules and promotions did to experiment NAME.",
-                        help="The newest first, with the reason; --json has the evidence, too: the numbers that decided, and the sums that"
-                        " they come from.",
-                        examples=("experiments log size",),
-                        data="acts",
-                        render="experiments.log",
-                    ),
-                ),
+                commands=(experiment_commands.LOG,),
                 handler=self.log,
             ),
             Operation(
@@ -101,27 +92,7 @@ class _Acts:
                 conditional=True,
                 errors={**missing, 409: "Conditions are not met, which the message lists; or the configuration no longer has it."},
                 example={"arm": "large"},
-                commands=(
-                    Command(
-                        name="experiments promote",
-                        summary="End experiment NAME with ARM as its winner, if it is proven better.",
-                        help="It is refused, with every condition that is not met and its numbers, unless there are enough complete units"
-                        " and days, the primary metric is better at any time, every guardrail is met, and units were split as the weights"
-                        " say. docs/guardrails.md has the conditions.",
-                        examples=(
-                            "experiments promote size large",
-                            'experiments promote size large --force --reason "the control is retired by its provider"',
-                        ),
-                        options={
-                            "arm": Option(is_argument=True),
-                            "force": Option(help="Also if conditions are not met; needs --reason."),
-                            "reason": Option(help="Why it is promoted nevertheless; the log keeps it."),
-                        },
-                        asks=True,
-                        confirm="End the experiment {name} for good, with {arm} as its winner?",
-                        **CHANGED,
-                    ),
-                ),
+                commands=(experiment_commands.PROMOTE,),
                 handler=self.promote,
             ),
         ]

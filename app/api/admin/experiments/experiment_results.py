@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from app.api.admin.experiments.experiment_lookup import require_experiment
 from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.process.thread_steps import run_in_steps
@@ -13,8 +14,8 @@ from app.results.experiments.power import PowerAnswer, PowerQuestion, answer_pow
 from app.results.experiments.read import read_results
 from app.results.experiments.results import ExperimentResults
 from app.results.experiments.series import ResultSeries, read_series
-from app.store.experiments.queries import ExperimentRow, find_experiment
-from providers.canonical.errors import InvalidRequest, UnknownRecord
+from app.store.experiments.queries import ExperimentRow
+from providers.canonical.errors import InvalidRequest
 
 Text = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -49,10 +50,7 @@ class PowerQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def _find_started(call: Call[ResultsQuery, NoBody] | Call[SeriesQuery, NoBody]) -> ExperimentRow:
     """The experiment of the path, which has the metric and arm of the query. Raises UnknownRecord, InvalidRequest."""
-    name, query = call.path["name"], call.query
-    found = await find_experiment(call.connection, name)
-    if found is None:
-        raise UnknownRecord(f"There is no experiment {name!r:.200}. GET /admin/v1/experiments lists them.")
+    query, found = call.query, await require_experiment(call.connection, call.path["name"])
     if found.started_at is None:
         raise InvalidRequest(f"The experiment {found.name!r:.200} is a draft: it has no results before it starts.", param="name")
     metrics = metric_names(found)
@@ -152,6 +150,8 @@ def operations() -> list[Operation[Any, Any]]:
                 Command(
                     name="experiments power",
                     summary="Compute how many units an experiment needs, and how long that takes.",
+                    help="Needs no gateway.",
+                    needs_database=False,
                     examples=(
                         "experiments power --effect 0.01 --rate 0.05 --per-day 2000",
                         "experiments power --effect 0.1 --deviation 0.8 --share 0.1 --metrics 8",

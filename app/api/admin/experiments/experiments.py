@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.api.admin.experiments import experiment_commands
+from app.api.admin.experiments.experiment_lookup import lock_for_change, require_experiment
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
-from app.api.rest.command import Beside, Column, Command, Option
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.entry_resource import Warnings
 from app.api.rest.etags import etag_of
@@ -19,27 +19,18 @@ from app.results.experiments.standing import ExperimentStanding
 from app.results.experiments.standings import Standings
 from app.settings import Settings
 from app.store.configuration.configuration import change_configuration
-from app.store.configuration.rows import lock_configuration
 from app.store.experiments import edits as experiment_edits
 from app.store.experiments.edits import Edit
 from app.store.experiments.queries import (
     ExperimentRow,
     ExperimentVersionRow,
-    find_experiment,
     find_settings,
     newest_versions,
     page_experiments,
     page_versions,
 )
 from app.store.postgres.paging import After, Limit, Page
-from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
-
-# What commands print that change an experiment: when its newest version takes effect.
-CHANGED: Any = {
-    "beside": {"versions": Beside("list_experiment_versions", fixed={"limit": "1"})},
-    "render": "experiments.changed",
-    "shape": "experiments.changed_shape",
-}
+from providers.canonical.errors import InvalidRequest
 
 Arm = Annotated[str, Meta(min_length=1, max_length=256, description="The name of an arm.")]
 
@@ -165,17 +156,7 @@ class _Experiments:
                 permission="config:read",
                 query=ExperimentQuery,
                 response=Page[ListedExperiment],
-                commands=(
-                    Command(
-                        summary="List experiments, the newest first.",
-                        columns=(
-                            *(Column("name", "EXPERIMENT"), Column("section"), Column("owner", "OF"), Column("status")),
-                            *(Column("unit"), Column("arms"), Column("winner"), Column("started_at", "STARTED", "time")),
-                        ),
-                        nothing="There are no experiments yet; docs/experiments.md shows how to make one.",
-                        data="experiments",
-                    ),
-                ),
+                commands=(experiment_commands.LIST,),
                 handler=self.page,
             ),
             Operation(
@@ -187,16 +168,7 @@ class _Experiments:
                 permission="config:read",
                 response=ShownExperiment,
                 errors=missing,
-                commands=(
-                    Command(
-                        summary="Show experiment NAME, with the versions of its weights.",
-                        examples=("experiments show size",),
-                        beside={"versions": Beside("list_experiment_versions", fixed={"limit": "1000"})},
-                        render="experiments.shown",
-                        shape="experiments.shown_shape",
-                        json='{"experiment": as of list, with its settings, "versions": as of `narthex experiments versions`}',
-                    ),
-                ),
+                commands=(experiment_commands.SHOW,),
                 handler=self.show,
             ),
             Operation(
@@ -209,7 +181,7 @@ class _Experiments:
                 query=VersionsQuery,
                 response=Page[ExperimentVersionRow],
                 errors=missing,
-                commands=(Command(name="experiments versions", data="versions", render="experiments.versions"),),
+                commands=(experiment_commands.VERSIONS,),
                 handler=self.versions,
             ),
             Operation(
@@ -223,14 +195,7 @@ class _Experiments:
                 response=ShownExperiment,
                 conditional=True,
                 errors=changing,
-                commands=(
-                    Command(
-                        summary="Start experiment NAME, which freezes its arms.",
-                        help="Also its unit, its control, its salt and who is eligible. It assigns episodes from twelve seconds later on.",
-                        examples=("experiments start size",),
-                        **CHANGED,
-                    ),
-                ),
+                commands=(experiment_commands.START,),
                 handler=self.start,
             ),
             Operation(
@@ -246,33 +211,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arm": "large", "now": True},
-                commands=(
-                    Command(
-                        summary="End experiment NAME, or stop one ARM of it.",
-                        help="A stopped arm gets no new episodes; those that are in it stay, unless --now is given: then the control serves"
-                        " them, while the record keeps the arm that they were assigned to. The control cannot be stopped.",
-                        examples=(
-                            "experiments stop size large",
-                            "experiments stop size large --now",
-                            "experiments stop size --winner small --yes",
-                        ),
-                        options={
-                            "arm": Option(is_argument=True),
-                            "now": Option(help="Serve the control to what is in the arm, too."),
-                            "winner": Option(
-                                metavar="ARM",
-                                help="End the experiment, and serve this arm to everybody; without it the control serves.",
-                            ),
-                        },
-                        asks=True,
-                        confirm=(
-                            "Stop the arm {arm} of {name}?",
-                            "End the experiment {name} for good, and serve {winner} to everybody?",
-                            "End the experiment {name} for good, and serve its control to everybody?",
-                        ),
-                        **CHANGED,
-                    ),
-                ),
+                commands=(experiment_commands.STOP,),
                 handler=self.stop,
             ),
             Operation(
@@ -288,20 +227,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arm": "large", "weight": 0.5},
-                commands=(
-                    Command(
-                        name="experiments resume",
-                        summary="Put a stopped ARM of experiment NAME back.",
-                        help="New episodes get it again, and so do running ones that the control served meanwhile. If a guardrail had"
-                        " stopped it, it is judged by what comes from now on.",
-                        examples=("experiments resume size large --weight 0.5",),
-                        options={
-                            "arm": Option(is_argument=True),
-                            "weight": Option(metavar="W", help="Its weight from now on; needed if it is 0."),
-                        },
-                        **CHANGED,
-                    ),
-                ),
+                commands=(experiment_commands.RESUME,),
                 handler=self.resume,
             ),
             Operation(
@@ -317,16 +243,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arms": {"large": 0.2}},
-                commands=(
-                    Command(
-                        name="experiments weights",
-                        summary="Set weights of arms of experiment NAME.",
-                        help="They are absolute: the others stay as they are, and episodes that have begun keep their arm.",
-                        examples=("experiments weights size large=0.2",),
-                        options={"arms": Option(is_argument=True, metavar="ARM=WEIGHT...")},
-                        **CHANGED,
-                    ),
-                ),
+                commands=(experiment_commands.WEIGHTS,),
                 handler=self.weights,
             ),
             Operation(
@@ -342,40 +259,10 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"enrolment": 0.5},
-                commands=(
-                    Command(
-                        name="experiments enrol",
-                        summary="Set the SHARE of units that take part in experiment NAME.",
-                        help="From 0 to 1, or 0% to 100%; the rest of a ramp is dropped. Raising it moves no unit from one arm to another.",
-                        examples=("experiments enrol size 50%",),
-                        options={"enrolment": Option(is_argument=True, metavar="SHARE")},
-                        **CHANGED,
-                    ),
-                ),
+                commands=(experiment_commands.ENROL,),
                 handler=self.enrol,
             ),
         ]
-
-
-async def require_experiment(connection: AsyncConnection, name: str) -> ExperimentRow:
-    """Raises UnknownRecord."""
-    found = await find_experiment(connection, name)
-    if found is None:
-        raise UnknownRecord(f"There is no experiment {name!r:.200}. GET /admin/v1/experiments lists them.")
-    return found
-
-
-async def lock_for_change(call: Call[Any, Any]) -> None:
-    """Locks the configuration until the end of the transaction, and checks that the experiment may be changed.
-
-    Raises UnknownRecord, Conflict, and what Call.check_match() raises.
-    """
-    await lock_configuration(call.connection)
-    found = await require_experiment(call.connection, call.path["name"])
-    settings = await find_settings(call.connection, found)
-    if settings is None:
-        raise Conflict(f"The configuration no longer has the experiment {found.name!r:.200}: only its record is left.")
-    call.check_match(etag_of(settings))
 
 
 async def answer_experiment(call: Call[Any, Any], warnings: Sequence[str] = ()) -> Answer:
