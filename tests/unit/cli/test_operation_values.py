@@ -201,3 +201,15 @@ def test_secret_is_read_from_standard_input_and_a_sentence_says_who_serves_the_c
     done = invoke(monkeypatch, command, runner, "x", stdin="hidden\n")
     assert done.output == "x is stored; 1 of 2 serve it.\n" and body_of(runner) == {"value": "hidden\n"}
     assert "Warning: the change is stored, but" in invoke(monkeypatch, command, runner, "x", "--json", stdin="hidden").output
+
+
+def test_flag_that_only_its_renderer_reads_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = {"day": "2026-11-01", "model": "m", "kind": "input", "our_tokens": 5, "their_tokens": 5, "token_difference": 0}
+    line |= {"our_microusd": 7, "their_microusd": 7, "microusd_difference": 0}
+    document = {"first_day": "2026-11-01", "last_day": "2026-11-01", "providers": ["p"], "our_microusd": 7, "their_microusd": 7}
+    runner = FakeRunner({**document, "unpriced": 0, "data": [line]})
+    shows = {"--all": "Also lines without a difference."}
+    command = made(method="GET", path="/costs", shows=shows, render="costs.reconciled", fails="costs.differs")
+    brief, whole = invoke(monkeypatch, command, runner), invoke(monkeypatch, command, runner, "--all")
+    assert "input" not in brief.output and "input" in whole.output and "0.000007" in whole.output
+    assert [each.query for each, _ in runner.requests] == [{}, {}] and (brief.exit_code, whole.exit_code) == (0, 0)
