@@ -39,6 +39,8 @@ def test_experiment_is_started_changed_and_ended(service: Service) -> None:
     for bad in ("25", "-1", "0.5x", "5%%", "nan", "%"):
         assert f"{bad!r} is not a share from 0 to 1, such as 0.5 or 50%" in refused("enrol", "expcmd", "--", bad)
     assert "is the control" in refused("stop", "expcmd", "expcmd-a", "--now", "--yes")
+    assert "--now is for one arm" in refused("stop", "expcmd", "--now", "--yes")
+    assert "not both" in refused("stop", "expcmd", "expcmd-b", "--winner", "expcmd-a", "--yes")
     assert "has no arm 'huge'" in refused("stop", "expcmd", "huge", "--yes")
     assert "a weight is a number of 0 or more" in refused("weights", "expcmd", "expcmd-b=-1")
     run("stop", "expcmd", "expcmd-b", "--now", "--yes")

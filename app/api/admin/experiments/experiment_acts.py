@@ -31,6 +31,13 @@ class Promote(Struct, frozen=True, forbid_unknown_fields=True):
     force: Annotated[bool, Meta(description="Also if conditions are not met; needs `reason` and the permission experiments:force.")] = False
     reason: Reason | None = None
 
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest."""
+        if self.force and self.reason is None:
+            raise InvalidRequest("`force` needs `reason`, which the log keeps.", param="reason")
+        if self.reason is not None and not self.force:
+            raise InvalidRequest("A `reason` is for a promotion whose conditions are not met: set `force`, too.", param="reason")
+
 
 class _Acts:
     def __init__(self, settings: Settings) -> None:
@@ -44,10 +51,6 @@ class _Acts:
         body = call.body
         if body.force:
             call.require("experiments:force")
-            if body.reason is None:
-                raise InvalidRequest("`force` needs `reason`, which the log keeps.", param="reason")
-        elif body.reason is not None:
-            raise InvalidRequest("A `reason` is for a promotion whose conditions are not met: set `force`, too.", param="reason")
         await lock_for_change(call)
         try:
             promoted = await promote(

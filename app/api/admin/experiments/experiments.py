@@ -73,6 +73,13 @@ class Stop(Struct, frozen=True, forbid_unknown_fields=True):
     now: Annotated[bool, Meta(description="The control serves the episodes that are in the arm, too.")] = False
     winner: Annotated[Arm | None, Meta(description="The arm that serves once the experiment has ended; null: the control.")] = None
 
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest."""
+        if self.arm is None and self.now:
+            raise InvalidRequest("`now` is for one arm: name it in `arm`.", param="now")
+        if self.arm is not None and self.winner is not None:
+            raise InvalidRequest("Give an `arm` to stop, or a `winner` to end the experiment, not both.", param="winner")
+
 
 class Resume(Struct, frozen=True, forbid_unknown_fields=True):
     """A stopped arm that is put back."""
@@ -119,13 +126,8 @@ class _Experiments:
 
     async def stop(self, call: Call[NoQuery, Stop]) -> Answer:
         name, body = call.path["name"], call.body
-        if body.arm is None:
-            if body.now:
-                raise InvalidRequest("`now` is for one arm: name it in `arm`.", param="now")
-            return await self._change(call, experiment_edits.end(name, body.winner))
-        if body.winner is not None:
-            raise InvalidRequest("Give an `arm` to stop, or a `winner` to end the experiment, not both.", param="winner")
-        return await self._change(call, experiment_edits.stop_arm(name, body.arm, now=body.now))
+        edit = experiment_edits.end(name, body.winner) if body.arm is None else experiment_edits.stop_arm(name, body.arm, now=body.now)
+        return await self._change(call, edit)
 
     async def resume(self, call: Call[NoQuery, Resume]) -> Answer:
         return await self._change(call, experiment_edits.resume_arm(call.path["name"], call.body.arm, call.body.weight))
