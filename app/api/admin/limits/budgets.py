@@ -92,7 +92,7 @@ class BudgetCounts(Struct, frozen=True):
 
 
 class BudgetOperations:
-    """Reads of budgets, with what is spent of them. `resource`: budgets as they are configured."""
+    """Reads of budgets, with what is spent of them. `resource` has budgets as they are configured."""
 
     def __init__(self, resource: EntryResource[Limit], counts: BudgetCounts) -> None:
         self._resource = resource
