@@ -30,14 +30,6 @@ class CommandError(click.ClickException):
 class OrderedGroup(click.Group):
     """A group whose help lists commands in the order of their definition, each with its complete first line."""
 
-    default = ""  # the command that the group alone runs, with options or without
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        is_alone = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
-        if self.default and is_alone and not ctx.resilient_parsing:  # a TAB completes names of commands
-            args = [self.default, *args]
-        return super().parse_args(ctx, args)
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 

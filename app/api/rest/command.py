@@ -87,7 +87,6 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     confirm: str | Sequence[str] = ""
     asks: bool | None = None  # whether it asks; None: where it is a DELETE
     preview: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints a dry run before the question
-    is_default: bool = False  # the noun alone runs it, too
     needs_database: bool = True  # False: its options are all that it needs
     wait: Wait | None = None  # for what it begins
     parts: Parts | None = None

@@ -206,7 +206,6 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         shows=command.shows,
         render=command.render,
         shape=command.shape,
-        is_default=command.is_default,
         wait=command.wait,
     )
 

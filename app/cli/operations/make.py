@@ -50,8 +50,6 @@ def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command
             group = group.commands[word]
         if isinstance(group, click.Group) and words[-1] not in group.commands:
             group.add_command(make_command(*same), words[-1])
-        if isinstance(group, OrderedGroup) and same[0].is_default:
-            group.default = words[-1]
     return root
 
 

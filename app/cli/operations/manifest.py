@@ -84,7 +84,6 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     shows: Mapping[str, str] = {}
     render: str = ""
     shape: str = ""
-    is_default: bool = False
     wait: Wait | None = None
 
 
