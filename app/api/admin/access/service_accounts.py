@@ -9,8 +9,8 @@ from app.api.admin.access.users import ACCOUNT_COLUMNS, AccountQuery
 from app.api.rest.access_rules import manages, require_may_give, require_other_owner, shown_roles
 from app.api.rest.command import Command, Option
 from app.api.rest.etags import etag_of
+from app.api.rest.links import encode_segment
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.api.server.path_segments import encode_segment
 from app.store.access import accounts, grants
 from app.store.access.accounts import Account, GroupRoles, RoleInForce
 from app.store.access.locking import lock_access

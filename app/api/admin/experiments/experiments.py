@@ -11,8 +11,8 @@ from app.api.admin.experiments import experiment_commands
 from app.api.admin.experiments.experiment_lookup import lock_for_change, require_experiment
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
 from app.api.rest.credential_places import require_may_send_credentials
-from app.api.rest.entry_resource import Warnings
 from app.api.rest.etags import etag_of
+from app.api.rest.fields import Warnings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.experiments import ExperimentStatus
 from app.results.experiments.standing import ExperimentStanding

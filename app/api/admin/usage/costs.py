@@ -223,7 +223,7 @@ _RECONCILE = Command(
 
 
 def operations(focus_days: int) -> list[Operation[Any, Any]]:
-    """`focus_days`: the most that one export has."""
+    """The operations on costs. One export has `focus_days` at most."""
 
     async def export_focus(call: Call[FocusQuery, NoBody]) -> Answer:
         return await _export_focus(call, focus_days)
