@@ -11,6 +11,7 @@ from app.api.openapi.schemas import Schema, component_name, schemas_of
 _SECURITY: dict[Access, list[Schema]] = {
     "caller": [{"callerKey": []}, {"keyHeader": []}],
     "admin": [{"adminKey": []}, {"keyHeader": []}],
+    "own": [{"callerKey": []}, {"adminKey": []}, {"sessionCookie": []}, {"keyHeader": []}],
     "node": [{"nodeSecret": []}, {"adminKey": []}],
     "public": [],
 }

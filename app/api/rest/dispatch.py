@@ -29,14 +29,15 @@ from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
 from app.store.postgres.admin_transactions import admin_transaction
-from app.store.postgres.audit_log import Author, Change, read_changes
+from app.store.postgres.audit_log import Author, AuthorKind, Change, read_changes
 from app.store.postgres.vault import Vault
 from app.store.workers.applied_changes import Applied
 from app.store.workers.repetitions import Repetitions, StoredAnswer
 from app.store.workers.reports import ServedVersions, read_changed_versions
 from providers.canonical.errors import BodyTooLarge, Conflict, InvalidRequest, NotAllowed
 
-Authenticate = Callable[[Request[Any, Any, Any]], Awaitable[Principal]]
+# Takes the route of callers that the operation stands for, as Operation.caller_route has it.
+Authenticate = Callable[[Request[Any, Any, Any], str | None], Awaitable[Principal]]
 # Waits until every gateway process serves a change, for a bounded time or, without `wait`, no longer than it takes to find out.
 WaitUntilApplied = Callable[[ServedVersions, bool], Awaitable[Applied]]
 
@@ -204,7 +205,7 @@ class Dispatcher:
             call.principal = await self._authenticate_for(operation, request)
 
     async def _authenticate_for(self, operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> Principal:
-        principal = await self._authenticate(request)
+        principal = await self._authenticate(request, operation.caller_route)
         _check_permission(principal, operation)
         return principal
 
@@ -213,7 +214,8 @@ class Dispatcher:
         client = request.scope["client"]
         address = client_address(client[0] if client else None, raw_headers, self._trusted_proxies)
         agent = request.headers.get("user-agent")
-        return Author(principal.kind, principal.id, principal.name, "rest", address and str(address), agent, id)
+        kind: AuthorKind = "key" if principal.kind == "caller" else principal.kind
+        return Author(kind, principal.id, principal.name, "rest", address and str(address), agent, id)
 
 
 async def _read_body(operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> tuple[bytes, Any]:

@@ -142,7 +142,9 @@ class Operation(Generic[Q, B]):
     `body_media_type`. `response`: what the handler's Answer has.
     `conditional`: it calls check_match(), so it takes If-Match. `secret_response`: the response shows a secret once. `errors`: statuses
     beyond the usual ones, with what they mean. `other_media_types`: of responses, by the query. `example`: a body. `timeout_s`: of its
-    statements. `one_moment`: all statements of a read see the same moment. `commands`: those of the command line.
+    statements. `one_moment`: all statements of a read see the same moment. `commands`: those of the command line. `caller_route`: the
+    route that callers have for the same; a caller's key that may use that route may use the operation, too. Empty: every key may. None: no
+    caller's key may.
     """
 
     method: Method
@@ -171,6 +173,7 @@ class Operation(Generic[Q, B]):
     timeout_s: float = 10.0
     one_moment: bool = False
     commands: Sequence[Command] = (Command(),)
+    caller_route: str | None = None
 
     @property
     def only_creates(self) -> bool:

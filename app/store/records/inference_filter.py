@@ -34,7 +34,7 @@ class InferenceFilter(Struct, frozen=True):
     of a request whose caller gave none. `episode`: its UUID, or the text that its caller names it by; `episode_ids`: the ids that it may
     have, which conditions() needs. `origin`: why the gateway made the request itself; "caller": it did not. `original_id`: made of that
     inference. `shadow`: of the shadow of this function or model. `text`: a search, as read_search() makes it, of teams with full-text
-    search.
+    search. `sent_by_people`: by a caller, or by somebody in the playground.
     """
 
     model: AnyOf | None = None
@@ -75,6 +75,7 @@ class InferenceFilter(Struct, frozen=True):
     text: str | None = None
     episode_ids: Collection[str] | None = None
     shadow: str | None = None
+    sent_by_people: bool = False
 
     @property
     def has_repeats(self) -> bool:
@@ -100,6 +101,8 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     yield from status_conditions(filters, columns.status)
     if filters.origin is not None:
         yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
+    if filters.sent_by_people:
+        yield or_(columns.origin.is_(None), columns.origin == "playground")
     if filters.model is not None:
         yield columns.model.in_(_sent_models(filters))
     if filters.team is not None:
@@ -145,6 +148,7 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         *((filters.team, row["team"]), (filters.key, (row["key"] or "").removeprefix("nx-")), (filters.original_id, row["original_id"])),
         (filters.origin, row["origin"] or "caller"),
         (filters.shadow, row["shadow"]),
+        (("caller", "playground") if filters.sent_by_people else None, row["origin"] or "caller"),
     )
     received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
     return (

@@ -1,0 +1,54 @@
+/** The playground: any model or function that one may use, streamed, two side by side, and the same request for a program. */
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, call } from '../../api';
+import { Head } from '../../parts/Head';
+import { go, here } from '../../router';
+import { useResource } from '../../resource';
+import { session } from '../../session';
+import { Code } from './Code';
+import { Composer } from './Composer';
+import { Settings } from './Settings';
+import { Column } from './Column';
+import { asked, clear, isComparing, modelOf, startFor, turns } from './state';
+import type { Side } from './state';
+
+interface Usable {
+  id: string;
+}
+
+export function Playground() {
+  startFor(session.value?.id);
+  const [fault, setFault] = useState<ApiError | null>(null), [code, setCode] = useState(false);
+  const key = asked('as'), needsKey = !key && session.value?.kind !== 'key' && session.value?.kind !== 'caller';
+  const models = useResource(needsKey ? null : `own-models|${session.value?.id}|${key}`, async (signal) => {
+    const answer = await call('GET /own/models', { signal, ...(key ? { headers: { 'x-narthex-key': key } } : {}) });
+    return (answer.data as unknown as { data: Usable[] }).data.map((each) => each.id);
+  });
+  const names = models.data ?? [], isBegun = turns.value.some((each) => each.length > 0), compares = isComparing();
+  useEffect(() => {
+    // The first name, so that somebody who has just come can write at once.
+    if (!modelOf(0) && names.length) go(here({ model: names[0]! }), { replace: true, keepScroll: true });
+  }, [names.length]);
+  const sides: Side[] = compares ? [0, 1] : [0];
+  const shown = fault ?? sides.map((side) => turns.value[side].at(-1)?.answer.error ?? null).find((each) => each?.param != null) ?? null;
+  return (
+    <>
+      <Head title="Playground" about="Counted and limited like any request of the key">
+        <button class="button" aria-pressed={compares} onClick={() => go(here(compares ? { with: null, compare: null } : { with: names.find((each) => each !== modelOf(0)) ?? modelOf(0), compare: '1' }), { replace: true, keepScroll: true })}>Two side by side</button>
+        <button class="button" onClick={() => setCode(true)}>Code</button>
+        <button class="button" disabled={!isBegun} onClick={() => { clear(); setFault(null); }}>New conversation</button>
+      </Head>
+      <div class="play">
+        <Settings error={shown} keysError={models.error ?? null} />
+        <div class="play-talk">
+          {models.error && !models.data && <p class="banner" role="alert"><span class="wrap">{models.error.message} A name can be typed all the same.</span><button class="button small" onClick={models.reload}>Try again</button></p>}
+          <div class={compares ? 'columns even' : 'rows-of'}>
+            {sides.map((side) => <Column key={side} side={side} models={names} error={shown} />)}
+          </div>
+          <Composer sides={sides} needsKey={needsKey} fault={fault} setFault={setFault} />
+        </div>
+      </div>
+      {code && <Code sides={sides} close={() => setCode(false)} />}
+    </>
+  );
+}
