@@ -15,10 +15,11 @@ import uvloop
 from litestar import Litestar
 from litestar.types import ControllerRouterHandler
 
+from app.api.admin_address.routes import admin_address_routes
 from app.api.callers.exception_handlers import HANDLERS
 from app.api.callers.refused_requests import RefusedRequests
 from app.api.metrics import keep_metrics_current
-from app.api.routes import admin_routes, caller_routes, inference_routes, shared_routes
+from app.api.routes import caller_routes, inference_routes, shared_routes
 from app.api.server.access_log import AccessLog
 from app.api.server.http_call import CallHandler
 from app.api.server.http_protocol import RequestTimes, http_protocol_class
@@ -218,7 +219,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
                 await access_log.stop()
 
     shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
-    for_admins, playground = admin_routes(gateway, admin_database, tokens, access_log)
+    for_admins, playground = admin_address_routes(gateway, admin_database, tokens, access_log)
     handlers = [*shared, *for_callers, *([] if settings.admin_port else for_admins)]
     calls = inference_routes(gateway, access_log)
     if not settings.admin_port:

@@ -22,6 +22,18 @@ def write(page: Any, text: str) -> None:
     page.keyboard.press("Control+Enter")
 
 
+def stub_stream(page: Any, body: str | None) -> None:
+    """Answer with this stream instead of the service, until page.unroute(); None: the connection breaks."""
+
+    def answer(route: Any) -> None:
+        if body is None:
+            route.abort()
+        else:
+            route.fulfill(status=200, content_type="text/event-stream", body=body)
+
+    page.route(ROUTE, answer)
+
+
 def new_key(service: Service, team: str = "support", **restrictions: Any) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {service.admin_key}"}
     body = {"team": team, "name": "of a page", **restrictions}
@@ -68,7 +80,7 @@ def test_two_models_answer_side_by_side_and_the_conversation_goes_on(open_page: 
     assert faults.found == []
 
 
-def test_a_stream_is_stopped_and_asked_again(open_page: OpenPage, filled: Service) -> None:
+def test_a_stream_is_stopped_and_sent_again(open_page: OpenPage, filled: Service) -> None:
     page, faults = open_page()
     page.goto("/dashboard/playground?model=sandbox-slow&max_tokens=4000")
     settle(page)
@@ -111,7 +123,7 @@ def test_a_stream_that_breaks_off_says_so_and_keeps_what_came(open_page: OpenPag
     page.goto("/dashboard/playground?model=sandbox&max_tokens=8")
     settle(page)
     half = 'data: {"choices":[{"delta":{"content":"Half a sen"}}]}\n\n'
-    page.route(ROUTE, lambda route: route.fulfill(status=200, content_type="text/event-stream", body=half))
+    stub_stream(page, half)
     write(page, "Tell me")
     page.wait_for_selector(".play-fault >> text=broke off")
     assert "Half a sen" in page.inner_text(TALK)
@@ -119,12 +131,12 @@ def test_a_stream_that_breaks_off_says_so_and_keeps_what_came(open_page: OpenPag
     page.click(".play-fault >> text=Try again")
     wait_for(page, OVER)
     assert "Half a sen" not in page.inner_text(TALK)
-    page.route(ROUTE, lambda route: route.abort())
+    stub_stream(page, None)
     write(page, "And now?")
     page.wait_for_selector(".play-fault >> text=cannot be reached")
     page.unroute(ROUTE)
     failing = 'data: {"choices":[{"delta":{"content":"x"}}]}\n\ndata: {"error":{"message":"The engine is gone."}}\n\n'
-    page.route(ROUTE, lambda route: route.fulfill(status=200, content_type="text/event-stream", body=failing))
+    stub_stream(page, failing)
     page.click(".play-fault >> text=Try again")
     page.wait_for_selector(".play-fault >> text=The engine is gone.")
 
@@ -148,7 +160,7 @@ def test_tools_are_called_and_their_results_go_back(open_page: OpenPage, filled:
     assert faults.found == []
 
 
-def test_structured_output_is_asked_for_by_schema(open_page: OpenPage, filled: Service) -> None:
+def test_structured_output_is_requested_by_schema(open_page: OpenPage, filled: Service) -> None:
     page, _ = open_page()
     page.goto("/dashboard/playground?model=sandbox")
     settle(page)

@@ -99,7 +99,7 @@ async def authenticate_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Cal
 
 
 def authentication_by_key(snapshot_cache: SnapshotCache) -> Authenticate:
-    """Of the routes of callers: by the key that a request carries. Raises as authenticate_scope does."""
+    """Returns the authentication of callers' routes: by the key that a request carries. It raises as authenticate_scope does."""
 
     async def authenticate_request(request: Request[Any, Any, Any]) -> Caller:
         return await authenticate_scope(snapshot_cache, request.scope)

@@ -116,7 +116,7 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         id="list_limits",
         tag="Callers",
         summary="Show what is left of the limits of a key",
-        parameters={"model": TEXT},
+        parameters={"model": {**TEXT, "description": "Also the limits of this model or function."}},
         response=list_of(OBJECT, object=TEXT),
         errors=(404,),
     ),

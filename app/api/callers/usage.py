@@ -60,11 +60,16 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         tag="Callers",
         summary="Show what a key or its team has used, and what it cost",
         parameters={
-            "scope": {"type": "string", "enum": ["key", "team"], "default": "key"},
+            "scope": {
+                "type": "string",
+                "enum": ["key", "team"],
+                "default": "key",
+                "description": "Of the key, or of its whole team.",
+            },
             "from": {"type": "string", "description": "A day, or a full hour, in ISO 8601; the beginning of this month if left out."},
             "to": {"type": "string", "description": "The first moment that is not included."},
             "group_by": {"type": "string", "description": "hour, day or month, model, key: separated by commas."},
-            "time_zone": {"type": "string", "default": "UTC"},
+            "time_zone": {"type": "string", "default": "UTC", "description": "The zone of days and months, and of times without one."},
         },
         response=list_of(OBJECT, object=TEXT, scope=OBJECT, total=OBJECT, time_zone=TEXT),
     ),

@@ -1,1 +1,1 @@
-"""What a key may see and do itself, for pages and sessions: below /admin/v1/own, and the playground."""
+"""The routes by which a key sees what is its own, and the playground, for pages and their sessions."""

@@ -1,4 +1,4 @@
-"""In the name of which key a request of a page is: the key of its session or, if it names another, one that it might have made itself."""
+"""KeyAccess: finds the key in whose name a request of a page is: that of its session, or another one that it names and may use."""
 
 from typing import Any, NamedTuple
 

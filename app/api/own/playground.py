@@ -91,6 +91,6 @@ def _scope(call: HttpCall, scheme: str) -> HTTPScope:
 
 
 def playground_routes(gateway: Gateway, keys: KeyAccess, database: AsyncEngine, access_log: AccessLog | None) -> dict[str, CallHandler]:
-    """By path, as inference_routes(): these bypass Litestar, too. `database`: the admin API's pool."""
+    """Returns the routes by path, as inference_routes() does: these bypass Litestar, too. `database`: the admin API's pool."""
     access = _PlaygroundAccess(gateway, keys, database)
     return {PATH: InferenceRoute(gateway, DIALECTS[_DIALECT], access_log, access)}

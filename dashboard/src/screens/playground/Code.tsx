@@ -24,7 +24,7 @@ export function Code({ sides, close }: { sides: Side[]; close: () => void }) {
   } catch (wrong) {
     fault = wrong instanceof ApiError ? wrong : new ApiError(0, String(wrong), null, null, null, null);
   }
-  const hasImages = draft.value.images.length > 0 || turns.value[side].some((turn) => turn.asked.some((each) => typeof each.content !== 'string'));
+  const hasImages = draft.value.images.length > 0 || turns.value[side].some((turn) => turn.sent.some((each) => typeof each.content !== 'string'));
   return (
     <Dialog title="The same request from a program" close={close}>
       <div class="form">

@@ -28,13 +28,13 @@ export function Column({ side, models, error }: { side: Side; models: string[]; 
 function Exchange({ turn, side, isLast }: { turn: Turn; side: Side; isLast: boolean }) {
   return (
     <>
-      {turn.asked.map((message, index) => <Asked key={index} message={message} />)}
+      {turn.sent.map((message, index) => <Sent key={index} message={message} />)}
       <Answered answer={turn.answer} retry={isLast ? () => again(side) : null} />
     </>
   );
 }
 
-function Asked({ message }: { message: Message }) {
+function Sent({ message }: { message: Message }) {
   const parts = typeof message.content === 'string' ? [{ type: 'text' as const, text: message.content }] : (message.content ?? []);
   return (
     <article class={`message ${message.role}`}>

@@ -9,7 +9,7 @@ import { Code } from './Code';
 import { Composer } from './Composer';
 import { Settings } from './Settings';
 import { Column } from './Column';
-import { asked, clear, isComparing, modelOf, startFor, turns } from './state';
+import { setting, clear, isComparing, modelOf, startFor, turns } from './state';
 import type { Side } from './state';
 
 interface Usable {
@@ -19,7 +19,7 @@ interface Usable {
 export function Playground() {
   startFor(session.value?.id);
   const [fault, setFault] = useState<ApiError | null>(null), [code, setCode] = useState(false);
-  const key = asked('as'), needsKey = !key && session.value?.kind !== 'key' && session.value?.kind !== 'caller';
+  const key = setting('as'), needsKey = !key && session.value?.kind !== 'key' && session.value?.kind !== 'caller';
   const models = useResource(needsKey ? null : `own-models|${session.value?.id}|${key}`, async (signal) => {
     const answer = await call('GET /own/models', { signal, ...(key ? { headers: { 'x-narthex-key': key } } : {}) });
     return (answer.data as unknown as { data: Usable[] }).data.map((each) => each.id);

@@ -6,7 +6,7 @@ import { Area, Choice, Field, isOfField } from '../../parts/Field';
 import { go, here } from '../../router';
 import { useResource } from '../../resource';
 import { may, mayAnywhere, session } from '../../session';
-import { asked, clear, draft, write } from './state';
+import { setting, clear, draft, write } from './state';
 
 const EFFORTS: [string, string][] = [['', 'The model’s own'], ...['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'].map((each): [string, string] => [each, each])];
 const EXAMPLE_TOOLS = [{ type: 'function', function: { name: 'find_parcel', description: 'Finds a parcel', parameters: { type: 'object', properties: { order: { type: 'string' } }, required: ['order'] } } }];
@@ -26,13 +26,13 @@ export function Settings({ error, keysError }: { error: ApiError | null; keysErr
           <textarea id="system" class="input" rows={4} value={written.system} placeholder="You are …" onInput={(event) => write({ system: event.currentTarget.value })} />
         </div>
         <div class="pair">
-          <Field name="temperature" label="Temperature" type="number" value={asked('temperature')} set={(value) => set('temperature', value)} placeholder="own" error={error} />
-          <Field name="max_tokens" label="Most tokens" type="number" value={asked('max_tokens')} set={(value) => set('max_tokens', value)} placeholder="own" error={error} params={['max_tokens', 'max_completion_tokens']} />
+          <Field name="temperature" label="Temperature" type="number" value={setting('temperature')} set={(value) => set('temperature', value)} placeholder="own" error={error} />
+          <Field name="max_tokens" label="Most tokens" type="number" value={setting('max_tokens')} set={(value) => set('max_tokens', value)} placeholder="own" error={error} params={['max_tokens', 'max_completion_tokens']} />
         </div>
-        <Choice name="effort" label="Reasoning effort" value={asked('effort')} set={(value) => set('effort', value)} options={EFFORTS} error={error} params={['reasoning_effort']} />
+        <Choice name="effort" label="Reasoning effort" value={setting('effort')} set={(value) => set('effort', value)} options={EFFORTS} error={error} params={['reasoning_effort']} />
         <Part title="Tools" filled={written.tools !== ''} error={error} names={['tools', 'tool_choice']}>
           <Area name="tools" label="Tools, as JSON" value={written.tools} set={(tools) => write({ tools })} rows={8} placeholder="[{&quot;type&quot;: &quot;function&quot;, …}]" error={error} params={['tools']} hint={<>As in OpenAI’s API. {!written.tools && <button type="button" class="link plain" onClick={() => write({ tools: example(EXAMPLE_TOOLS) })}>Insert an example</button>}</>} />
-          <Choice name="tool_choice" label="Which are called" value={asked('tool_choice')} set={(value) => set('tool_choice', value)} options={[['', 'as the model decides'], ['required', 'at least one'], ['none', 'none']]} error={error} />
+          <Choice name="tool_choice" label="Which are called" value={setting('tool_choice')} set={(value) => set('tool_choice', value)} options={[['', 'as the model decides'], ['required', 'at least one'], ['none', 'none']]} error={error} />
         </Part>
         <Part title="Structured output" filled={written.schema !== ''} error={error} names={['response_format']}>
           <Area name="schema" label="JSON schema of the answer" value={written.schema} set={(schema) => write({ schema })} rows={8} placeholder="{&quot;type&quot;: &quot;object&quot;, …}" error={error} params={['response_format']} hint={!written.schema && <button type="button" class="link plain" onClick={() => write({ schema: example(EXAMPLE_SCHEMA) })}>Insert an example</button>} />
@@ -59,7 +59,7 @@ function KeyChoice({ error }: { error: ApiError | null }) {
   const current = session.value!, chooses = current.kind !== 'caller' && mayAnywhere('keys:write');
   const keys = useResource(chooses ? `keys-to-play|${current.id}` : null, async (signal) => (await get('GET /keys', { query: { limit: 200, state: 'valid', sort: 'team' }, signal })).data.filter((each) => may('keys:write', each.team) && (!each.admin || may('admin_keys:write'))));
   if (!chooses) return <p class="note">Runs with your key <code>{current.id}</code>, by its rights and limits.</p>;
-  const own = current.kind === 'key', chosen = asked('as');
+  const own = current.kind === 'key', chosen = setting('as');
   const options: [string, string][] = (keys.data ?? []).filter((each) => each.prefix !== current.id).map((each) => [each.prefix, `${each.team} · ${each.name || each.prefix}${each.admin ? ' (admin)' : ''}`]);
   if (chosen && !options.some(([prefix]) => prefix === chosen)) options.unshift([chosen, chosen]);
   return (

@@ -9,8 +9,8 @@ import { begun, stream } from './chat';
 import type { Answer, Content, Message } from './chat';
 
 export interface Turn {
-  /** What was asked: a message, or results of the calls before it. */
-  asked: Message[];
+  /** What was sent: a message, or results of the calls before it. */
+  sent: Message[];
   answer: Answer;
 }
 
@@ -45,9 +45,9 @@ export function startFor(session: string | undefined) {
   owner = session;
 }
 
-export const asked = (name: string) => place.value.query.get(name) ?? '';
-export const modelOf = (side: Side) => asked(side === 0 ? 'model' : 'with');
-export const isComparing = () => asked('compare') !== '' || asked('with') !== '';
+export const setting = (name: string) => place.value.query.get(name) ?? '';
+export const modelOf = (side: Side) => setting(side === 0 ? 'model' : 'with');
+export const isComparing = () => setting('compare') !== '' || setting('with') !== '';
 export const isBusy = (side: Side) => ['waiting', 'writing'].includes(turns.value[side].at(-1)?.answer.state ?? '');
 
 /** A field of the form whose text is no request, as the API would say it. */
@@ -67,17 +67,17 @@ function parsed(param: string, text: string, isList: boolean): unknown {
 
 /** The request as this side would send it now. Throws an ApiError that names the field. */
 export function requestOf(side: Side, next: Message[]): Record<string, unknown> {
-  const written = draft.value, number = (name: string) => (asked(name) === '' ? undefined : Number(asked(name)));
-  const history = turns.value[side].filter((turn) => turn.answer.state === 'done' || turn.answer.state === 'stopped').flatMap((turn) => [...turn.asked, messageOf(turn.answer)]);
+  const written = draft.value, number = (name: string) => (setting(name) === '' ? undefined : Number(setting(name)));
+  const history = turns.value[side].filter((turn) => turn.answer.state === 'done' || turn.answer.state === 'stopped').flatMap((turn) => [...turn.sent, messageOf(turn.answer)]);
   const schema = parsed('response_format', written.schema, false), tools = parsed('tools', written.tools, true);
   const body: Record<string, unknown> = {
     model: modelOf(side),
     messages: [...(written.system.trim() ? [{ role: 'system', content: written.system }] : []), ...history, ...next],
     temperature: number('temperature'),
     max_tokens: number('max_tokens'),
-    reasoning_effort: asked('effort') || undefined,
+    reasoning_effort: setting('effort') || undefined,
     tools,
-    tool_choice: tools && asked('tool_choice') ? asked('tool_choice') : undefined,
+    tool_choice: tools && setting('tool_choice') ? setting('tool_choice') : undefined,
     response_format: schema && { type: 'json_schema', json_schema: { name: 'answer', schema, strict: true } },
     ...((parsed('more', written.more, false) as object | undefined) ?? {}),
   };
@@ -105,7 +105,7 @@ export const openCalls = (side: Side) => {
 /** Begins a turn on a side, after those that there are; its stream fills the answer. */
 export function ask(side: Side, messages: Message[]) {
   const body = requestOf(side, messages), abort = (running[side] = new AbortController()), answer = begun();
-  setTurns(side, [...turns.value[side], { asked: messages, answer }]);
+  setTurns(side, [...turns.value[side], { sent: messages, answer }]);
   let waits = false;
   const changed = () => {
     if (waits) return;
@@ -115,14 +115,14 @@ export function ask(side: Side, messages: Message[]) {
       if (turns.value[side].some((turn) => turn.answer === answer)) turns.value = [...turns.value];
     }, 40);
   };
-  void stream({ ...body, stream: true, stream_options: { include_usage: true } }, asked('as') || null, answer, abort.signal, changed);
+  void stream({ ...body, stream: true, stream_options: { include_usage: true } }, setting('as') || null, answer, abort.signal, changed);
 }
 
 /** The last turn once more, in the place of what came of it. */
 export function again(side: Side) {
   const last = turns.value[side].at(-1)!;
   setTurns(side, turns.value[side].slice(0, -1));
-  ask(side, last.asked);
+  ask(side, last.sent);
 }
 
 export function stop() {
