@@ -49,4 +49,5 @@ export const GROUPS: { name: string; views: View[] }[] = [
 
 export const VIEWS = GROUPS.flatMap((group) => group.views);
 
-export const isWithin = (path: string, view: View) => (view.path === '/' ? path === '/' : path === view.path || path.startsWith(view.path + '/'));
+/** Whoever has a view of their own begins with it. */
+export const isWithin = (path: string, view: View) => (view.path === '/me' && path === '/') || (view.path === '/' ? path === '/' : path === view.path || path.startsWith(view.path + '/'));

@@ -17,7 +17,7 @@ OpenPage = Callable[..., tuple[Any, Faults]]
 @pytest.fixture(scope="module")
 def used(filled: Service) -> dict[str, Any]:
     """A key with some requests."""
-    created = new_key(filled, "mobile-app", models=["sandbox", "support"])
+    created = new_key(filled, "mobile-app", models=["sandbox", "support"], name="the mobile app")
     admin = {"authorization": f"Bearer {filled.admin_key}"}
     budget = {"name": "the app in a month", "scope": {"team": "mobile-app"}, "amount": 3, "per": "month"}
     limit = {"name": "the app in a minute", "scope": {"key": created["prefix"]}, "resource": "requests", "amount": 100, "per": "minute"}
@@ -88,7 +88,7 @@ def test_session_that_ends_asks_to_sign_in_and_keeps_what_is_written(open_page: 
     page.fill("#message", "Still here")
     headers = {"authorization": f"Bearer {filled.admin_key}"}
     httpx.delete(f"{filled.url}/admin/v1/keys/{key['prefix']}", headers=headers, timeout=60, trust_env=False).raise_for_status()
-    page.click("text=Send >> nth=-1")
+    page.click("button:text-is('Send')")
     page.wait_for_selector("dialog >> text=Your session has ended")
     assert "Still here" in page.inner_text("[role=log]")
 

@@ -82,13 +82,16 @@ def test_two_models_answer_side_by_side_and_the_conversation_goes_on(open_page: 
 
 def test_a_stream_is_stopped_and_sent_again(open_page: OpenPage, filled: Service) -> None:
     page, faults = open_page()
-    page.goto("/dashboard/playground?model=sandbox-slow&max_tokens=4000")
+    page.goto("/dashboard/playground?model=sandbox")
     settle(page)
+    page.click("summary >> text=More parameters")
+    page.fill("#more", '{"sandbox": {"tokens": 3000, "chunk_delay_ms": 50}}')
     write(page, "Write a long story")
     page.wait_for_selector("[role=log] .message.assistant .text")
-    page.click("text=Stop")
+    page.click("button:text-is('Stop')")
     page.wait_for_selector(".message.assistant >> text=stopped")
     assert page.locator("text=Ask again").count() == 1
+    page.fill("#more", "")
     page.fill("#max_tokens", "5")
     page.click("text=Ask again")
     wait_for(page, OVER)
@@ -114,7 +117,7 @@ def test_refusals_are_shown_where_they_belong_and_pass_without_a_reload(open_pag
     assert page.input_value("#message") == "With broken tools"
     page.fill("#tools", "")
     page.fill("#model-0", "no-such-model")
-    page.click("text=Send >> nth=-1")
+    page.click("button:text-is('Send')")
     page.wait_for_selector("#model-0-about .fault >> text=no-such-model")
 
 

@@ -1,4 +1,4 @@
-/** The request as curl, Python and JavaScript, with what was said so far. */
+/** The request as curl, Python and JavaScript, with what was said before it. */
 import { useState } from 'preact/hooks';
 import { ApiError } from '../../api';
 import { Dialog } from '../../parts/Dialog';
@@ -7,7 +7,7 @@ import { Tabs } from '../../parts/Tabs';
 import { session } from '../../session';
 import { snippet } from './snippets';
 import type { Language } from './snippets';
-import { draft, modelOf, question, requestOf, turns } from './state';
+import { draft, modelOf, requestToShow, turns } from './state';
 import type { Side } from './state';
 
 /** Where callers send requests: perhaps at another port than this page. */
@@ -20,7 +20,7 @@ export function Code({ sides, close }: { sides: Side[]; close: () => void }) {
   const [language, setLanguage] = useState<Language>('curl'), [side, setSide] = useState<Side>(0);
   let text = '', fault: ApiError | null = null;
   try {
-    text = snippet(language, callersBase(), requestOf(side, next(side)));
+    text = snippet(language, callersBase(), requestToShow(side));
   } catch (wrong) {
     fault = wrong instanceof ApiError ? wrong : new ApiError(0, String(wrong), null, null, null, null);
   }
@@ -38,11 +38,4 @@ export function Code({ sides, close }: { sides: Side[]; close: () => void }) {
       </div>
     </Dialog>
   );
-}
-
-/** What is written, else the last message that was sent. */
-function next(side: Side) {
-  const written = question();
-  if (written.length || turns.value[side].length) return written;
-  return [{ role: 'user' as const, content: 'Hello!' }];
 }

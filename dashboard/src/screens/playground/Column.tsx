@@ -53,7 +53,7 @@ function Answered({ answer, retry }: { answer: Answer; retry: (() => void) | nul
       <header>
         assistant
         {STATES[answer.state] && <span class={`tag${answer.state === 'failed' ? ' bad' : answer.state === 'stopped' ? ' warn' : ' info'}`}>{STATES[answer.state]}</span>}
-        {finish && <span class="tag warn">{finish === 'length' ? 'cut at the most tokens' : finish.replaceAll('_', ' ')}</span>}
+        {finish && <span class="tag warn">{finish === 'length' ? 'reached the most tokens' : finish.replaceAll('_', ' ')}</span>}
       </header>
       {answer.reasoning && <details open={!isOver && !answer.text}><summary class="dim">Reasoning, {count(answer.reasoning.length)} characters</summary><Text text={answer.reasoning} /></details>}
       {answer.text && <div class="part"><Text text={answer.text} /></div>}

@@ -1,5 +1,5 @@
 /** The playground: any model or function that one may use, streamed, two side by side, and the same request for a program. */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call } from '../../api';
 import { Head } from '../../parts/Head';
 import { go, here } from '../../router';
@@ -16,6 +16,20 @@ interface Usable {
   id: string;
 }
 
+/** Keeps the newest words in view while they are written, unless somebody has scrolled away from them. */
+function useFollowing() {
+  const shown = useRef(0), now = turns.value;
+  useEffect(() => {
+    const number = now[0].length + now[1].length, isNew = number > shown.current;
+    shown.current = number;
+    const last = [...document.querySelectorAll('.play-column .message:last-child')].sort((a, b) => b.getBoundingClientRect().bottom - a.getBoundingClientRect().bottom)[0];
+    const beyond = last ? last.getBoundingClientRect().bottom - (document.querySelector('.play-composer')?.getBoundingClientRect().top ?? innerHeight) : 0;
+    if (last && beyond > 0 && (isNew || beyond < NEAR)) scrollBy(0, beyond + 16);
+  }, [now]);
+}
+
+const NEAR = 160;
+
 export function Playground() {
   startFor(session.value?.id);
   const [fault, setFault] = useState<ApiError | null>(null), [code, setCode] = useState(false);
@@ -25,10 +39,15 @@ export function Playground() {
     return (answer.data as unknown as { data: Usable[] }).data.map((each) => each.id);
   });
   const names = models.data ?? [], isBegun = turns.value.some((each) => each.length > 0), compares = isComparing();
+  const chosenFor = useRef(key);
   useEffect(() => {
-    // The first name, so that somebody who has just come can write at once.
-    if (!modelOf(0) && names.length) go(here({ model: names[0]! }), { replace: true, keepScroll: true });
-  }, [names.length]);
+    if (!models.data || models.loading) return;
+    // The first name, so that somebody who has just come can write at once, and after another key was chosen, which may use others.
+    const isChanged = chosenFor.current !== key;
+    chosenFor.current = key;
+    if (names.length && (!modelOf(0) || (isChanged && !names.includes(modelOf(0))))) go(here({ model: names[0]! }), { replace: true, keepScroll: true });
+  }, [models.data, models.loading, key]);
+  useFollowing();
   const sides: Side[] = compares ? [0, 1] : [0];
   const shown = fault ?? sides.map((side) => turns.value[side].at(-1)?.answer.error ?? null).find((each) => each?.param != null) ?? null;
   return (

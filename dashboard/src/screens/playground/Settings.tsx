@@ -8,7 +8,7 @@ import { useResource } from '../../resource';
 import { may, mayAnywhere, session } from '../../session';
 import { setting, clear, draft, write } from './state';
 
-const EFFORTS: [string, string][] = [['', 'The model’s own'], ...['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'].map((each): [string, string] => [each, each])];
+const EFFORTS: [string, string][] = [['', 'The model’s default'], ...['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'].map((each): [string, string] => [each, each])];
 const EXAMPLE_TOOLS = [{ type: 'function', function: { name: 'find_parcel', description: 'Finds a parcel', parameters: { type: 'object', properties: { order: { type: 'string' } }, required: ['order'] } } }];
 const EXAMPLE_SCHEMA = { type: 'object', properties: { answer: { type: 'string' }, is_certain: { type: 'boolean' } }, required: ['answer', 'is_certain'], additionalProperties: false };
 const example = (value: unknown) => JSON.stringify(value, null, 2);
@@ -26,16 +26,16 @@ export function Settings({ error, keysError }: { error: ApiError | null; keysErr
           <textarea id="system" class="input" rows={4} value={written.system} placeholder="You are …" onInput={(event) => write({ system: event.currentTarget.value })} />
         </div>
         <div class="pair">
-          <Field name="temperature" label="Temperature" type="number" value={setting('temperature')} set={(value) => set('temperature', value)} placeholder="own" error={error} />
-          <Field name="max_tokens" label="Most tokens" type="number" value={setting('max_tokens')} set={(value) => set('max_tokens', value)} placeholder="own" error={error} params={['max_tokens', 'max_completion_tokens']} />
+          <Field name="temperature" label="Temperature" type="number" value={setting('temperature')} set={(value) => set('temperature', value)} placeholder="default" error={error} />
+          <Field name="max_tokens" label="Most tokens" type="number" value={setting('max_tokens')} set={(value) => set('max_tokens', value)} placeholder="default" error={error} params={['max_tokens', 'max_completion_tokens']} />
         </div>
         <Choice name="effort" label="Reasoning effort" value={setting('effort')} set={(value) => set('effort', value)} options={EFFORTS} error={error} params={['reasoning_effort']} />
         <Part title="Tools" filled={written.tools !== ''} error={error} names={['tools', 'tool_choice']}>
-          <Area name="tools" label="Tools, as JSON" value={written.tools} set={(tools) => write({ tools })} rows={8} placeholder="[{&quot;type&quot;: &quot;function&quot;, …}]" error={error} params={['tools']} hint={<>As in OpenAI’s API. {!written.tools && <button type="button" class="link plain" onClick={() => write({ tools: example(EXAMPLE_TOOLS) })}>Insert an example</button>}</>} />
+          <Area name="tools" label="Tools, as JSON" value={written.tools} set={(tools) => write({ tools })} rows={8} placeholder="[{&quot;type&quot;: &quot;function&quot;, …}]" error={error} params={['tools']} hint={<>As in OpenAI’s API. {!written.tools && <button type="button" class="link as-link" onClick={() => write({ tools: example(EXAMPLE_TOOLS) })}>Insert an example</button>}</>} />
           <Choice name="tool_choice" label="Which are called" value={setting('tool_choice')} set={(value) => set('tool_choice', value)} options={[['', 'as the model decides'], ['required', 'at least one'], ['none', 'none']]} error={error} />
         </Part>
         <Part title="Structured output" filled={written.schema !== ''} error={error} names={['response_format']}>
-          <Area name="schema" label="JSON schema of the answer" value={written.schema} set={(schema) => write({ schema })} rows={8} placeholder="{&quot;type&quot;: &quot;object&quot;, …}" error={error} params={['response_format']} hint={!written.schema && <button type="button" class="link plain" onClick={() => write({ schema: example(EXAMPLE_SCHEMA) })}>Insert an example</button>} />
+          <Area name="schema" label="JSON schema of the answer" value={written.schema} set={(schema) => write({ schema })} rows={8} placeholder="{&quot;type&quot;: &quot;object&quot;, …}" error={error} params={['response_format']} hint={!written.schema && <button type="button" class="link as-link" onClick={() => write({ schema: example(EXAMPLE_SCHEMA) })}>Insert an example</button>} />
         </Part>
         <Part title="More parameters" filled={written.more !== ''} error={error} names={['more']}>
           <Area name="more" label="Other fields of the body, as JSON" value={written.more} set={(more) => write({ more })} rows={4} placeholder="{&quot;top_p&quot;: 0.9}" error={error} hint="They are sent beside the ones above, and instead of those of the same name." />

@@ -65,10 +65,10 @@ function parsed(param: string, text: string, isList: boolean): unknown {
   return value;
 }
 
-/** The request as this side would send it now. Throws an ApiError that names the field. */
-export function requestOf(side: Side, next: Message[]): Record<string, unknown> {
+/** The request as this side would send it now, after the turns before. Throws an ApiError that names the field. */
+export function requestOf(side: Side, next: Message[], before: Turn[] = turns.value[side]): Record<string, unknown> {
   const written = draft.value, number = (name: string) => (setting(name) === '' ? undefined : Number(setting(name)));
-  const history = turns.value[side].filter((turn) => turn.answer.state === 'done' || turn.answer.state === 'stopped').flatMap((turn) => [...turn.sent, messageOf(turn.answer)]);
+  const history = before.filter((turn) => turn.answer.state === 'done' || turn.answer.state === 'stopped').flatMap((turn) => [...turn.sent, messageOf(turn.answer)]);
   const schema = parsed('response_format', written.schema, false), tools = parsed('tools', written.tools, true);
   const body: Record<string, unknown> = {
     model: modelOf(side),
@@ -87,6 +87,13 @@ export function requestOf(side: Side, next: Message[]): Record<string, unknown> 
 function messageOf(answer: Answer): Message {
   const calls = answer.calls.map((each) => ({ id: each.id, type: 'function' as const, function: { name: each.name, arguments: each.text } }));
   return { role: 'assistant', content: answer.text || (calls.length ? null : answer.refusal), ...(calls.length ? { tool_calls: calls } : {}) };
+}
+
+/** The request that a program would send: what is written now, else the last one, else an example. */
+export function requestToShow(side: Side): Record<string, unknown> {
+  const next = question(), own = turns.value[side], last = own.at(-1);
+  if (next.length || !last) return requestOf(side, next.length ? next : [{ role: 'user', content: 'Hello!' }]);
+  return requestOf(side, last.sent, own.slice(0, -1));
 }
 
 export function question(): Message[] {
