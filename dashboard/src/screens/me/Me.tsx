@@ -1,4 +1,5 @@
 /** The page of a key that is no admin key: what is left of its limits, what it used, its models and its requests. */
+import { useState } from 'preact/hooks';
 import { Figure } from '../../charts/Figure';
 import { Meter } from '../../charts/Meter';
 import { Stack } from '../../charts/Stack';
@@ -78,12 +79,13 @@ function Tile({ name, value, under }: { name: string; value: string; under: stri
 }
 
 function Left() {
-  const found = useResource(`own-limits|${session.value?.id}`, (signal) => own<{ data: Rule[] }>('GET /own/limits', signal), 30);
+  const [model, setModel] = useState(''), id = session.value?.id, models = useModels();
+  const found = useResource(`own-limits|${id}|${model}`, (signal) => own<{ data: Rule[] }>('GET /own/limits', signal, model ? { model } : {}), 30);
   return (
     <Loaded from={found}>
       {({ data }) => (
         <section class="panel">
-          <div class="panel-head"><h2>What is left</h2><p class="note">of the limits and budgets that your key meets</p></div>
+          <div class="panel-head"><h2>What is left</h2><p class="note">of the limits and budgets that your key meets</p><label><span class="sr">With those of a model</span><select class="own-choice" value={model} onChange={(event) => setModel(event.currentTarget.value)}><option value="">for every model</option>{(models.data ?? []).map((each) => <option key={each.id} value={each.id}>for {each.id}</option>)}</select></label></div>
           {data.length ? (
             <ul class="left-list">
               {[...data].sort((a, b) => a.remaining / a.amount - b.remaining / b.amount).map((rule) => (
@@ -94,7 +96,7 @@ function Left() {
                 </li>
               ))}
             </ul>
-          ) : <Empty title="No limit applies"><p class="note">Limits of single models apply beside these: a refusal says which rule it was, and when it would pass.</p></Empty>}
+          ) : <Empty title="No limit applies"><p class="note">A limit of a single model may: choose it above.</p></Empty>}
         </section>
       )}
     </Loaded>
@@ -108,8 +110,10 @@ function scopeOf({ scope }: Rule): string {
   return names.includes('all') || !names.length ? 'shared by everybody' : `by ${names.join(' and ')}`;
 }
 
+const useModels = () => useResource(`own-models-in-full|${session.value?.id}`, async (signal) => (await own<{ data: UsableModel[] }>('GET /own/models', signal)).data);
+
 function Models() {
-  const found = useResource(`own-models|${session.value?.id}`, async (signal) => (await own<{ data: UsableModel[] }>('GET /own/models', signal)).data);
+  const found = useModels();
   return (
     <Loaded from={found}>
       {(models) => (
