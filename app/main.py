@@ -219,7 +219,7 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
                 await access_log.stop()
 
     shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
-    for_admins, playground = admin_address_routes(gateway, admin_database, tokens, access_log)
+    for_admins, playground = admin_address_routes(gateway, admin_database, database, tokens, access_log)
     handlers = [*shared, *for_callers, *([] if settings.admin_port else for_admins)]
     calls = inference_routes(gateway, access_log)
     if not settings.admin_port:

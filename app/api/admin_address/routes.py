@@ -22,15 +22,18 @@ from app.store.access.token_lookups import TokenLookups
 
 
 def admin_address_routes(
-    gateway: Gateway, database: AsyncEngine, tokens: TokenLookups, access_log: AccessLog | None
+    gateway: Gateway, database: AsyncEngine, callers_database: AsyncEngine, tokens: TokenLookups, access_log: AccessLog | None
 ) -> tuple[list[ControllerRouterHandler], Mapping[str, CallHandler]]:
-    """Returns the admin API with the pages beside it, and its playground, which bypasses Litestar. `database`: a pool of their own."""
+    """Returns the admin API with the pages beside it, and its playground, which bypasses Litestar.
+
+    `database`: a pool of their own. `callers_database`: for what callers read.
+    """
     settings = gateway.settings
     authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
     keys = KeyAccess(authentication, database)
     handlers: list[ControllerRouterHandler] = [
         admin_router(gateway, database, authentication),
-        *own.routes(gateway, keys, database),
+        *own.routes(gateway, keys, callers_database),
         sign_in.routes(gateway, database),
         key_sign_in.routes(gateway, database),
         dashboard.routes(),

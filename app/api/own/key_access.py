@@ -60,10 +60,13 @@ class KeyAccess:
         prefix = parse_prefix(named)
         if prefix is None or len(named) > len("nx-") + len(prefix):
             raise InvalidRequest(f"The header {KEY_HEADER} must be the public part of a key, such as nx-0123456789ab.", param=KEY_HEADER)
+        unknown = UnknownRecord(f"There is no key nx-{prefix} that you could use: it is unknown or revoked.", param=KEY_HEADER)
+        if not principal.may_anywhere("keys:read"):
+            raise unknown
         async with admin_transaction(self._database, _TIMEOUT_S, read_only=True) as connection:
             caller = await find_key_holder(connection, prefix=prefix)
         if caller is None or not principal.may("keys:read", caller.team):
-            raise UnknownRecord(f"There is no key nx-{prefix} that you could use: it is unknown or revoked.", param=KEY_HEADER)
+            raise unknown
         if not principal.may("keys:write", caller.team):
             raise NotAllowed(f"Your role does not include 'keys:write' in team {caller.team!r:.100}, which using a key of it takes.")
         if caller.admin and not principal.may("admin_keys:write"):

@@ -19,7 +19,7 @@ _BASE = "/admin/v1/own"
 
 
 def routes(gateway: Gateway, keys: KeyAccess, database: AsyncEngine) -> list[Router]:
-    """`database`: the admin API's pool."""
+    """`database`: the callers' pool, as callers ask these questions: admins do not wait for them."""
 
     def by(route: str) -> Authenticate:
         async def authenticate_request(request: Request[Any, Any, Any]) -> Caller:

@@ -25,6 +25,7 @@ from app.api.server.request_id import request_id_of
 from app.api.server.response_coding import LEAST_BYTES, accepts_gzip, compress
 from app.api.server.response_headers import request_headers, to_litestar_headers
 from app.domain.errors import BadConfiguration, InvalidKeyField, StillUsed
+from app.gateway.responses_state.lookup_slots import LookupSlots
 from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
@@ -73,6 +74,7 @@ class Dispatcher:
         self._wait_until_applied = wait_until_applied
         self._trusted_proxies = trusted_proxies
         self._repetitions = Repetitions(vault)
+        self._caller_slots = LookupSlots(per_team=1, per_worker=2)  # a slot for each key: most connections of the pool are left to admins
 
     def route(self, operation: Operation[Any, Any]) -> HTTPRouteHandler:
         async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
@@ -83,6 +85,12 @@ class Dispatcher:
 
     async def _serve(self, operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> Response[Any]:
         principal = await self._authenticate_for(operation, request)
+        if principal.kind != "caller":
+            return await self._answer(operation, request, principal)
+        async with self._caller_slots.slot(principal.id):
+            return await self._answer(operation, request, principal)
+
+    async def _answer(self, operation: Operation[Any, Any], request: Request[Any, Any, Any], principal: Principal) -> Response[Any]:
         if operation.access == "memory" and operation.method != "GET" and "idempotency-key" in request.headers:
             raise InvalidRequest("This route takes no Idempotency-Key: what an engine did cannot be undone or done once.")
         raw_query, options = request.scope["query_string"], WriteOptions()

@@ -1,5 +1,6 @@
 """Sessions that a caller's key began: they see what is the key's own, do no more than the key, and end with it."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
@@ -179,3 +180,15 @@ async def test_callers_key_names_no_other_key(signed: Signed, service: Service, 
     assert (await signed.browser.get("/admin/v1/own/models", headers={"x-narthex-key": neighbour})).status_code == 404
     own = await signed.browser.get("/admin/v1/own/models", headers={"x-narthex-key": signed.created["prefix"]})
     assert own.status_code == 200
+
+
+async def test_many_questions_of_a_caller_leave_admins_theirs(signed: Signed, admin: httpx.AsyncClient) -> None:
+    """A page of a caller asks for four things at once, and a script for as many as it likes: the admin API's pool is for admins."""
+    questions = [asyncio.create_task(signed.browser.get("/admin/v1/own/inferences")) for _ in range(60)]
+    try:
+        answers = await asyncio.gather(*(admin.get("/admin/v1/teams") for _ in range(5)))
+        assert {each.status_code for each in answers} == {200}
+        assert {each.status_code for each in await asyncio.gather(*questions)} == {200}
+    finally:
+        for task in questions:
+            task.cancel()
