@@ -71,18 +71,15 @@ _ADMIN_POOL_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Applications:
-    """`callers`: the application on the callers' address, whose lifespan starts and stops the gateway. `admin`: on that of the admin API;
-    None: it has none of its own, and `callers` has its routes, too. `access_log`: None: there is none. `tls`: of both addresses.
-    `calls`, `admin_calls`: the inference routes of each address, by path, which do not go through Litestar.
-    """
+    """The applications that a gateway process serves, and what they share."""
 
-    callers: Litestar
-    admin: Litestar | None
+    callers: Litestar  # the application on the callers' address, whose lifespan starts and stops the gateway
+    admin: Litestar | None  # on the address of the admin API; None: it has none of its own, and `callers` has its routes, too
     gateway: Gateway
-    access_log: AccessLog | None
-    tls: TlsListener | None
-    calls: Mapping[str, CallHandler]
-    admin_calls: Mapping[str, CallHandler]
+    access_log: AccessLog | None  # None: there is none
+    tls: TlsListener | None  # of both addresses
+    calls: Mapping[str, CallHandler]  # the inference routes of the callers' address, by path, which do not go through Litestar
+    admin_calls: Mapping[str, CallHandler]  # likewise, of the admin API's own address
 
 
 def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> Applications:
@@ -238,7 +235,7 @@ def _application(
     other_paths: Iterable[str],
     *lifespans: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
-    """`other_paths`: what is served on the same address without going through Litestar."""
+    """An application of one address. `other_paths` are served on the same address without going through Litestar."""
     application = Litestar(
         route_handlers=handlers,
         lifespan=lifespans,

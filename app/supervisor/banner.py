@@ -50,7 +50,7 @@ _WITH_KEY = "              (sign in with the admin key)\n"
 
 
 def banner_text(settings: Settings, key: str, code: str | None = None) -> str:
-    """The text for this gateway, with `key` as the caller's key. `code`: for the dashboard's one-time link."""
+    """The text for this gateway, with `key` as the caller's key. `code` is for the dashboard's one-time link."""
     url, admin_url = reachable_url(settings), reachable_admin_url(settings)
     page = f"{settings.public_url or admin_url}/dashboard"
     # In the fragment, which browsers send to nobody: the page exchanges it for a session.

@@ -100,7 +100,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
 
 
 def admin_router(gateway: Gateway, database: AsyncEngine, authentication: AdminAuthentication) -> Router:
-    """`database`: a pool of the admin API's own."""
+    """The routes of the admin API, whose own pool `database` is."""
     settings = gateway.settings
 
     def wait_until_applied(change: ServedVersions, wait: bool) -> Awaitable[Applied]:

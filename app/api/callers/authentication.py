@@ -30,8 +30,8 @@ async def authenticate(
 ) -> Caller:
     """The caller of the key in `Authorization: Bearer` or `x-api-key`; a cached key costs no query.
 
-    Raises CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
-    `client`: the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers`: all headers as they came.
+    `client` is the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers` are all headers as they came. Raises
+    CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
     """
     caller = await identify(snapshot_cache, headers)
     check_permissions(snapshot_cache, caller, path, client, raw_headers)
@@ -79,13 +79,16 @@ async def identify_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
 
 
 async def identify_session(snapshot_cache: SnapshotCache, scope: Scope, hash: bytes, prefix: str) -> Caller:
-    """The caller of an ASGI request with a session that a key began. `hash`, `prefix`: that key's. Otherwise as identify_scope."""
+    """The caller of an ASGI request with a session that a key began. Otherwise as identify_scope.
+
+    `hash` and `prefix` are that key's.
+    """
     check_key_headers(scope)
     return snapshot_cache.keys.get_cached(hash) or await _wait_for(snapshot_cache.keys.find_hashed(hash, prefix))
 
 
 def check_scope(snapshot_cache: SnapshotCache, scope: Scope, caller: Caller, path: str | None) -> None:
-    """Raises as check_permissions does. `path`: the route that counts, which may be another than the request's."""
+    """Raises as check_permissions does. The route that counts is `path`, which may be another than the request's."""
     client = scope["client"]
     check_permissions(snapshot_cache, caller, path, client[0] if client else None, check_key_headers(scope))
     scope["state"]["caller"] = caller  # for the access log

@@ -60,7 +60,10 @@ class CallAccess(Protocol):
 
 
 class InferenceRoute:
-    """One route, in one dialect. `access_log`: None: there is none. `access`: who may use it; None: whoever has a key for it."""
+    """One route, in one dialect.
+
+    Where `access_log` is None, there is none. What `access` finds may use the route; None means whoever has a key for it.
+    """
 
     def __init__(
         self, gateway: Gateway, dialect: CallerDialect, access_log: AccessLog | None = None, access: CallAccess | None = None

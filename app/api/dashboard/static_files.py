@@ -19,12 +19,12 @@ _BEST_FIRST: tuple[Coding, ...] = ("br", "gzip")
 
 
 class BuiltFile(Struct, frozen=True):
-    """A file as the manifest describes it. `bytes` are those of the plain file. `first`: the first screen needs it."""
+    """A file as the manifest describes it."""
 
     media_type: str
-    bytes: int
+    bytes: int  # of the plain file
     gzip_bytes: int | None
-    first: bool
+    first: bool  # whether the first screen needs it
 
 
 class Manifest(Struct, frozen=True):

@@ -18,15 +18,15 @@ _TIMEOUT_S = 5.0
 
 
 class KeyUse(NamedTuple):
-    """`caller`: of the key in whose name the request is. `is_own`: it is the key of the request or its session."""
+    """Who uses a key, and the caller of that key."""
 
     principal: Principal
     caller: Caller
-    is_own: bool
+    is_own: bool  # the key is that of the request or its session
 
 
 class KeyAccess:
-    """`database`: the admin API's pool."""
+    """Finds the key in whose name a request is. The admin API's own pool is `database`."""
 
     def __init__(self, authentication: AdminAuthentication, database: AsyncEngine) -> None:
         self._authentication = authentication

@@ -19,7 +19,7 @@ _BASE = "/admin/v1/own"
 
 
 def routes(gateway: Gateway, keys: KeyAccess, database: AsyncEngine) -> list[Router]:
-    """`database`: the callers' pool, as callers ask these questions: admins do not wait for them."""
+    """The routes, whose pool `database` is that of callers: these ask the same there, and admins do not wait for them."""
 
     def by(route: str) -> Authenticate:
         async def authenticate_request(request: Request[Any, Any, Any]) -> Caller:

@@ -42,7 +42,8 @@ class TimelineAttempt(Struct, frozen=True, kw_only=True):
 
 
 class TimelineInference(Struct, frozen=True, kw_only=True):
-    """`offset_us`: since the episode began. `tool_calls` null: the response is not kept, hidden, too long, or of no chat.
+    """An inference of an episode. `offset_us`: since the episode began. `tool_calls` null: the response is not kept, hidden, too long, or
+    of no chat.
 
     `variant`: the assigned one. `not_enrolled`: why it does not count in the experiment; null: it does, or there is none.
     """
@@ -94,7 +95,8 @@ class EpisodeTotals(Struct, frozen=True, kw_only=True):
 
 
 class EpisodeTimeline(Struct, frozen=True, kw_only=True):
-    """`name`: the text that its caller names it by; null: none. `began_at`, `ended_at`: of the first request and the last response.
+    """A page of the inferences of an episode, and sums of all. `name`: the text that its caller names it by; null: none. `began_at`,
+    `ended_at`: of the first request and the last response.
 
     `next`: give it as `after` for the next page; null: the last. `content_hidden`: your roles do not show what was written, and so no
     `tool_calls`.
@@ -123,9 +125,10 @@ async def read_timeline(
     hidden: Collection[str] = (),
     message_characters: int | None = None,
 ) -> EpisodeTimeline | None:
-    """A page of the timeline; None: there is no such episode. `hidden`: fields of attempts to leave out.
+    """A page of the timeline; None: there is no such episode.
 
-    `message_characters`: of each part of a message; None: without messages, as they are without `with_tools`.
+    `hidden` are fields of attempts to leave out. Each part of a message has at most `message_characters`; None means without messages, as
+    they are without `with_tools`.
     """
     totals = (await connection.execute(_totals(team_id, episode_id))).one()
     if totals.began_at is None:
