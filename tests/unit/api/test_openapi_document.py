@@ -14,7 +14,6 @@ from app.api.openapi.document import build_document
 from app.api.openapi.page import render_contents, render_operations
 from app.api.openapi.property_descriptions import describe_properties
 from app.api.openapi.schemas import schemas_of
-from app.domain.inference_paths import INFERENCE_PATHS
 from app.main import Applications, create_applications
 from app.settings import Settings
 from providers.transport.loop_turns import LoopTurns
@@ -48,12 +47,12 @@ def test_document_has_what_is_served_and_nothing_else(applications: Applications
         for method in getattr(route, "methods", ())
         if method not in ("OPTIONS", "HEAD")
     }
-    documented = {(path, method) for path, item in document["paths"].items() for method in item if path not in INFERENCE_PATHS}
+    documented = {(path, method) for path, item in document["paths"].items() for method in item if path not in applications.calls}
     assert documented == served
 
 
-def test_document_has_every_inference_route_with_its_body(document: dict[str, Any]) -> None:
-    assert [path for path in INFERENCE_PATHS if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
+def test_document_has_every_inference_route_with_its_body(applications: Applications, document: dict[str, Any]) -> None:
+    assert [path for path in applications.calls if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
 
 
 def test_every_operation_may_be_sent_with_too_long_a_head(document: dict[str, Any]) -> None:

@@ -59,8 +59,13 @@ async def _find(call: Call[Any, NoBody]) -> dict[str, Any]:
 
 
 async def _show(call: Call[DetailQuery, NoBody]) -> Answer:
-    row, wanted = await _find(call), call.query.content
-    hidden = not is_visible(call, row, "records:content")
+    row = await _find(call)
+    return await show_row(call, row, hidden=not is_visible(call, row, "records:content"))
+
+
+async def show_row(call: Call[DetailQuery, NoBody], row: dict[str, Any], *, hidden: bool) -> Answer:
+    """Shows an inference that was found, with what was written unless that is `hidden`."""
+    wanted = call.query.content
     packed = None if hidden else await inference_queries.read_packed_content(call.connection, row["id"])
     content = messages = None
     if packed is not None:
