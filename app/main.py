@@ -19,6 +19,7 @@ from app.api.admin.routes import admin_router, operations
 from app.api.callers.exception_handlers import HANDLERS
 from app.api.callers.refused_requests import RefusedRequests
 from app.api.dashboard import routes as dashboard
+from app.api.dashboard.static_files import StaticFiles
 from app.api.metrics import keep_metrics_current
 from app.api.openapi import routes as openapi
 from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
@@ -220,21 +221,24 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             if access_log is not None:
                 await access_log.stop()
 
-    shared, for_callers = shared_routes(gateway), caller_routes(gateway, database)
-    for_admins = [
+    static_files = StaticFiles()
+    for_admins: list[ControllerRouterHandler] = [
         admin_router(gateway, admin_database, tokens),
         sign_in.routes(gateway, admin_database),
         key_sign_in.routes(gateway, admin_database),
-        dashboard.routes(),
-        openapi.routes(operations(gateway), settings),
+        *([dashboard.routes(static_files)] if settings.dashboard == "on" else []),
+        openapi.routes(operations(gateway), settings, static_files),
         *admin_pages(gateway),
     ]
-    handlers = [*shared, *for_callers, *([] if settings.admin_port else for_admins)]
+    has_both = not settings.admin_port
+    shared = shared_routes(gateway, for_callers=True, for_admins=has_both)
+    handlers = [*shared, *caller_routes(gateway, database), *(for_admins if has_both else [])]
     callers = _application(settings, handlers, INFERENCE_PATHS, lifespan)
     callers.state["refused_requests"] = RefusedRequests(gateway)
-    if not settings.admin_port:
+    if has_both:
         return Applications(callers, None, gateway, access_log, tls)
-    return Applications(callers, _application(settings, [*shared_routes(gateway), *for_admins], ()), gateway, access_log, tls)
+    for_admins += shared_routes(gateway, for_callers=False, for_admins=True)
+    return Applications(callers, _application(settings, for_admins, ()), gateway, access_log, tls)
 
 
 def _application(

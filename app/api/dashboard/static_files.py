@@ -1,8 +1,9 @@
-"""The dashboard's built files: read once, with the compressed bytes that the build prepared.
+"""The built files of the dashboard and of the API reference: read once, with the compressed bytes that the build prepared.
 
 The manifest names each file. Scripts and styles are stored compressed alone (NAME.br, NAME.gz); what they are made of is in dashboard/.
 """
 
+import asyncio
 import gzip
 import hashlib
 from collections.abc import Mapping
@@ -19,12 +20,16 @@ _BEST_FIRST: tuple[Coding, ...] = ("br", "gzip")
 
 
 class BuiltFile(Struct, frozen=True):
-    """A file as the manifest describes it. `bytes` are those of the plain file. `first`: the first screen needs it."""
+    """A file as the manifest describes it.
+
+    `bytes` are those of the plain file. `first`: the dashboard's first screen needs it. `reference`: the API reference needs it.
+    """
 
     media_type: str
     bytes: int
     gzip_bytes: int | None
     first: bool
+    reference: bool
 
 
 class Manifest(Struct, frozen=True):
@@ -35,11 +40,26 @@ class Manifest(Struct, frozen=True):
 
 
 class StaticFile(NamedTuple):
-    """A file as it is served, in each coding that there is."""
+    """A file as it is served, in each coding that there is. `reference`: the API reference needs it."""
 
     media_type: str
     etag: str
     content: Mapping[Coding, bytes]
+    reference: bool = False
+
+
+class StaticFiles:
+    """All files by their names: read for the first request, in a thread."""
+
+    def __init__(self) -> None:
+        self._found: Mapping[str, StaticFile] | None = None
+        self._reading = asyncio.Lock()
+
+    async def all(self) -> Mapping[str, StaticFile]:
+        async with self._reading:
+            if self._found is None:
+                self._found = await asyncio.to_thread(read_static_files)
+            return self._found
 
 
 def read_manifest() -> Manifest:
@@ -69,4 +89,4 @@ def _read(name: str, built: BuiltFile) -> StaticFile:
     else:
         compressed = (STATIC_FOLDER / f"{name}.gz").read_bytes()
         content = {"br": (STATIC_FOLDER / f"{name}.br").read_bytes(), "gzip": compressed, "identity": gzip.decompress(compressed)}
-    return StaticFile(built.media_type, hashlib.sha256(content["identity"]).hexdigest()[:20], content)
+    return StaticFile(built.media_type, hashlib.sha256(content["identity"]).hexdigest()[:20], content, built.reference)
