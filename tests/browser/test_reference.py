@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import AXE, PICTURES, Faults, settle, wait_for
+from tests.browser.test_paths import stub
 from tests.browser.test_screens import SIZES, look_at
 from tests.support.processes.service import Service
 
@@ -103,9 +104,7 @@ def test_operation_is_tried_with_a_key_that_is_kept_nowhere(open_page: OpenPage,
 
 def test_hostile_answers_are_text(open_page: OpenPage) -> None:
     page, faults = open_page()
-    page.route(
-        "**/admin/v1/teams*", lambda route: route.fulfill(content_type="application/json", body='{"data": "<img src=x onerror=alert(1)>"}')
-    )
+    stub(page, "**/admin/v1/teams*", 200, '{"data": "<img src=x onerror=alert(1)>"}')
     open_reference(page, "#op-list_teams")
     page.click("#op-list_teams >> text=Try it")
     page.click("#op-list_teams >> text=Send GET")

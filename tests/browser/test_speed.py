@@ -12,7 +12,7 @@ from tests.browser.history import fill
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
 
-ROWS, DAYS, CONVERSATIONS = 1_000_000, 30, 20
+ROWS, DAYS, CONVERSATIONS, CONTENT = 1_000_000, 30, 20, 10_000
 ROUNDS = 20
 MAX_VIEW_MS = 500
 VIEWS = (
@@ -67,7 +67,7 @@ async (address) => {
 def large() -> Generator[Service]:
     running = services.start(experiment_check_s=5)
     try:
-        asyncio.run(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS))
+        asyncio.run(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS, content=CONTENT))
         yield running
     finally:
         services.stop(running)
