@@ -92,7 +92,7 @@ function page() {
     '<meta name="color-scheme" content="light dark">',
     '<link rel="icon" href="/dashboard/static/icon.svg" type="image/svg+xml">',
     `<link rel="stylesheet" href="/dashboard/static/${style}">`,
-    `<link rel="preload" href="/dashboard/static/${font}" as="font" type="font/woff2" crossorigin>`,
+    `<link rel="preload" href="/dashboard/static/${font}" as="font" type="font/woff2" crossorigin fetchpriority="low">`, // after the script and the style, which the first content needs
     ...parts.map((name) => `<link rel="modulepreload" href="/dashboard/static/${name}">`),
     `<script type="module" src="/dashboard/static/${script}"></script>`,
     '</head>',

@@ -39,7 +39,7 @@ def _links(files: Iterable[str]) -> Iterable[str]:
         elif name.endswith(".css"):
             yield f'<link rel="stylesheet" href="{address}">\n'
         elif name.endswith(".woff2"):
-            yield f'<link rel="preload" href="{address}" as="font" type="font/woff2" crossorigin>\n'
+            yield f'<link rel="preload" href="{address}" as="font" type="font/woff2" crossorigin fetchpriority="low">\n'
         elif name.endswith(".svg"):
             yield f'<link rel="icon" href="{address}" type="image/svg+xml">\n'
     yield '<link rel="preload" href="/openapi.json" as="fetch" crossorigin>\n'

@@ -21,6 +21,8 @@ for (const table of guide.querySelectorAll('table')) {
   table.replaceWith(box);
   box.append(table);
 }
+// A cell without a text is no header: a reader would announce nothing for its column.
+for (const cell of guide.querySelectorAll('th:empty')) cell.replaceWith(document.createElement('td'));
 for (const pre of guide.querySelectorAll('pre')) pre.tabIndex = 0;
 guide.remove();
 
