@@ -1,12 +1,11 @@
 /** What the reference shows: everything at a glance, a subject, a schema, or what was searched for. */
 import type { ComponentChildren } from 'preact';
-import { useEffect } from 'preact/hooks';
 import { plural } from '../format';
 import { Head } from '../parts/Head';
 import { Empty } from '../parts/States';
 import { nameOf, search } from './document';
 import type { Operation, Reference, Schema } from './document';
-import { arriveAt, searched } from './location';
+import { searched } from './location';
 import { breakable, Method, OperationView } from './OperationView';
 import { Properties, Prose, Words } from './Types';
 
@@ -73,7 +72,6 @@ function Names({ names }: { names: string[] }) {
 
 export function SchemaView({ reference, name }: { reference: Reference; name: string }) {
   const schema = reference.schemas[name];
-  useEffect(() => arriveAt('main'), [name]);
   if (!schema) return <Unknown />;
   const users = usersOf(reference, name);
   return (

@@ -57,7 +57,13 @@ function App() {
 }
 
 function View({ reference }: { reference: Reference }) {
-  const at = anchor.value;
+  const at = anchor.value, isWithin = at.startsWith('op-') || isOfGuide(at);
+  // What is within a view is scrolled to by itself, once it is there.
+  useEffect(() => {
+    if (isWithin) return;
+    scrollTo(0, 0);
+    if (at) document.getElementById('main')?.focus({ preventScroll: true });
+  }, [at]);
   if (searched.value.trim()) return <Found reference={reference} />;
   if (at === '' || at === 'main') return <Start reference={reference} />;
   if (at === 'schemas') return <Schemas reference={reference} />;
