@@ -14,8 +14,8 @@ from app.settings import Settings
 class GatewayServer(uvicorn.Server):
     """uvicorn's server, which marks the gateway as draining first: new requests get 503 until the socket is closed.
 
-    With `admin_config`, the second socket has an application and a protocol of its own: which one a connection came to decides what
-    there is, and neither its address nor a header can be mistaken for the other. `tls` None: both speak plain HTTP.
+    With `admin_config`, the second socket has an application and a protocol of its own: which one a connection came to decides what there
+    is, and neither its address nor a header can be mistaken for the other. Without `tls` both speak plain HTTP.
     """
 
     def __init__(

@@ -77,15 +77,13 @@ _ADMIN_POOL_WAIT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Applications:
-    """`callers`: the application on the callers' address, whose lifespan starts and stops the gateway. `admin`: on that of the admin API;
-    None: it has none of its own, and `callers` has its routes, too. `access_log`: None: there is none. `tls`: of both addresses.
-    """
+    """The applications that a gateway process serves, and what they share."""
 
-    callers: Litestar
-    admin: Litestar | None
+    callers: Litestar  # the application on the callers' address, whose lifespan starts and stops the gateway
+    admin: Litestar | None  # on the address of the admin API; None: it has none of its own, and `callers` has its routes, too
     gateway: Gateway
-    access_log: AccessLog | None
-    tls: TlsListener | None
+    access_log: AccessLog | None  # None: there is none
+    tls: TlsListener | None  # of both addresses
 
 
 def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> Applications:
@@ -247,7 +245,7 @@ def _application(
     other_paths: Iterable[str],
     *lifespans: Callable[[Litestar], AbstractAsyncContextManager[None]],
 ) -> Litestar:
-    """`other_paths`: what is served on the same address without going through Litestar."""
+    """An application of one address. `other_paths` are served on the same address without going through Litestar."""
     application = Litestar(
         route_handlers=handlers,
         lifespan=lifespans,

@@ -24,8 +24,8 @@ class BadSetting(ValueError):
 def setting(default: object, description: str, name: str | None = None, *, shown: bool = True, standard_name: str | None = None) -> Any:
     """A field of Settings; `name` is its environment variable where that is not NARTHEX_ and the field's name.
 
-    `shown` False leaves it out of repr, as it may hold a password. `standard_name`: the variable that other programs read for the same,
-    which counts where ours is not set.
+    Where `shown` is False, it is left out of repr, as it may hold a password. `standard_name` is the variable that other programs read for
+    the same, which counts where ours is not set.
     """
     metadata = {"meaning": description, "name": name, "standard_name": standard_name}
     return field(default=default, repr=shown, metadata=metadata)  # type: ignore[call-overload]

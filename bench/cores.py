@@ -11,11 +11,11 @@ from bench.processes import process_tree, thread_ids
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """`background` is for the gateway's writer, Postgres and Valkey: a third core, or the load's if there are only two."""
+    """The processor cores of a run."""
 
     proxy: int
     load: int
-    background: int
+    background: int  # for the gateway's writer, Postgres and Valkey: a third core, or the load's if there are only two
 
     @property
     def warning(self) -> str:

@@ -15,11 +15,11 @@ TIMEOUT_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class DrainResult:
-    """`rows`: all inferences of the phase. `backlog`: those still in the spool when the load stopped, which took `seconds` to drain."""
+    """How long the writer took for what was left when the load stopped."""
 
-    rows: int
-    backlog: int
-    seconds: float
+    rows: int  # all inferences of the phase
+    backlog: int  # those still in the spool when the load stopped
+    seconds: float  # that the backlog took to drain
 
 
 class RecordingProgress:

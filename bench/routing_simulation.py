@@ -84,7 +84,7 @@ def _text(name: str, tokens: int) -> str:
 
 
 class Policy(Protocol):
-    """`token`: what choose() gives, given back as the request goes on."""
+    """A way to choose an endpoint. What choose() gives as `token` is given back as the request goes on."""
 
     def choose(self, now: float, turn: Turn) -> tuple[int, Any]: ...
 

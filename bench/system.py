@@ -16,13 +16,13 @@ Figures = dict[str, float]
 
 
 class System:
-    """`description`: what is on, for the report. `roots`: the processes whose trees are the proxy; none for a direct connection."""
+    """A proxy that is measured, or a direct connection."""
 
     def __init__(self, name: str, description: str, port: int, roots: Sequence[int], headers: Sequence[str] = ()) -> None:
         self.name = name
-        self.description = description
+        self.description = description  # what is on, for the report
         self.port = port
-        self.roots = roots
+        self.roots = roots  # the processes whose trees are the proxy; none for a direct connection
         self.headers = headers
 
     def before_saturation(self) -> None:

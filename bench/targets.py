@@ -11,7 +11,10 @@ NARTHEX, NARTHEX_LIMITS, DIRECT = "narthex", "narthex-limits", "direct"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`measure` returns None if the run lacks a figure, for example without the peer that it compares with."""
+    """A figure that is to be reached.
+
+    `measure` returns None if the run lacks a figure, for example without the peer that it compares with.
+    """
 
     title: str
     unit: str

@@ -29,41 +29,29 @@ from providers.request_overrides.overrides import RequestOverrides
 
 
 class InboundRequest(Struct):
-    """A caller's request: the top level of its body, undecoded, and what the request pipeline needs to know of it.
-
-    `wants_usage`: a stream has to report usage. `episode_id`: as written in the body, not yet checked. `tags`: merged by precedence.
-    `input_tokens`: an estimate (providers/canonical/token_estimate.py). `output_tokens`: the most that the caller lets the model write,
-    all choices together; None: no limit in the request. `choices`: how many the caller requests.
-    `previous_response_id`: the response that this request continues. `references_items`: it refers to items of earlier responses by id.
-    `stores_response`: the caller may retrieve the response later. `raw_prompt`: a text to continue, though it came to the chat route.
-    `names_no_model`: `model` is empty, and the only model of the key that serves the route is meant.
-    `model_field`: in which the caller names the model.
-    `overrides`: what the caller adds to the request that goes to a target; None: nothing.
-    `has_strict_tools`: whether a tool has `strict`; None: the dialect does not look. `holds_only_text`: its own messages are known to hold
-    no media. `repair`: what parsing did to put calls and their results in order; None: nothing.
-    """
+    """A caller's request: the top level of its body, undecoded, and what the request pipeline needs to know of it."""
 
     dialect: str
     body: Body
     model: str
     stream: bool
-    wants_usage: bool
-    episode_id: str | None
-    tags: Mapping[str, str]
+    wants_usage: bool  # whether a stream has to report usage
+    episode_id: str | None  # as written in the body, not yet checked
+    tags: Mapping[str, str]  # merged by precedence
     end_user: str | None
-    input_tokens: int
-    output_tokens: int | None
-    choices: int
-    previous_response_id: str | None = None
-    references_items: bool = False
-    stores_response: bool = False
-    raw_prompt: bool = False
-    has_strict_tools: bool | None = None
-    holds_only_text: bool = False
-    names_no_model: bool = False
-    overrides: RequestOverrides | None = None
-    model_field: str = "model"
-    repair: Repair | None = None
+    input_tokens: int  # an estimate (providers/canonical/token_estimate.py)
+    output_tokens: int | None  # the most that the caller lets the model write, all choices together; None: no limit in the request
+    choices: int  # how many the caller requests
+    previous_response_id: str | None = None  # the response that this request continues
+    references_items: bool = False  # whether it refers to items of earlier responses by id
+    stores_response: bool = False  # whether the caller may retrieve the response later
+    raw_prompt: bool = False  # whether it is a text to continue, though it came to the chat route
+    has_strict_tools: bool | None = None  # whether a tool has `strict`; None: the dialect does not look
+    holds_only_text: bool = False  # whether its own messages are known to hold no media
+    names_no_model: bool = False  # whether `model` is empty, and the only model of the key that serves the route is meant
+    overrides: RequestOverrides | None = None  # what the caller adds to the request that goes to a target; None: nothing
+    model_field: str = "model"  # in which the caller names the model
+    repair: Repair | None = None  # what parsing did to put calls and their results in order; None: nothing
 
 
 class ResponseMeta(Struct, frozen=True):
@@ -90,16 +78,13 @@ class ResponseMeta(Struct, frozen=True):
 
 
 class OutboundResponse(Struct, frozen=True):
-    """A non-streaming response for the caller, and what is recorded of it. `finish_reason`: OpenAI's, in every dialect.
-
-    `model`: that the engine names in its response; None: it names none. `written_tokens`: the estimate that the caller is shown where the
-    engine reports no usage; None: it reports some, or none is shown.
-    """
+    """A non-streaming response for the caller, and what is recorded of it."""
 
     raw: bytes
     usage: Usage | None
-    finish_reason: str | None
-    model: str | None = None
+    finish_reason: str | None  # OpenAI's, in every dialect
+    model: str | None = None  # that the engine names in its response; None: it names none
+    # the estimate that the caller is shown where the engine reports no usage; None: it reports some, or none is shown
     written_tokens: int | None = None
 
 
@@ -109,18 +94,17 @@ class StreamEditor(Protocol):
     One per stream. feed() withholds the end of the stream, and finish() returns it: the exchange is recorded in between.
 
     An error frame of the engine, or an invalid one, sets `failure`; what feed() returned before still goes to the caller. finish() then
-    raises it. It raises StreamTruncated if the engine ended too early. `done`: the engine has ended the stream as its API specifies.
-    `written_tokens`: an estimate of what has come so far, used where the engine reports no usage. `model`: that the engine has named.
+    raises it. It raises StreamTruncated if the engine ended too early.
     """
 
-    model: str | None
+    model: str | None  # that the engine has named
     usage: Usage | None
     finish_reason: str | None
     failure: UpstreamError | None
-    done: bool
+    done: bool  # the engine has ended the stream as its API specifies
 
     @property
-    def written_tokens(self) -> int: ...
+    def written_tokens(self) -> int: ...  # an estimate of what has come so far, used where the engine reports no usage
 
     def feed(self, block: bytes) -> bytes: ...
 
@@ -135,10 +119,10 @@ class StreamReader(Protocol):
     """Reads an engine's stream as events: feed() takes blocks, split anywhere. One per stream.
 
     feed() yields each event before it raises for what follows: the UpstreamError that the engine reports, or InvalidUpstreamResponse.
-    finish() raises StreamTruncated if no choice has finished. `done`: the engine has ended the stream as its API specifies.
+    finish() raises StreamTruncated if no choice has finished.
     """
 
-    done: bool
+    done: bool  # the engine has ended the stream as its API specifies
 
     def feed(self, block: bytes) -> Iterable[Event]: ...
 
@@ -196,7 +180,7 @@ class Dialect(CallerDialect, Protocol):
     def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
         """Makes the body a streaming or a non-streaming request, in place, and removes what the gateway does itself.
 
-        `include_usage`: a stream has to report usage; this sets the field that requests it, in a dialect that has one.
+        `include_usage` says that a stream has to report usage; this sets the field that requests it, in a dialect that has one.
         """
         ...
 

@@ -37,17 +37,15 @@ _NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False}
 class DropPolicy:
     """Decides about each field of one request that the target cannot honour, and lists those that it dropped.
 
-    A field is dropped if `may_drop` allows it, by its name or by that of the top-level field that holds it; else it is refused. Hints
-    are always dropped and neutral values are ignored.
+    A field is dropped if `may_drop` allows it, by its name or by that of the top-level field that holds it; else it is refused. Hints are
+    always dropped and neutral values are ignored.
 
-    A translated chat names fields as ChatRequest does, or by paths that begin with `messages[`: `field_names` and `caller_path` map
-    them to the caller's own, in which errors and `dropped` speak. `caller_path` reads the body again, so it is called at most
-    `max_paths` times. None: the paths are the caller's own already.
+    A translated chat names fields as ChatRequest does, or by paths that begin with `messages[`: `field_names` and `caller_path` map them to
+    the caller's own, in which errors and `dropped` speak. `caller_path` reads the body again, so it is called at most `max_paths` times.
+    None: the paths are the caller's own already.
 
-    An edited body names fields as the caller does. Top-level fields that are dropped are removed from `body`, and the fields in
-    `accepted` (option `accepts` of a provider: its operator says that this engine honours them) are left alone.
-
-    `target_name`: how errors name the target.
+    An edited body names fields as the caller does. Top-level fields that are dropped are removed from `body`, and the fields in `accepted`
+    (option `accepts` of a provider: its operator says that this engine honours them) are left alone.
     """
 
     def __init__(
@@ -92,11 +90,11 @@ class DropPolicy:
         return field in self._accepted
 
     def may_drop(self, path: str) -> bool:
-        """Whether this may be dropped, or the top-level field that holds it. `path`: the caller's own."""
+        """Whether this may be dropped, or the top-level field that holds it. `path` is the caller's own."""
         return self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
 
     def drop_or_refuse(self, field: str, why: str) -> None:
-        """Drops a field, or a path in a chat's messages. Raises Unsupported unless that is allowed. `why`: a sentence."""
+        """Drops a field, or a path in a chat's messages. Raises Unsupported unless that is allowed. `why` is a sentence."""
         if field in self._accepted:
             return
         self.drop_path_or_refuse(self._caller_name(field), why)
@@ -144,7 +142,7 @@ class DropPolicy:
                 del self._body[field]
 
     def report_dropped(self, path: str) -> None:
-        """Adds to `dropped`; whoever calls this removes what is there. `path`: the caller's own."""
+        """Adds to `dropped`; whoever calls this removes what is there. `path` is the caller's own."""
         self._dropped[path] = None
 
     def _caller_name(self, field: str) -> str:
@@ -170,7 +168,7 @@ class DropPolicy:
 
 
 def unsupported_error(field: str, target_name: str, why: str) -> Unsupported:
-    """The refusal of a field that the target cannot honour, with the way out. `field`: the caller's name; `why`: a sentence."""
+    """The refusal of a field that the target cannot honour, with the way out. `field` is the caller's name; `why` is a sentence."""
     error = Unsupported(
         f"`{field}` cannot be honoured by {target_name}: {why} "
         f"Leave it out, choose another model, or send the header `x-narthex-drop: {field}` to go without; an operator can allow that in "

@@ -193,7 +193,7 @@ RARE_NEUTRAL_VALUES = neutral_values(name for name in sorted(RARE_FIELDS & FIELD
 
 
 def drop_extra_fields(extra: Extra, drop_policy: DropPolicy, why: str, written: Container[str] = ()) -> None:
-    """Drops or refuses the extra fields of a chat that a host has no field for. `written`: those that the request already holds.
+    """Drops or refuses the extra fields of a chat that a host has no field for. `written` are those that the request already holds.
 
     Raises Unsupported for a field that is neither a hint nor neutral, unless the caller allows the drop.
     """

@@ -10,17 +10,14 @@ from providers.dialect import ResponseMeta
 
 
 class HostOperation(Struct, frozen=True):
-    """Converts a caller's embeddings or count-tokens request for one host, and the host's response back.
+    """Converts a caller's embeddings or count-tokens request for one host, and the host's response back."""
 
-    `name`: the host's format, by which Provider.url() finds the address.
-    `write_request`: (the caller's body, the host's model, which of the caller's fields may be dropped) -> (the host's body, the dropped
-    fields). Raises Unsupported and InvalidRequest.
-    `read_response`: (the host's body, its headers, the meta with the caller's body) -> a response in the caller's dialect, which that
-    dialect then edits. Raises the error that the host sent with status 200, or InvalidUpstreamResponse.
-    `read_billed_input`: the host's body -> the input tokens that it bills, if it reports others as processed; None: it does not.
-    """
-
-    name: str
+    name: str  # the host's format, by which Provider.url() finds the address
+    # (the caller's body, the host's model, which of the caller's fields may be dropped) -> (the host's body, the dropped fields). Raises
+    # Unsupported and InvalidRequest.
     write_request: Callable[[Body, str, Callable[[str], bool]], tuple[Body, list[str]]]
+    # (the host's body, its headers, the meta with the caller's body) -> a response in the caller's dialect, which that dialect then edits.
+    # Raises the error that the host sent with status 200, or InvalidUpstreamResponse.
     read_response: Callable[[bytes, httpx.Headers, ResponseMeta], bytes]
+    # The host's body -> the input tokens that it bills, if it reports others as processed; None: it does not.
     read_billed_input: Callable[[bytes], int | None] | None = None

@@ -6,12 +6,12 @@ from providers.canonical.errors import NarthexError
 
 
 class KeepAlive(Protocol):
-    """The keep-alives of one stream. `edits_frames`: what is sent after the first of them goes through edit()."""
+    """The keep-alives of one stream."""
 
-    edits_frames: ClassVar[bool]
+    edits_frames: ClassVar[bool]  # whether what is sent after the first of them goes through edit()
 
     def write(self, last_sent: bytes | None) -> bytes:
-        """Whole frames. `last_sent`: the newest frames of the engine that the caller was sent; None or empty: there were none."""
+        """Whole frames. `last_sent` are the newest frames of the engine that the caller was sent; None or empty: there were none."""
         ...
 
     def edit(self, frames: bytes) -> bytes:

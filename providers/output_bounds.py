@@ -25,8 +25,8 @@ _WRITTEN_AS_STRING = "generation_config"
 def merge_output_bounds(body: Body, field: str, bound: int | None, minimum: int = 1) -> int | None:
     """The smallest bound of a body; None: it has none. Afterwards the body holds it in `field`, and no other.
 
-    `bound`: the value of `field`, checked. `minimum`: the lowest number that this dialect takes. Raises InvalidRequest for another bound
-    that is no number of tokens. A negative one, by which llama.cpp and Ollama mean that there is none, is removed.
+    `bound` is the value of `field`, checked, and `minimum` the lowest number that this dialect takes. Raises InvalidRequest for another
+    bound that is no number of tokens. A negative one, by which llama.cpp and Ollama mean that there is none, is removed.
     """
     if _OTHER_NAMES[field].isdisjoint(body):
         return bound

@@ -24,7 +24,7 @@ class RestrictedFields:
     """The fields that one provider does not take from callers. A name with a dot is a field inside an object."""
 
     def __init__(self, choices: Mapping[str, str], refused: Collection[str] = (), accepted: Collection[str] = ()) -> None:
-        """`choices`: what each field chooses. `refused`, `accepted`: those that the operator adds and takes out."""
+        """Takes what each field chooses (`choices`), and the fields that the operator adds (`refused`) and takes out (`accepted`)."""
         self._choices = {
             name: choice for name, choice in {**dict.fromkeys(refused, _UNKNOWN_CHOICE), **choices}.items() if name not in accepted
         }

@@ -25,7 +25,7 @@ def check_unsupported(
 ) -> None:
     """Drops or refuses the fields of `reasons` that ask for something, and drops those of `hints`.
 
-    `reasons`: by the name of a field of ChatRequest, why the target cannot honour it. Raises as DropPolicy does.
+    `reasons` has, by the name of a field of ChatRequest, why the target cannot honour it. Raises as DropPolicy does.
     """
     for field, reason in reasons.items():
         if not _is_neutral(field, getattr(chat, field)):
@@ -45,7 +45,7 @@ def _is_neutral(field: str, value: Any) -> bool:
 def drop_part_fields(extra: Extra, path: str, drop_policy: DropPolicy, *, from_assistant: bool = False) -> None:
     """Drops or refuses the extra fields of a message, part or tool at `path`.
 
-    `from_assistant`: it belongs to an earlier answer, which callers only repeat, so that no field of it demands anything.
+    `from_assistant` says that it belongs to an earlier answer, which callers only repeat, so that no field of it demands anything.
     """
     for key, value in extra.items():
         if from_assistant:

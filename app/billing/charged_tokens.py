@@ -18,31 +18,26 @@ _MAX_PRICE_CHANGES = 20_000
 
 
 class ChargedGroup(Struct, frozen=True):
-    """Attempts of a UTC day that are alike. `tokens`: by kind, each token once, of what the host bills; see app/billing/cost.py.
-
-    `price`: the name of the price used; None: there was none, or it was not recorded. `step`: how many of its steps the input exceeded;
-    `hours`: which of its hours held, counted from 1; 0: none. `tool_uses`: by name, what is billed by the use.
-    `cost_microusd` None: unknown. `key`: its public part. `team`, `key` None: they were deleted from the database.
-    """
+    """Attempts of a UTC day that are alike."""
 
     day: datetime.date
     team_id: str
-    team: str | None
+    team: str | None  # None: it was deleted from the database
     key_id: str
-    key: str | None
+    key: str | None  # its public part; None: it was deleted from the database
     provider: str
     model: str
     reported_model: str | None
-    price: str | None
+    price: str | None  # the name of the price used; None: there was none, or it was not recorded
     tier: str | None
     region: str | None
-    step: int
-    hours: int
+    step: int  # how many of the price's steps the input exceeded
+    hours: int  # which of the price's hours held, counted from 1; 0: none
     requests: int
     duration_us: int
-    cost_microusd: int | None
-    tokens: Mapping[str, int]
-    tool_uses: Mapping[str, int] = {}
+    cost_microusd: int | None  # None: unknown
+    tokens: Mapping[str, int]  # by kind, each token once, of what the host bills; see app/billing/cost.py
+    tool_uses: Mapping[str, int] = {}  # by name, what is billed by the use
 
 
 class PricedTimes(Struct, frozen=True):
@@ -136,7 +131,10 @@ async def read_charged_groups(
     providers: Sequence[str] | None = None,
     hours: Mapping[str, Sequence[PricedTimes]] | None = None,
 ) -> list[ChargedGroup]:
-    """The groups of a UTC day. `steps`, `hours`: of prices by name, their thresholds and times. `providers`: only of these."""
+    """The groups of a UTC day.
+
+    `steps` and `hours` have the thresholds and times of prices, by their names. Only the groups of `providers` are read, if there are any.
+    """
     begin, end = (uuid7.lowest_at(int(_midnight(each).timestamp() * 1000)) for each in (day, day + DAY))
     values: dict[str, Any] = {"begin": begin, "end": end}
     values |= {"steps": msgspec.json.encode(steps).decode(), "hours": msgspec.json.encode(hours or {}).decode()}

@@ -38,10 +38,10 @@ PricedTokens = tuple[TokenKind, int, float]
 def cost_microusd(usage: Usage, price: Price, duration_us: int | None = None, at_s: float | None = None) -> int | None:
     """The cost, rounded once, half up; None: unknown, as the engine did not report tokens that have a price, or the price is unknown.
 
-    Cached, audio and image tokens are part of the input or output and are priced instead of it, not in addition. Parts that add up to
-    more than their total are cut off at it. Where the host bills other tokens than it processed, those are priced, at the price of plain
-    input and output: the parts are of what was processed. `duration_us`: of the attempt, for a price of its time; None: not known.
-    `at_s`: the Unix time of the request, for a price with hours; None: not known.
+    Cached, audio and image tokens are part of the input or output and are priced instead of it, not in addition. Parts that add up to more
+    than their total are cut off at it. Where the host bills other tokens than it processed, those are priced, at the price of plain input
+    and output: the parts are of what was processed. `duration_us` is that of the attempt, for a price of its time, and `at_s` the Unix time
+    of the request, for a price with hours; None means that it is not known.
     """
     units = cost_units(usage, price, duration_us, at_s)
     return None if units is None else (units + UNITS_PER_MICROUSD // 2) // UNITS_PER_MICROUSD
@@ -165,7 +165,7 @@ def _billed_usage(usage: Usage) -> Usage:
 
 
 def _take(priced: list[PricedTokens], kind: TokenKind, count: int, remaining: int, usd: float | None, other: float) -> int:
-    """Adds tokens that are a part of others; returns how many of these remain. `usd` None: they cost as much as `other`."""
+    """Adds tokens that are a part of others; returns how many of these remain. Where `usd` is None, they cost as much as `other`."""
     taken = min(count, remaining)
     if taken:
         priced.append((kind, taken, other if usd is None else usd))

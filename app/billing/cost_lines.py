@@ -18,19 +18,15 @@ USE = "use:"
 
 
 class CostLine(Struct, frozen=True):
-    """Tokens of one kind. `group`: whose they are, and what served.
+    """Tokens of one kind."""
 
-    `kind`: of a token (app/billing/cost.py), `use:NAME` of what is billed by the use, `gpu_time`,
-    whose `quantity` is in microseconds, or `other`: a cost that no known version of
-    its price explains, with the number of requests. `usd_per_million`: of `quantity`, with the tier's factor; None: not known.
-    `cost_microusd`: of the records; None: unknown.
-    """
-
-    group: ChargedGroup
+    group: ChargedGroup  # whose they are, and what served
+    # Of a token (app/billing/cost.py), `use:NAME` of what is billed by the use, `gpu_time`, whose `quantity` is in microseconds, or
+    # `other`: a cost that no known version of its price explains, with the number of requests.
     kind: str
     quantity: int
-    usd_per_million: Fraction | None
-    cost_microusd: int | None
+    usd_per_million: Fraction | None  # of `quantity`, with the tier's factor; None: not known
+    cost_microusd: int | None  # of the records; None: unknown
 
 
 async def walk_cost_lines(

@@ -40,9 +40,10 @@ class Difference(Struct, frozen=True):
 def compare_list(
     source: str, listed: Sequence[ListedModel], at_s: float, only: frozenset[str] | None = None, has_all_prices: bool = True
 ) -> Iterator[Difference]:
-    """Differences between a list and what is known here. `only`: providers as price_list.toml names them; None: all that it has.
+    """Differences between a list and what is known here.
 
-    `has_all_prices`: models without a row are told as new; False: the list names models without prices.
+    `only` are the providers that are compared, as price_list.toml names them; None means all that it has. Models without a row are reported
+    as new; where `has_all_prices` is False, the list names models without prices.
     """
     index = PriceIndex([price for prices in bundled_prices().values() for price in prices])
     known_providers = {provider for provider, _ in bundled_prices()} if only is None else only

@@ -21,7 +21,7 @@ class NamedPrice(NamedTuple):
 
 
 def find_price(snapshot: Snapshot, provider: str, model: str, at_s: float) -> Price | None:
-    """The price of a provider's model at a moment (Unix time); None: it had none. `model`: the provider's name of it."""
+    """The price of a provider's model at a moment (Unix time); None: it had none. `model` is the provider's name of it."""
     found = find_named_price(snapshot, provider, model, at_s)
     return None if found is None else found.price
 

@@ -27,17 +27,13 @@ _DATE = re.compile(r"(?:-\d{4}-\d\d-\d\d|[-@]\d{8}|@default)$")
 
 
 class Suggestion(Struct, frozen=True):
-    """Prices for a model that targets name. `provider`: its configured name; `model`: the provider's name of the model.
+    """Prices for a model that targets name."""
 
-    `prices`: the list's, under these names; if empty, `reason` says why. `listed_as`: the list's name of the model. `has_price`: the
-    configuration has a price in force already.
-    """
-
-    provider: str
-    model: str
-    prices: tuple[Price, ...] = ()
-    listed_as: str = ""
-    has_price: bool = False
+    provider: str  # its configured name
+    model: str  # the provider's name of the model
+    prices: tuple[Price, ...] = ()  # the list's, under these names; if empty, `reason` says why
+    listed_as: str = ""  # the list's name of the model
+    has_price: bool = False  # whether the configuration has a price in force already
     reason: str = ""
 
 

@@ -52,21 +52,21 @@ class UnreadableList(ValueError):
 
 
 class ListedModel(Struct, frozen=True):
-    """A model of a list. `prices`: by field of a price, in US dollars for a million tokens. `flags`: what it accepts, as the list names it.
-
-    `efforts`: None: not said. `thinking`: by type, whether it is accepted.
-    """
+    """A model of a list."""
 
     provider: str
     model: str
-    prices: Mapping[str, float] = {}
-    flags: Mapping[str, bool] = {}
-    efforts: tuple[str, ...] | None = None
-    thinking: Mapping[str, bool] = {}
+    prices: Mapping[str, float] = {}  # by field of a price, in US dollars for a million tokens
+    flags: Mapping[str, bool] = {}  # what it accepts, as the list names it
+    efforts: tuple[str, ...] | None = None  # None: the list does not say
+    thinking: Mapping[str, bool] = {}  # by type, whether it is accepted
 
 
 def read_list(raw: bytes, provider: str | None = None) -> tuple[ListFormat, list[ListedModel]]:
-    """`provider`: whose models these are, for lists that do not say. Raises UnreadableList."""
+    """Recognizes which list it is, and reads it. Raises UnreadableList.
+
+    `provider` is the one whose models these are, for lists that do not say.
+    """
     try:
         document = msgspec.json.decode(raw)
     except DECODE_ERRORS as fault:

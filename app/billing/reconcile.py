@@ -35,7 +35,9 @@ class ReconciledLine(Struct, frozen=True):
 
 
 class Reconciliation(Struct, frozen=True):
-    """`providers`: by their configured names, whose records are compared. `unpriced`: requests of theirs whose cost is unknown."""
+    """An invoice beside what was recorded. `providers`: by their configured names, whose records are compared. `unpriced`: requests of
+    theirs whose cost is unknown.
+    """
 
     format: str
     providers: Sequence[str]
@@ -48,12 +50,12 @@ class Reconciliation(Struct, frozen=True):
 
 
 class Invoice(Struct, frozen=True):
-    """An invoice, summed up. `has_tokens`, `has_costs`: which of the two it says."""
+    """An invoice, summed up."""
 
     tokens: Mapping[_Key, int]
     usd: Mapping[_Key, Decimal]
-    has_tokens: bool
-    has_costs: bool
+    has_tokens: bool  # whether it says them
+    has_costs: bool  # whether it says them
 
     @property
     def keys(self) -> set[_Key]:
@@ -61,7 +63,10 @@ class Invoice(Struct, frozen=True):
 
 
 def parse_invoice(raw: bytes, format: InvoiceFormat, models: Mapping[str, str]) -> Invoice:
-    """`models`: the provider's names of models in invoices -> those that requests have. Raises InvoiceError. For a thread."""
+    """Reads an invoice and sums its lines. Call it in a thread. Raises InvoiceError.
+
+    `models` leads from the provider's names of models in invoices to those that requests have.
+    """
     return _sum_invoice(read_invoice(raw, format), format, models)
 
 
@@ -163,7 +168,7 @@ def _microusd(usd: Decimal) -> int:
 
 
 def parse_model_map(text: str) -> dict[str, str]:
-    """`INVOICE=REQUESTED,...`. Raises InvoiceError."""
+    """Reads `INVOICE=REQUESTED,...`. Raises InvoiceError."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     if any(not name.strip() or not separator or not model.strip() for name, separator, model in pairs):
         raise InvoiceError("Models are written as NAME_IN_THE_INVOICE=MODEL, several separated by commas.")

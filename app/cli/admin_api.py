@@ -19,11 +19,11 @@ _CONNECT_S = 5.0
 
 
 class AdminAccess(Struct, frozen=True):
-    """`url`: without /admin/v1. `token`: what is sent as a bearer; empty: nothing is. `is_session`: it is that of `narthex login`."""
+    """An address of the admin API, and what opens it."""
 
-    url: str
-    token: str
-    is_session: bool = False
+    url: str  # without /admin/v1
+    token: str  # what is sent as a bearer; empty: nothing is
+    is_session: bool = False  # whether it is that of `narthex login`
 
 
 class AdminResponse(Struct, frozen=True):

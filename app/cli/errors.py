@@ -43,13 +43,14 @@ class OrderedGroup(click.Group):
 
 
 class RootGroup(OrderedGroup):
-    """The group of all commands, listed in sections. `sections`: title -> command -> the module of app.cli that defines it, or MADE.
+    """The group of all commands, listed in sections. `sections` leads from a title to commands, and from each to the module of app.cli that
+    defines it, or MADE.
 
-    A module is imported when its command is run or its help is shown: all of them together take a second of processor time. What the
-    list shows of a command comes from the manifest.
+    A module is imported when its command is run or its help is shown: all of them together take a second of processor time. What the list
+    shows of a command comes from the manifest.
 
-    Exit status: 1 for expected errors, 2 for an invalid command line or setting, 130 for Ctrl-C. With --json an error is
-    {"error": {"message": ...}}, still on standard error: standard output holds a complete document or nothing.
+    Exit status: 1 for expected errors, 2 for an invalid command line or setting, 130 for Ctrl-C. With --json an error is {"error":
+    {"message": ...}}, still on standard error: standard output holds a complete document or nothing.
     """
 
     def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **options: Any) -> None:

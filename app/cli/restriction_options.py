@@ -23,7 +23,7 @@ class _Network(click.ParamType[str]):
 
 
 def restriction_options(subject: str) -> Callable[[F], F]:
-    """`subject`: of whom the help speaks, such as "it"."""
+    """The options that restrict networks, routes and models. `subject` is whom the help speaks of, such as "it"."""
 
     def add(command: F) -> F:
         network_help = f"A network that {subject} may be used from, such as 10.0.0.0/8. Can be repeated."

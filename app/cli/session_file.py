@@ -12,12 +12,12 @@ from providers.canonical.raw_json import DECODE_ERRORS
 
 
 class CliSession(Struct, frozen=True):
-    """`url`: of the gateway, without /admin/v1. `expires_at`: when the session ends at the latest."""
+    """The session that `narthex login` began."""
 
-    url: str
+    url: str  # of the gateway, without /admin/v1
     token: str
     name: str
-    expires_at: str
+    expires_at: str  # when the session ends at the latest
 
 
 def session_path() -> Path:

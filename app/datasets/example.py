@@ -21,20 +21,19 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 class Example(Struct, frozen=True):
-    """`request`: `messages`, with `tools` and `parallel_tool_calls` if there are any, or a `prompt` to continue.
+    """A request and what a model shall answer to it, in OpenAI's chat format."""
 
-    `response`, `demonstration`: messages of the assistant; None: there is none. `omitted`: what OpenAI's chat has no field for and what
-    changes no meaning, such as the signature of reasoning.
-    """
-
-    request: dict[str, Any]
-    response: dict[str, Any] | None
-    demonstration: dict[str, Any] | None
-    omitted: tuple[str, ...] = ()
+    request: dict[str, Any]  # `messages`, with `tools` and `parallel_tool_calls` if there are any, or a `prompt` to continue
+    response: dict[str, Any] | None  # a message of the assistant; None: there is none
+    demonstration: dict[str, Any] | None  # a message of the assistant; None: there is none
+    omitted: tuple[str, ...] = ()  # what OpenAI's chat has no field for and what changes no meaning, such as the signature of reasoning
 
 
 def write_example(chat: ChatRequest, response: Sequence[Part] | None, demonstration: Any) -> Example:
-    """`demonstration`: its value, as JSON has it; None: there is none. Raises Skipped."""
+    """Writes an inference as an example. Raises Skipped.
+
+    `demonstration` is its value, as JSON has it; None means that there is none.
+    """
     policy = DropPolicy(lambda _: False, {}, _TARGET)
     messages, begun = chat.messages, tuple[Content, ...]()
     if messages and messages[-1].role == "assistant":  # the beginning of the response

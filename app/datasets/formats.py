@@ -31,7 +31,7 @@ class Inexpressible(Exception):
 
 
 def write_line(format: LineFormat, example: Example, output: Output) -> dict[str, Any]:
-    """`output`: which of response and demonstration the model shall learn. Raises Inexpressible."""
+    """The line of an example in a format. `output` says which of response and demonstration the model shall learn. Raises Inexpressible."""
     return _WRITERS[format](example, output)
 
 

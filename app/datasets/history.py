@@ -52,10 +52,10 @@ class HistoryReader:
 
 
 class _Turns:
-    """The turns of one conversation; `ids`: of those that were read."""
+    """The turns of one conversation."""
 
     def __init__(self, database: AsyncEngine, team_id: str, max_bytes: int) -> None:
-        self.ids: list[str] = []
+        self.ids: list[str] = []  # of those that were read
         self._database = database
         self._team_id = team_id
         self._max_bytes = max_bytes

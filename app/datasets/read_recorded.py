@@ -26,19 +26,15 @@ _CUT_OFF = frozenset({"length", "content_filter"})
 
 
 class Recorded(Struct, frozen=True):
-    """An inference and its content. `request`, `response`: as they were sent, unpacked; `response` None: there is no complete one.
-
-    `function`: its configuration then; None: a model was requested. `variant`: which served, or was chosen. `demonstration`: as JSON has
-    it; None: there is none.
-    """
+    """An inference and its content."""
 
     route: str
     streamed: bool
-    request: bytes
-    response: bytes | None
-    demonstration: Any = None
-    function: CompiledFunction | None = None
-    variant: str | None = None
+    request: bytes  # as it was sent, unpacked
+    response: bytes | None  # as it was sent, unpacked; None: there is no complete one
+    demonstration: Any = None  # as JSON has it; None: there is none
+    function: CompiledFunction | None = None  # its configuration then; None: a model was requested
+    variant: str | None = None  # which served, or was chosen
 
 
 def parse_recorded(recorded: Recorded) -> InboundRequest:
@@ -79,7 +75,7 @@ async def render_request(recorded: Recorded, request: InboundRequest, large_requ
 
 
 def read_example(recorded: Recorded, rendered: InboundRequest) -> Example:
-    """`rendered`: the request as it was sent to the model. Raises Skipped."""
+    """Makes an example of an inference. `rendered` is the request as it was sent to the model. Raises Skipped."""
     dialect = _dialect(recorded)
     try:
         chat = dialect.read_request(rendered.body)

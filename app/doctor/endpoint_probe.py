@@ -38,12 +38,12 @@ class EndpointFacts(Struct, frozen=True):
 
 
 class EndpointProbe(NamedTuple):
-    """One endpoint to probe. `secret` None: without a credential."""
+    """One endpoint to probe."""
 
     provider: str
     config: ProviderConfig
     address: str
-    secret: str | None
+    secret: str | None  # None: without a credential
 
 
 async def probe_endpoint(transport: Transport, probe: EndpointProbe) -> EndpointFacts:

@@ -25,19 +25,17 @@ _MAX_CONCURRENT = 32
 
 
 class EngineFacts(Struct, frozen=True):
-    """`unreadable_credentials`: by provider, why a credential cannot be read. `unprobed`: endpoints for which no time was left.
-
-    `caller_credential_providers`: providers that use only the credentials that callers send, which the doctor does not have.
-    """
+    """The facts about engines, and about the credentials for them, that findings are made of."""
 
     endpoints: tuple[EndpointFacts, ...]
-    unreadable_credentials: Mapping[str, str]
-    unprobed: int = 0
+    unreadable_credentials: Mapping[str, str]  # by provider, why a credential cannot be read
+    unprobed: int = 0  # endpoints for which no time was left
+    # providers that use only the credentials that callers send, which the doctor does not have
     caller_credential_providers: frozenset[str] = frozenset()
 
 
 async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings: Settings | None = None) -> EngineFacts:
-    """Probes every endpoint, for at most 5 s each and 15 s in all. `environ`: the gateway's, where its credentials are."""
+    """Probes every endpoint, for at most 5 s each and 15 s in all. `environ` is the gateway's, where its credentials are."""
     settings = settings or Settings()
     reader = CredentialReader(
         _stored_secrets(snapshot, _gateway_vault(environ, settings)), _gateway_folders(environ, settings), {**os.environ, **environ}

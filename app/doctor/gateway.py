@@ -19,15 +19,12 @@ _MAX_REVOCATION_LAG_S = 10.0
 
 
 class RefusingLimits(Struct, frozen=True):
-    """Rules that refuse every request, as Redis has lost its memory. `until`: at the latest (ISO 8601).
-
-    `waiting_for`: what has to happen before their windows are rebuilt; None: they stay full by their `after_loss`.
-    """
+    """Rules that refuse every request, as Redis has lost its memory."""
 
     rules: int
     since: str
-    until: str
-    waiting_for: str | None = None
+    until: str  # at the latest (ISO 8601)
+    waiting_for: str | None = None  # what has to happen before their windows are rebuilt; None: they stay full by their `after_loss`
 
 
 class Health(Struct, frozen=True):
@@ -45,26 +42,21 @@ class Health(Struct, frozen=True):
 
 
 class GatewayFacts(Struct, frozen=True):
-    """`health` None: what answers is not Narthex; `is_own` False: it is the gateway of another home.
-
-    `fault`: why there was no response; `hangs`: it accepts connections nevertheless. Losses are those of all
-    processes since their start; `tasks_failing` and the lag (the longest) are of all processes, too. `admin_fault`: why the admin API's
-    own address did not answer; None: it did, or there is none.
-    """
+    """The facts about the gateway that findings are made of. Losses are those of all processes since their start."""
 
     url: str
     status: int | None = None
     answered_s: float = 0.0
-    health: Health | None = None
-    fault: str | None = None
+    health: Health | None = None  # None: what answers is not Narthex
+    fault: str | None = None  # why there was no response
     records_lost: int = 0
     content_lost: int = 0
-    hangs: bool = False
-    is_own: bool = True
-    tasks_failing: int = 0
-    revocation_lag_s: float = 0.0
+    hangs: bool = False  # whether it accepts connections although there was no response
+    is_own: bool = True  # False: it is the gateway of another home
+    tasks_failing: int = 0  # of all processes
+    revocation_lag_s: float = 0.0  # the longest of all processes
     admin_url: str = ""
-    admin_fault: str | None = None
+    admin_fault: str | None = None  # why the admin API's own address did not answer; None: it did, or there is none
 
 
 async def collect_facts(settings: Settings) -> GatewayFacts:

@@ -10,7 +10,10 @@ from app.store.configuration.validation.limits import find_warnings
 
 
 def diagnose(snapshot: Snapshot, known: KnownNames | None, settings: Settings) -> list[Finding]:
-    """`known` None: Postgres is unavailable, so it is not known which teams and keys exist, and rules are not judged."""
+    """Findings about rules that cannot be met, or are not counted.
+
+    `known` is None while Postgres is unavailable: then it is not known which teams and keys exist, and rules are not judged.
+    """
     findings = Findings("limits")
     if known is None:
         return []

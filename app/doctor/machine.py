@@ -35,18 +35,18 @@ class ExposedFile(Struct, frozen=True):
 
 
 class MachineFacts(Struct, frozen=True):
-    """`home_mode` and `home_owner` None: there is no home yet. `gateway_max_open_files` None: no gateway process runs."""
+    """The facts about this machine, and about the home on it, that findings are made of."""
 
     python: tuple[int, int]
     home: str
     user: int
-    home_mode: int | None
-    home_owner: int | None
+    home_mode: int | None  # None: there is no home yet
+    home_owner: int | None  # None: there is no home yet
     exposed_files: tuple[ExposedFile, ...]
     free_bytes: int
     free_inodes: int
     max_open_files: int
-    gateway_max_open_files: int | None
+    gateway_max_open_files: int | None  # None: no gateway process runs
     cores: int
 
 

@@ -19,20 +19,17 @@ _MAX_REASON_CHARS = 200
 
 
 class RecordFacts(Struct, frozen=True):
-    """`segments_with_records` and `oldest_segment_s` (age) describe the spool; `writer` is the writer's last report, `silent_s` its age.
-
-    `writer_runs`: it has reported within seconds, and its process exists.
-    """
+    """The facts about the spool and the writer that findings are made of."""
 
     spool_bytes: int
-    segments_with_records: int
-    oldest_segment_s: float
+    segments_with_records: int  # of the spool
+    oldest_segment_s: float  # the age of the spool's oldest segment
     quarantined: int
     quarantine: str
     last_reason: str
-    writer: WriterStatus | None
-    writer_runs: bool
-    silent_s: float
+    writer: WriterStatus | None  # its last report
+    writer_runs: bool  # whether it has reported within seconds, and its process exists
+    silent_s: float  # the age of the writer's last report
 
 
 def collect_facts(settings: Settings) -> RecordFacts:

@@ -20,14 +20,14 @@ _MAX_MEMORY_SHARE = 0.9
 
 
 class RedisFacts(Struct, frozen=True):
-    """`fault`: why it could not be queried; nothing else is known then. `skew_s`: how far its clock is ahead of ours."""
+    """The facts about Redis that findings are made of."""
 
     address: str
-    fault: str | None = None
+    fault: str | None = None  # why it could not be queried; nothing else is known then
     name: str = "Redis"
     version: str = ""
     answered_s: float = 0.0
-    skew_s: float = 0.0
+    skew_s: float = 0.0  # how far its clock is ahead of ours
     is_replica: bool = False
     is_cluster: bool = False
     appends: bool = False

@@ -1,4 +1,4 @@
-"""`narthex status`: what runs, where, and how far behind it is. The doctor finds problems; this is an overview."""
+"""The overview of `narthex status`: what runs, where, and how far behind it is. It does not look for problems, as the doctor does."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,22 +16,17 @@ from app.supervisor.machine.gateway_url import reachable_admin_url, reachable_ur
 
 
 class GatewayStatus(Struct, frozen=True):
-    """`state`: ready, draining, silent (nothing answers), unknown (something else does) or other home (its gateway does).
-
-    `failing_tasks`: of the process that answered, with the kind of error; `tasks_failing`: how many in all processes. `revocation_lag_s`:
-    since the process that is furthest behind last knew that its keys were current. `limits_refusing` None: no limit refuses because Redis
-    lost its memory.
-    """
+    """The gateway's part of the overview."""
 
     url: str
-    state: str
+    state: str  # ready, draining, silent (nothing answers), unknown (something else does) or other home (its gateway does)
     configuration: int | None
     postgres: str | None
     records_lost: int
-    failing_tasks: Mapping[str, str]
-    tasks_failing: int
-    revocation_lag_s: float
-    limits_refusing: RefusingLimits | None
+    failing_tasks: Mapping[str, str]  # of the process that answered, with the kind of error
+    tasks_failing: int  # how many in all processes
+    revocation_lag_s: float  # since the process that is furthest behind last knew that its keys were current
+    limits_refusing: RefusingLimits | None  # None: no limit refuses because Redis lost its memory
 
 
 class ConfigurationStatus(Struct, frozen=True):
@@ -45,54 +40,49 @@ class ConfigurationStatus(Struct, frozen=True):
 
 
 class ServerStatus(Struct, frozen=True):
-    """`name`: PostgreSQL, Redis or Valkey. `address` without a password, empty if none is known. `error`: why it is not reachable."""
+    """PostgreSQL or Redis in the overview."""
 
-    name: str
-    address: str
+    name: str  # PostgreSQL, Redis or Valkey
+    address: str  # without a password, empty if none is known
     reachable: bool
     version: str | None
-    error: str | None
+    error: str | None  # why it is not reachable
 
 
 class SpoolStatus(Struct, frozen=True):
-    """`oldest_s`: age of the oldest record that is not in Postgres yet; 0: all are stored."""
+    """The spool's part of the overview."""
 
     size_bytes: int
-    oldest_s: float
+    oldest_s: float  # age of the oldest record that is not in Postgres yet; 0: all are stored
     quarantined: int
 
 
 class WriterSummary(Struct, frozen=True):
-    """`running`: it has reported within seconds. `rows`: stored since its start."""
+    """The writer's part of the overview."""
 
-    running: bool
+    running: bool  # whether it has reported within seconds
     connected: bool
-    rows: int
+    rows: int  # stored since its start
     last_error: str | None
 
 
 class Status(Struct, frozen=True):
-    """`ready`: the gateway takes requests. `healthy`: so it does, PostgreSQL, Redis and the writer work, and no limit refuses as Redis
-    lost its memory.
+    """The whole overview."""
 
-    `configuration`, `workers` None: Postgres is not reachable. `writer` None: it never ran here. `admin_address` is `address`, unless the
-    admin API has one of its own.
-    """
-
-    ready: bool
-    healthy: bool
+    ready: bool  # whether the gateway takes requests
+    healthy: bool  # whether it takes requests, PostgreSQL, Redis and the writer work, and no limit refuses as Redis lost its memory
     version: str
     home: str
     address: str
-    admin_address: str
+    admin_address: str  # that is `address`, unless the admin API has one of its own
     processes: tuple[ProcessStatus, ...]
     gateway: GatewayStatus
-    configuration: ConfigurationStatus | None
-    workers: tuple[WorkerRow, ...] | None
+    configuration: ConfigurationStatus | None  # None: Postgres is not reachable
+    workers: tuple[WorkerRow, ...] | None  # None: Postgres is not reachable
     postgres: ServerStatus
     redis: ServerStatus
     spool: SpoolStatus
-    writer: WriterSummary | None
+    writer: WriterSummary | None  # None: it never ran here
 
 
 async def collect_status(settings: Settings) -> Status:

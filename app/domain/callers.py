@@ -27,7 +27,7 @@ ALL_DETECTORS: tuple[Detector, ...] = get_args(Detector)
 
 
 class MaskConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """`mask` of a team: what its content policy `masked` keeps out of the records.
+    """The setting `mask` of a team: what its content policy `masked` keeps out of the records.
 
     `detectors`: what is found by built-in rules. `patterns`: regular expressions of RE2, by the name that takes the place of a match.
     """
@@ -37,32 +37,24 @@ class MaskConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Caller(Struct, frozen=True):
-    """Whom a key stands for, and what it may do.
-
-    None means no restriction. `prefix`: the key's public part, as `nx-` and twelve hex digits. Entries of `models` and `routes` may
-    end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires. `drop`: what may be left out of its
-    requests, by the choice of its team or of the key. `priority`: from -100 to 100; where requests wait, the highest go first. `mask`: its
-    team's rules for content that is `masked`. `shadow`: whose shadow it is, a caller that no key stands for: it has the id NO_KEY, and no
-    prefix. `counts_as`: the prefix of the first of the keys that it replaces, as which limits count it; empty: its own.
-    `models`, `routes` and `networks`: what the key and its team permit; `fallbacks`: its team's.
-    """
+    """Whom a key stands for, and what it may do. None means no restriction."""
 
     key_id: str
     team_id: str
     team: str
     content: ContentPolicy
     admin: bool = False
-    prefix: str = ""
-    models: tuple[str, ...] | None = None
-    routes: tuple[str, ...] | None = None
-    networks: tuple[str, ...] | None = None
-    expires_s: float | None = None
-    drop: DroppableFields = ()
-    priority: int = 0
-    mask: MaskConfig = MaskConfig()
-    shadow: str | None = None
-    counts_as: str = ""
-    fallbacks: "Fallbacks" = "any"
+    prefix: str = ""  # the key's public part, as `nx-` and twelve hex digits
+    models: tuple[str, ...] | None = None  # what the key and its team permit, as in the next two; an entry may end in `*`
+    routes: tuple[str, ...] | None = None  # an entry may end in `*`
+    networks: tuple[str, ...] | None = None  # in CIDR notation
+    expires_s: float | None = None  # Unix time at which the key expires
+    drop: DroppableFields = ()  # what may be left out of its requests, by the choice of its team or of the key
+    priority: int = 0  # from -100 to 100; where requests wait, the highest go first
+    mask: MaskConfig = MaskConfig()  # its team's rules for content that is `masked`
+    shadow: str | None = None  # whose shadow it is, a caller that no key stands for: it has the id NO_KEY, and no prefix
+    counts_as: str = ""  # the prefix of the first of the keys that it replaces, as which limits count it; empty: its own
+    fallbacks: "Fallbacks" = "any"  # its team's
 
     @property
     def counted_prefix(self) -> str:
@@ -105,14 +97,10 @@ class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class TeamConfig(TeamRestrictions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them.
+    """A team's settings: the section `[teams.NAME]`. TeamRestrictions has further ones."""
 
-    `priority`: of keys without one of their own; see Caller. `mask`: the rules of the policy `masked`. `search`: whether the text of what
-    is recorded can be searched. See TeamRestrictions, too.
-    """
-
-    content: ContentPolicy = "full"
-    drop: DroppableFields = ()
-    priority: int = 0
-    mask: MaskConfig = MaskConfig()
-    search: bool = False
+    content: ContentPolicy = "full"  # how much of the team's requests and responses is recorded
+    drop: DroppableFields = ()  # what may be left out of the team's requests and responses
+    priority: int = 0  # of keys without one of their own; see Caller
+    mask: MaskConfig = MaskConfig()  # the rules of the policy `masked`
+    search: bool = False  # whether the text of what is recorded can be searched

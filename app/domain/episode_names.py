@@ -23,10 +23,10 @@ _HASH_PURPOSE, _CHECK_PURPOSE = b"episode name", b"episode check"
 
 
 class RecordedEpisode(NamedTuple):
-    """An episode as records have it. `name`: the text that the caller names it by; None: none."""
+    """An episode as records have it."""
 
     id: str
-    name: str | None
+    name: str | None  # the text that the caller names it by; None: none
 
 
 def episode_id_of(team_id: str, named: str) -> str:

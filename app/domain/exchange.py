@@ -39,43 +39,35 @@ class Origin(Struct, frozen=True):
 
 
 class Candidate(Struct, frozen=True):
-    """An endpoint that an attempt could have gone to. Tokens are estimates; the least `score` is tried first.
+    """An endpoint that an attempt could have gone to. Tokens are estimates; the least `score` is tried first."""
 
-    `number`: its place among the target's endpoints, by which callers know it. `unavailable`: why it comes last; None: it does not.
-    """
-
-    number: int
+    number: int  # its place among the target's endpoints, by which callers know it
     endpoint: str
     score: int
     cached_tokens: int
     load_tokens: int
-    unavailable: str | None = None
+    unavailable: str | None = None  # why it comes last; None: it does not
 
 
 class Attempt(Struct, frozen=True, array_like=True):
-    """One try at one endpoint. `status` None: no response came. `error` None: it served. `endpoint` empty: it was left out.
-
-    `code`: the host's own code of its error; `request_id`: the host's id of the request. `first_token_us`: after the request's start; None:
-    none came. Tokens and cost are what is charged for it: 0 if the host did no work, or none that it bills; cost None: no price is known.
-    `candidates`: the best first; None: no explanation was requested. `resumed_at`: after how many characters of text it went on with the
-    stream of the attempt before; None: it began the response.
-    """
+    """One try at one endpoint. Tokens and cost are what is charged for it: 0 if the host did no work, or none that it bills."""
 
     provider: str
     model: str
-    endpoint: str
+    endpoint: str  # empty: it was left out
     started_us: int
     duration_us: int
-    status: int | None = None
-    error: str | None = None
+    status: int | None = None  # None: no response came
+    error: str | None = None  # None: it served
     message: str | None = None
-    code: str | None = None
-    request_id: str | None = None
-    first_token_us: int | None = None
+    code: str | None = None  # the host's own code of its error
+    request_id: str | None = None  # the host's id of the request
+    first_token_us: int | None = None  # after the request's start; None: none came
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_microusd: int | None = 0
-    candidates: tuple[Candidate, ...] | None = None
+    cost_microusd: int | None = 0  # None: no price is known
+    candidates: tuple[Candidate, ...] | None = None  # the best first; None: no explanation was requested
+    # after how many characters of text it went on with the stream of the attempt before; None: it began the response
     resumed_at: int | None = None
 
 

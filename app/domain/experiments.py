@@ -65,38 +65,29 @@ class AdaptiveConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """`experiment` of a function, whose arms are variants, or of a model.
+    """The section `experiment` of a function, whose arms are variants, or of a model."""
 
-    `arms`: weights of 0 or more, not all 0, by a variant of the function; by another model, by the model's own name (all of its targets),
-    or by "provider/model" of one of its targets. They are absolute, so that a change of one moves units only to or from that arm.
-    `name` None: the function's or model's name. `unit`: what is randomised: episode, user, team, or tag:NAME. `enrolment`: the share of
-    units that take part; the others get the control. `ramp`: later shares, the earliest first. `control` None: the function's default
-    variant, the model itself, or the first of `arms` by name. `salt` None: a random one. `eligible`: by key, team or tag:NAME, the values
-    that take part. `holdout`: the share of units kept out of this and every other experiment with a holdout. `layer`: experiments of one
-    layer share no unit; each has its own `slots`, from the first up to and without the last of 10,000. `stopped`: arms whose units get the
-    control at once. `winner`: the arm that serves once the experiment has ended; None: the control. `adaptive` None: weights change by
-    hand only.
-    """
-
+    # Weights of 0 or more, not all 0, by a variant of the function; by another model, by the model's own name (all of its targets), or by
+    # "provider/model" of one of its targets. They are absolute, so that a change of one moves units only to or from that arm.
     arms: Mapping[str, float]
-    name: str | None = None
+    name: str | None = None  # None: the function's or model's name
     status: ExperimentStatus = "running"
-    unit: str = "episode"
-    enrolment: float = 1.0
-    control: str | None = None
-    salt: str | None = None
-    ramp: tuple[RampStep, ...] = ()
-    eligible: Mapping[str, tuple[str, ...]] = {}
-    holdout: float = 0.0
-    layer: str | None = None
-    slots: tuple[int, int] | None = None
-    stopped: tuple[str, ...] = ()
-    winner: str | None = None
+    unit: str = "episode"  # what is randomised: episode, user, team, or tag:NAME
+    enrolment: float = 1.0  # the share of units that take part; the others get the control
+    control: str | None = None  # None: the function's default variant, the model itself, or the first of `arms` by name
+    salt: str | None = None  # None: a random one
+    ramp: tuple[RampStep, ...] = ()  # later shares, the earliest first
+    eligible: Mapping[str, tuple[str, ...]] = {}  # by key, team or tag:NAME, the values that take part
+    holdout: float = 0.0  # the share of units kept out of this and every other experiment with a holdout
+    layer: str | None = None  # experiments of one layer share no unit
+    slots: tuple[int, int] | None = None  # the experiment's own in its layer, from the first up to and without the last of 10,000
+    stopped: tuple[str, ...] = ()  # arms whose units get the control at once
+    winner: str | None = None  # the arm that serves once the experiment has ended; None: the control
     analysis: AnalysisConfig = AnalysisConfig()
-    adaptive: AdaptiveConfig | None = None
+    adaptive: AdaptiveConfig | None = None  # None: weights change by hand only
 
     def control_arm(self, default: str | None) -> str:
-        """`default`: the function's default variant, or the model's own name."""
+        """The arm of the control. `default` is the function's default variant, or the model's own name."""
         if self.control is not None:
             return self.control
         return default if default is not None and default in self.arms else min(self.arms)
@@ -121,16 +112,16 @@ class ExperimentVersion(Struct, frozen=True):
 
 
 class Experiment(Struct, frozen=True):
-    """A running experiment. What its start has frozen, and all versions, the earliest first: of each at least one.
+    """A running experiment: what its start has frozen, and all versions.
 
-    `holdout`, `layer`, `slots`, `eligible`: see ExperimentConfig.
+    `holdout`, `layer`, `slots` and `eligible` are those of ExperimentConfig.
     """
 
     name: str
     salt: str
     unit: str
     control: str
-    versions: tuple[ExperimentVersion, ...]
+    versions: tuple[ExperimentVersion, ...]  # at least one, the earliest first
     holdout: float = 0.0
     layer: str | None = None
     slots: tuple[int, int] | None = None
@@ -148,20 +139,15 @@ EpisodeKind = Literal["minted", "caller_uuid7", "text"]
 
 
 class Assignment(Struct, frozen=True, array_like=True):
-    """An arm of an experiment, as a request was assigned to it.
-
-    `probability`: of the arm, among units that take part; 0 for a unit that is left out. `not_enrolled` None: the unit takes part, and
-    counts in the results. `unit`: a hash of what was randomised, with the experiment's salt; None: there is none. `episode_kind`: results
-    of units that a caller could choose are kept apart.
-    """
+    """An arm of an experiment, as a request was assigned to it."""
 
     experiment: str
     version: int
     arm: str
-    probability: float
-    not_enrolled: NotEnrolled | None = None
-    unit: str | None = None
-    episode_kind: EpisodeKind | None = None
+    probability: float  # of the arm, among units that take part; 0 for a unit that is left out
+    not_enrolled: NotEnrolled | None = None  # None: the unit takes part, and counts in the results
+    unit: str | None = None  # a hash of what was randomised, with the experiment's salt; None: there is none
+    episode_kind: EpisodeKind | None = None  # results of units that a caller could choose are kept apart
 
 
 MetricKind = Literal["boolean", "float", "comment", "demonstration"]
@@ -171,14 +157,11 @@ MetricLevel = Literal["inference", "episode"]
 
 
 class MetricConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """`[metrics.NAME]`: feedback that callers may send on an inference or an episode.
-
-    `optimize`: whether more of it is better; None: neither, as of every comment and demonstration.
-    """
+    """Feedback that callers may send on an inference or an episode: the section `[metrics.NAME]`."""
 
     kind: MetricKind
     level: MetricLevel
-    optimize: Literal["max", "min"] | None = None
+    optimize: Literal["max", "min"] | None = None  # whether more of it is better; None: neither, as of every comment and demonstration
     description: str | None = None
 
 

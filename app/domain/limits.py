@@ -15,8 +15,8 @@ AfterLoss = Literal["rebuild", "spent", "empty"]
 
 
 class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day,
-    week (from Monday) or month.
+    """An entry of `[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar
+    day, week (from Monday) or month.
 
     `scope`: dimension (key, team, model, function, tag:NAME, all) to "each" or one name (a key's public part); all of them must match.
     `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `after_loss`: once Redis has lost its
@@ -36,17 +36,14 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class LimitOverride(Struct, frozen=True):
-    """Another amount of a limit for one subject, until a time (Unix time in ms). `subject`: values of the dimensions that are "each".
-
-    `counts`: the resource and period of the limit when it was made; it is of no effect on a limit of others.
-    """
+    """Another amount of a limit for one subject, until a time."""
 
     id: str
     limit: str
-    subject: Mapping[str, str]
+    subject: Mapping[str, str]  # values of the dimensions that are "each"
     amount: float
-    until_ms: int
-    counts: tuple[Resource, Period | None]
+    until_ms: int  # Unix time
+    counts: tuple[Resource, Period | None]  # the resource and period of the limit when it was made; it is of no effect on a limit of others
 
 
 class CountedAs(Struct, frozen=True):

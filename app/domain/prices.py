@@ -16,14 +16,12 @@ _LongCachePrice = Annotated[
 
 
 class TokenPrices(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
-    """The prices of tokens by kind. Price, PriceStep and the bodies of REST have these fields.
-
-    `cache_write`: of what is kept for as long as the host keeps it unless it is asked for longer (Anthropic: 5 minutes, OpenAI: 30).
-    """
+    """The prices of tokens by kind. Price, PriceStep and the bodies of REST have these fields."""
 
     input: float | None = None
     output: float | None = None
     cached_input: _PartPrice = None
+    # of what is kept for as long as the host keeps it unless it is asked for longer (Anthropic: 5 minutes, OpenAI: 30)
     cache_write: _PartPrice = None
     cache_write_hour: _LongCachePrice = None
     cache_write_12_hours: _LongCachePrice = None
@@ -93,8 +91,8 @@ class PriceFields(TokenPrices, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class Price(PriceFields, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[[prices]]`: what a provider's model costs. `since`: the first day (UTC, ISO 8601) on which that holds; None: always."""
+    """The price of a provider's model: an entry of `[[prices]]`."""
 
     provider: str
     model: str
-    since: str | None = None
+    since: str | None = None  # the first day (UTC, ISO 8601) on which it holds; None: always

@@ -13,20 +13,16 @@ MODEL_PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """`[providers.NAME]`: a host or an engine.
-
-    `credential`: references to where it is stored (providers/credentials/references.py); several are used in rotation.
-    `drop`: what may be left out of a request that is sent to it. `accepts_nodes`: engines may register as its endpoints.
-    `trace`: whether it gets the trace of a request (`traceparent`); None: if it is self-hosted.
-    """
+    """A host or an engine: the section `[providers.NAME]`."""
 
     adapter: str
     base_url: str | None = None
+    # references to where it is stored (providers/credentials/references.py); several are used in rotation
     credential: str | tuple[str, ...] | None = None
     options: Mapping[str, Any] = {}
-    drop: DroppableFields = ()
-    accepts_nodes: bool = False
-    trace: bool | None = None
+    drop: DroppableFields = ()  # what may be left out of a request that is sent to it
+    accepts_nodes: bool = False  # whether engines may register as its endpoints
+    trace: bool | None = None  # whether it gets the trace of a request (`traceparent`); None: if it is self-hosted
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -81,13 +77,10 @@ USUAL_REASONS: tuple[FallbackReason, ...] = ("failure", "unsupported", "constrai
 
 
 class HedgeConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A second attempt for a request that has waited longer than the `quantile` of the newest ones.
-
-    `budget`: for at most this part of a model's requests.
-    """
+    """A second attempt for a request that has waited longer than the `quantile` of the newest ones."""
 
     quantile: float = 0.95
-    budget: float = 0.05
+    budget: float = 0.05  # for at most this part of a model's requests
 
 
 # What callers may choose a model by. The gateway does not know it of the models of others, so operators say it.
@@ -97,43 +90,36 @@ Capability = Literal[
 
 
 class ShadowConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """`shadow` of a function or a model: a share of its requests is answered again by another one, for comparison. No caller sees that.
+    """The section `shadow` of a function or a model: a share of its requests is answered again by another one, for comparison.
 
-    `to`: a variant of the function, or another model. `team`: who wants to know, and pays. `share`: of requests, chosen by a hash of the
-    inference's id. `max_concurrent`, `per_minute`, `usd_per_day` (None: no bound of its own): over all gateway processes; a day is of UTC.
+    No caller sees that.
     """
 
-    to: str
-    team: str
-    share: float
-    max_concurrent: int = 4
+    to: str  # a variant of the function, or another model
+    team: str  # who wants to know, and pays
+    share: float  # of requests, chosen by a hash of the inference's id
+    max_concurrent: int = 4  # over all gateway processes, as are the next two
     per_minute: int = 60
-    usd_per_day: float | None = None
+    usd_per_day: float | None = None  # a day is of UTC; None: no bound of its own
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
-
-    `output_tokens`: what limits reserve for a response whose length the caller does not bound; None: the setting for all models.
-    `drop`: what may be left out of a request for it, also at the targets of its fallbacks. `fallback_on`: why a fallback is used;
-    without an entry for USUAL_REASONS. `retries`: how often a target whose endpoints have all failed is tried again; None: the setting.
-    `hedge`: None: no request has two attempts at once. `context_length` (prompt and response, in tokens) and `capabilities`: shown to
-    callers who list models; without them what probing has found. `experiment`: which models serve it instead; None: its own
-    targets, of which there must be one. `shadow`: None: nothing is answered again.
-    """
+    """A name that callers may use, its targets, and the models to fall back to when all of them fail: the section `[models.NAME]`."""
 
     targets: tuple[Target, ...] = ()
     fallbacks: tuple[str, ...] = ()
-    fallback_on: Mapping[str, tuple[FallbackReason, ...]] = {}
-    retries: int | None = None
+    fallback_on: Mapping[str, tuple[FallbackReason, ...]] = {}  # why a fallback is used; without an entry for USUAL_REASONS
+    retries: int | None = None  # how often a target whose endpoints have all failed is tried again; None: the setting
     timeouts: TimeoutConfig | None = None
-    hedge: HedgeConfig | None = None
+    hedge: HedgeConfig | None = None  # None: no request has two attempts at once
+    # what limits reserve for a response whose length the caller does not bound; None: the setting for all models
     output_tokens: int | None = None
-    drop: DroppableFields = ()
+    drop: DroppableFields = ()  # what may be left out of a request for it, also at the targets of its fallbacks
+    # of prompt and response, in tokens; shown to callers who list models; without it what probing has found
     context_length: int | None = None
-    capabilities: tuple[Capability, ...] = ()
-    experiment: ExperimentConfig | None = None
-    shadow: ShadowConfig | None = None
+    capabilities: tuple[Capability, ...] = ()  # shown to callers who list models; without them what probing has found
+    experiment: ExperimentConfig | None = None  # which models serve it instead; None: its own targets, of which there must be one
+    shadow: ShadowConfig | None = None  # None: nothing is answered again
 
 
 class Node(Struct, frozen=True):

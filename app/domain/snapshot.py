@@ -13,36 +13,29 @@ from app.domain.routing import ModelConfig, Node, ProviderConfig, Target
 
 
 class Snapshot(Struct, frozen=True):
-    """The configuration at one moment. `hash` is of its content; `version` grows with each change.
+    """The configuration at one moment."""
 
-    `nodes`, and `drained` (endpoints without new requests, by provider and address), are what operations made of it, and not in the hash.
-    `credentials`: stored credentials by name, encrypted (app/store/postgres/vault.py). `limits_since`: since when a limit, by name, has
-    counted what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known. `models_created`: when a model or
-    function was first configured, in Unix time. `overrides`: of limits, those that have not ended; not in the hash. `experiments`: that
-    run, by the function or model that has them; not in the hash. `shadow_teams`: the ids of teams that own a shadow, by name; not in the
-    hash. `read_ms`: when Postgres had it as the newest, by its own clock; 0: not known. `team_limits`: of each key of teams that have
-    any; not in the hash.
-    """
-
-    version: int
-    hash: str
+    version: int  # grows with each change
+    hash: str  # of its content
     providers: Mapping[str, ProviderConfig]
     models: Mapping[str, ModelConfig]
     limits: tuple[Limit, ...] = ()
     prices: tuple[Price, ...] = ()
-    credentials: Mapping[str, str] = {}
+    credentials: Mapping[str, str] = {}  # stored credentials by name, encrypted (app/store/postgres/vault.py)
+    # since when a limit, by name, has counted what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known
     limits_since: Mapping[str, int] = {}
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...] = ()  # what operations made of it; not in the hash
+    # endpoints without new requests, by provider and address, as operations made them; not in the hash
     drained: frozenset[tuple[str, str]] = frozenset()
-    models_created: Mapping[str, int] = {}
-    overrides: tuple[LimitOverride, ...] = ()
+    models_created: Mapping[str, int] = {}  # when a model or function was first configured, in Unix time
+    overrides: tuple[LimitOverride, ...] = ()  # of limits, those that have not ended; not in the hash
     functions: Mapping[str, FunctionConfig] = {}
     metrics: Mapping[str, MetricConfig] = {}
-    experiments: Mapping[str, Experiment] = {}
-    read_ms: int = 0
-    shadow_teams: Mapping[str, str] = {}
+    experiments: Mapping[str, Experiment] = {}  # those that run, by the function or model that has them; not in the hash
+    read_ms: int = 0  # when Postgres had it as the newest, by its own clock; 0: not known
+    shadow_teams: Mapping[str, str] = {}  # the ids of teams that own a shadow, by name; not in the hash
     counted_as: CountedAs = CountedAs()
-    team_limits: Mapping[str, tuple[TeamLimit, ...]] = {}
+    team_limits: Mapping[str, tuple[TeamLimit, ...]] = {}  # of each key of teams that have any; not in the hash
 
 
 class Plan(Struct, frozen=True):

@@ -21,7 +21,7 @@ class CredentialReferences:
         self._names = FreeNames()
 
     def variable(self, name: str, path: str, provider: str) -> str:
-        """`env:NAME`; a stored credential instead of a variable that is the gateway's own."""
+        """Returns `env:NAME`; a stored credential instead of a variable that is the gateway's own."""
         reference = f"env:{name}"
         try:
             check_reference(reference)
@@ -36,7 +36,7 @@ class CredentialReferences:
         return reference
 
     def literal(self, secret: str, path: str, provider: str, form: str = "the key") -> str | None:
-        """`store:NAME` in place of a secret; None for a placeholder that means none."""
+        """Returns `store:NAME` in place of a secret; None for a placeholder that means none."""
         if secret.strip().lower() in _PLACEHOLDERS:
             return None
         stored = self._store(secret, provider)
@@ -44,7 +44,7 @@ class CredentialReferences:
         return f"store:{stored}"
 
     def file(self, path_there: str, path: str, provider: str) -> str:
-        """`file:PATH`; a stored credential instead of a path that is not absolute."""
+        """Returns `file:PATH`; a stored credential instead of a path that is not absolute."""
         if not path_there.startswith("/"):
             return self.unreadable(path, provider, "the file's content")
         self._report.to_do(
@@ -53,7 +53,7 @@ class CredentialReferences:
         return f"file:{path_there}"
 
     def unreadable(self, path: str, provider: str, form: str) -> str:
-        """`store:NAME` for a credential that cannot be said otherwise."""
+        """Returns `store:NAME` for a credential that cannot be said otherwise."""
         stored = self._store(path, provider)
         self._report.to_do(path, f"`narthex credentials set {stored}` stores {form}.")
         return f"store:{stored}"

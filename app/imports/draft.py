@@ -59,7 +59,10 @@ class Draft:
         return name
 
     def add_model(self, name: str, config: ModelConfig, path: str) -> bool:
-        """`config`: without fallbacks, which may be models that come later: replace_model() sets them."""
+        """Adds a model if it can be served, and reports it otherwise. Returns whether it was added.
+
+        `config` has no fallbacks, which may be models that come later: replace_model() sets them.
+        """
         if name in self.models:
             self.report.leave_out(path, f"There is a model {name!r:.100} already.")
             return False

@@ -53,7 +53,7 @@ _CLOSE_TIMEOUT_S = 3.0
 
 
 class _Refused(Exception):
-    """The collector does not take it. `retry_after_s`: when to send it again; None: never."""
+    """The collector does not take it. It should be sent again after `retry_after_s`; None means never."""
 
     def __init__(self, message: str, retry_after_s: float | None) -> None:
         super().__init__(message)
@@ -61,13 +61,13 @@ class _Refused(Exception):
 
 
 class Exporter:
-    """`add` takes what is stored; two background tasks send it. `directory`: replaced by whoever reads it from the database.
+    """Sends spans and metrics to a collector: `add` takes what is stored, and two background tasks send it.
 
-    `transport`: the exporter's own, which it closes.
+    `transport` is the exporter's own, which it closes.
     """
 
     def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
-        self.directory = Directory()
+        self.directory = Directory()  # replaced by whoever reads it from the database
         self.counts = ExportCounts()
         self._settings = settings
         self._transport = transport
@@ -252,7 +252,7 @@ class Exporter:
         self.counts.last_error = message
 
     def _note_partial_success(self, message: str) -> None:
-        """`message`: why the collector did not take all; empty: it took all."""
+        """Notes why the collector did not take all; an empty message means that it took all."""
         if message:
             self._note_error(f"The collector did not take all: {message[:200]}")
         else:

@@ -25,22 +25,18 @@ _MASK = 2**64 - 1
 
 
 class TraceContext(Struct, frozen=True):
-    """The caller's trace, or one that begins here.
-
-    `parent_span_id`: the caller's span; None: the trace begins here. `sampled`: its spans are kept. `flags`: those that are passed on.
-    `state`: the header tracestate, b"" without one. `replaces_parent`: engines get the span of the attempt as their parent; False: the
-    caller's, as no spans are exported from here.
-    """
+    """The caller's trace, or one that begins here."""
 
     trace_id: str
-    parent_span_id: str | None
-    sampled: bool
-    flags: int
-    state: bytes = b""
+    parent_span_id: str | None  # the caller's span; None: the trace begins here
+    sampled: bool  # whether its spans are kept
+    flags: int  # those that are passed on
+    state: bytes = b""  # the header tracestate, b"" without one
+    # whether engines get the span of the attempt as their parent; False: the caller's, as no spans are exported from here
     replaces_parent: bool = False
 
     def header_lines(self, inference_id: str, started_us: int) -> bytes:
-        """The header lines for an engine. `started_us`: of the attempt, as in its record."""
+        """The header lines for an engine. `started_us` is that of the attempt, as in its record."""
         parent = self.parent_span_id
         if parent is None or self.replaces_parent:
             parent = attempt_span_id(inference_id, started_us)
@@ -74,7 +70,7 @@ class Tracing:
 
 
 def read_trace_context(headers: Mapping[bytes, bytes], raw_headers: Sequence[tuple[bytes, bytes]]) -> TraceContext | None:
-    """The caller's trace; None: it sends none, or one that is malformed. `raw_headers`: all as they came, names in lower case."""
+    """The caller's trace; None: it sends none, or one that is malformed. `raw_headers` are all as they came, names in lower case."""
     value = headers.get(b"traceparent")
     if value is None:
         return None

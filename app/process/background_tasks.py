@@ -19,13 +19,13 @@ _STABLE_S = 10.0  # work that has run for so long since its last failure counts 
 class BackgroundTask:
     """Runs `work`, which should never return, from start() to cancel() or stop(); however it ends, it is called again after a pause.
 
-    `failure_count`: since the start. `failure`: the type of the last error, while the work does not run or has failed a moment ago; None
-    where all is well. The log has the whole error: a message may hold what a server sent.
+    `failure` is the type of the last error, while the work does not run or has failed a moment ago; None where all is well. The log has the
+    whole error: a message may hold what a server sent.
     """
 
     def __init__(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         self.name = name
-        self.failure_count = 0
+        self.failure_count = 0  # since the start
         self._work = work
         self._last_failure: str | None = None
         self._failed_s = 0.0

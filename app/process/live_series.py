@@ -13,7 +13,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST.replace("; charset=utf-8", "")  # Litestar ad
 
 
 def render_series(registry: CollectorRegistry, models: Collection[str] | None) -> bytes:
-    """Renders the metrics of a process, or of all processes where they share a folder. `models`: see _LiveSeries."""
+    """Renders the metrics of a process, or of all processes where they share a folder. `models` are those of _LiveSeries."""
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # pyright: ignore[reportUnknownMemberType]
@@ -25,7 +25,7 @@ def render_series(registry: CollectorRegistry, models: Collection[str] | None) -
 class _LiveSeries(Collector):
     """Collects from another registry, without the series of models that no longer exist.
 
-    Files of other processes still hold these. `models`: those that exist; None: not known yet.
+    Files of other processes still hold these. `models` are those that exist; None means that they are not known yet.
     """
 
     def __init__(self, registry: CollectorRegistry, models: Collection[str] | None) -> None:

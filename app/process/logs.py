@@ -13,8 +13,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 class RequestIds:
     """The ids of the request that a task works for, which its log lines carry. None: it is no inference, or belongs to no trace.
 
-    It is small and holds nothing of the request: what is begun on the way (a connection, a task) may keep it for long. `is_over`: the
-    request has ended, and whatever still runs is no part of it.
+    It is small and holds nothing of the request: what is begun on the way (a connection, a task) may keep it for long.
     """
 
     __slots__ = ("inference_id", "is_over", "request_id", "trace_id")
@@ -23,7 +22,7 @@ class RequestIds:
         self.inference_id = inference_id
         self.request_id = request_id
         self.trace_id = trace_id
-        self.is_over = False
+        self.is_over = False  # whether the request has ended; whatever still runs is no part of it
 
 
 current_request: ContextVar[RequestIds | None] = ContextVar("current_request", default=None)

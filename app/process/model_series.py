@@ -18,12 +18,12 @@ _MAX_TOKENS = 2**31  # more than the record can hold, too
 
 
 class ModelSeries:
-    """Counts exchanges in the metrics of a process. `live_models`: the models and functions that exist; None: not known yet."""
+    """Counts exchanges in the metrics of a process."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._models: set[str] = set()
-        self.live_models: frozenset[str] | None = None
+        self.live_models: frozenset[str] | None = None  # the models and functions that exist; None: not known yet
         self._live_of = (0, 0)
         self._by_model: dict[tuple[str, str], tuple[BatchedHistogram, BatchedHistogram, Counter, Counter]] = {}
 

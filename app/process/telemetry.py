@@ -20,7 +20,7 @@ _NO_CONNECTIONS = AddressConnections(0, 0, 0, 0)
 
 
 class Telemetry:
-    """The counts of one process, as of its last flush(). `in_flight`: requests that have not ended."""
+    """The counts of one process, as of its last flush()."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
@@ -41,7 +41,7 @@ class Telemetry:
         self._rule_counts: collections.Counter[tuple[Counter, str]] = collections.Counter()
         self._admitted_locally = 0
         self._exchanges: list[Exchange] = []
-        self.in_flight = 0
+        self.in_flight = 0  # requests that have not ended
 
     def count_exchange(self, exchange: Exchange) -> None:
         """Keep it for the next flush(): updating a handful of locked counters now would be a tenth of what a request costs."""
@@ -64,14 +64,16 @@ class Telemetry:
         self._rule_counts[self._metrics.limit_grants, rule] += grants
 
     def set_reservations(self, held: int, *, redis_losses: int) -> None:
-        """`redis_losses`: since the start of this process."""
+        """Sets how many reservations are held. `redis_losses` counts since the start of this process."""
         self._metrics.reservations.set(held)
         if redis_losses > self._counted_redis_losses:
             self._metrics.redis_losses.inc(redis_losses - self._counted_redis_losses)
             self._counted_redis_losses = redis_losses
 
     def set_endpoints(self, states: Mapping[tuple[str, str], int], in_flight: Mapping[str, int]) -> None:
-        """`states`: how many, by provider and state; `in_flight`: requests, by provider. Whatever is not there any more is shown with 0."""
+        """Sets how many endpoints there are, by provider and state, and how many requests, by provider. Whatever is not there any more is
+        shown with 0.
+        """
         for each in {*self._shown_endpoints, *states}:
             self._metrics.endpoints.labels(*each).set(states.get(each, 0))
         for provider in {*self._shown_providers, *in_flight}:
@@ -80,7 +82,7 @@ class Telemetry:
         self._shown_providers |= in_flight.keys()
 
     def set_stored_feedback(self, **counts: int) -> None:
-        """`counts`: by state."""
+        """Sets how many events of feedback are stored, by their state."""
         for state, count in counts.items():
             self._metrics.stored_feedback.labels(state).set(count)
 
@@ -118,7 +120,7 @@ class Telemetry:
         self._connection_waits.setdefault(address, []).append(waited_s)
 
     def set_connections(self, connections: Mapping[str, AddressConnections], max_connections: int) -> None:
-        """`connections`: by address, which comes from the configuration. An address without any is shown with 0."""
+        """Sets the connections by address, which comes from the configuration. An address without any is shown with 0."""
         self._metrics.max_connections.set(max_connections)
         for address in {**self._shown_connections, **connections}:
             current = connections.get(address, _NO_CONNECTIONS)
@@ -129,7 +131,7 @@ class Telemetry:
         self._shown_connections = dict(connections)
 
     def set_background_tasks(self, *, failing: int, failure_counts: Mapping[str, int]) -> None:
-        """`failure_counts`: by task, since the start of this process."""
+        """Sets how many tasks are failing, and how often each has failed since the start of this process."""
         self._metrics.tasks_failing.set(failing)
         for task, count in failure_counts.items():
             if count > self._counted_task_failures[task]:

@@ -24,11 +24,11 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One token of a choice, or the start of a tool call, whose text is the function's name. `call_index`: the call's position."""
+    """One token of a choice, or the start of a tool call, whose text is the function's name."""
 
     kind: Literal["reasoning", "text", "call", "arguments"]
     text: str
-    call_index: int = 0
+    call_index: int = 0  # the call's position
     call_id: str = ""
     logprob: TokenLogprob | None = None
 
@@ -110,7 +110,9 @@ def generate_choice(request: SandboxRequest, rng: Random, generator: Constrained
 
 
 def generate_text(request: SandboxRequest, rng: Random, max_tokens: int | None, generator: ConstrainedGenerator) -> GeneratedText:
-    """`say` takes precedence over a constraint, so that a client can be tested with an engine that does not obey."""
+    """Generates the text of a choice. What the field `say` has takes precedence over a constraint, so that a client can be tested with an
+    engine that does not obey.
+    """
     if request.control.say is not None:
         return GeneratedText(request.control.say[len(request.written) :])
     if request.constraint is not None:

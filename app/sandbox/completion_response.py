@@ -9,7 +9,7 @@ from app.sandbox.response_head import FINGERPRINT, ResponseHead
 
 
 def write_response(head: ResponseHead, choices: Sequence[tuple[str, Choice]], usage: dict[str, Any] | None) -> dict[str, Any]:
-    """`choices`: each with the text that is echoed before it."""
+    """Writes a completion. Each of `choices` comes with the text that is echoed before it."""
     written = [
         {
             "index": index,

@@ -13,12 +13,12 @@ CREATED = 1_790_000_000
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """`duration_s`: how long a response takes; `is_flaky`: every third request fails; `dies`: every response is cut in the middle."""
+    """A model of the sandbox, and how it misbehaves."""
 
     id: str
-    duration_s: float = 0.0
-    is_flaky: bool = False
-    dies: bool = False
+    duration_s: float = 0.0  # how long a response takes
+    is_flaky: bool = False  # whether every third request fails
+    dies: bool = False  # whether every response is cut in the middle
     embeds: bool = False
 
 

@@ -19,11 +19,11 @@ STALL_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class PacedResponse:
-    """`started_s`: when the request arrived, on the event loop's clock; generating the response counts towards its duration."""
+    """The times at which the frames of a response are due."""
 
     model: Model
     control: Control
-    started_s: float
+    started_s: float  # when the request arrived, on the event loop's clock; generating the response counts towards its duration
 
     def frame_due_s(self, frame: int, frames: int) -> float:
         """Returns the time to send a frame at, on the event loop's clock. The first frame is number 0."""

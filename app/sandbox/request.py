@@ -110,7 +110,7 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
 def read_completion_requests(body: CompletionBody, prompt_tokens: int | None = None) -> list[tuple[str, SandboxRequest]]:
     """Each prompt's text and its request. Token ids have no text, because there is no vocabulary; they are only counted.
 
-    `prompt_tokens`: of each prompt, where the caller counts in other tokens.
+    `prompt_tokens` are those of each prompt, where the caller counts in other tokens.
     """
     constraint = read_constraint(body)
     control = body.sandbox or Control()

@@ -37,8 +37,9 @@ class SandboxBody(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedResponse:
-    """`content`: the `frame_count` frames of a stream, written as they are taken, or a document that takes as long as such a stream."""
+    """A response, or what writes it."""
 
+    # the `frame_count` frames of a stream, written as they are taken, or a document that takes as long as such a stream
     content: Iterator[dict[str, Any]] | dict[str, Any]
     frame_count: int = 1
     prompt_tokens: int = 0
@@ -54,14 +55,12 @@ B = TypeVar("B", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[B]):
-    """`prepare` validates the body and returns the function that generates the response.
-
-    `embeds`: for the embedding model instead of the others. `nested`: objects in the body whose ignored fields are reported too.
-    """
+    """A route of the sandbox; `prepare` validates the body and returns the function that generates the response."""
 
     body: type[B]
     prepare: Callable[[B], Generate]
-    embeds: bool = False
+    embeds: bool = False  # for the embedding model instead of the others
+    # objects in the body whose ignored fields are reported too
     nested: Mapping[str, type[Struct]] = field(default_factory=dict[str, type[Struct]])
 
 

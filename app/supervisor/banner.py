@@ -53,7 +53,7 @@ _WITH_KEY = "sign in with the admin key"
 
 
 def banner_text(settings: Settings, key: str, code: str | None = None) -> str:
-    """The text for this gateway, with `key` as the caller's key. `code`: for the dashboard's one-time link."""
+    """The text for this gateway, with `key` as the caller's key. `code` is for the dashboard's one-time link."""
     url, admin_url = reachable_url(settings), reachable_admin_url(settings)
     dashboard = _dashboard(f"{settings.public_url or admin_url}/dashboard", code) if settings.dashboard == "on" else ""
     addresses = {"url": url, "admin_url": admin_url, "dashboard": dashboard}

@@ -1,4 +1,4 @@
-"""`narthex serve`: the gateway processes alone. What is imported here delays each start."""
+"""Runs the gateway processes alone, as `narthex serve`. What is imported here delays each start."""
 
 import contextlib
 import fcntl

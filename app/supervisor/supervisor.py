@@ -19,14 +19,14 @@ _HURRIED_TIMEOUT_S = 1.0
 
 @dataclass(slots=True)
 class _Supervised:
-    """One process, its log and the state of its restarts. `restart_at` None: no restart is due."""
+    """One process, its log and the state of its restarts."""
 
     process: SupervisedProcess
     log_file: LogFile
     stop_timeout_s: float
     launched_at: float = 0.0
     restart_delay_s: float = 0.0
-    restart_at: float | None = None
+    restart_at: float | None = None  # None: no restart is due
 
 
 class Supervisor:
@@ -46,7 +46,7 @@ class Supervisor:
             signal.signal(signal.SIGHUP, self._on_stop_signal)
 
     def start(self, processes: Sequence[SupervisedProcess], *, stop_timeout_s: float) -> None:
-        """Starts a group of processes and returns at once. `stop_timeout_s`: how long they may take to end, in stop()."""
+        """Starts a group of processes and returns at once. In stop() they may take `stop_timeout_s` to end."""
         group = [_Supervised(process, LogFile(process.child.log_path), stop_timeout_s) for process in processes]
         self._groups.append(group)
         for supervised in group:

@@ -1,4 +1,4 @@
-"""`narthex up`: start this machine's processes in order, keep them alive, and end them in order."""
+"""Starts this machine's processes in order, keeps them alive, and ends them in order, as `narthex up`."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -25,7 +25,7 @@ _VIOLATION = "it violates the schema of the template"
 
 
 class InputSchema:
-    """`properties`: the variables that it declares. Raises TemplateFault if it is no schema of an object."""
+    """The JSON Schema of a template's input. Raises TemplateFault if it is no schema of an object."""
 
     __slots__ = ("_branches", "_validator", "properties", "schema")
 
@@ -33,6 +33,7 @@ class InputSchema:
         declared = schema.get("properties", {})
         if schema.get("type", "object") != "object" or not isinstance(declared, Mapping):
             raise TemplateFault("it must be of an object, whose properties are the template's variables")
+        # the variables that it declares
         self.properties = frozenset[str](declared)  # pyright: ignore[reportUnknownArgumentType]
         self.schema = schema
         self._validator = compile_schema(schema)

@@ -128,7 +128,7 @@ def templates_of(variant: VariantConfig) -> Mapping[str, str]:
 
 
 class NamedTemplateFault(TemplateFault):
-    """`name`: the template's."""
+    """A fault of one of several templates, with the template's name."""
 
     def __init__(self, name: str, message: str, line: int | None) -> None:
         super().__init__(message, line)

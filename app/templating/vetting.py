@@ -23,11 +23,11 @@ _KNOWN_SETS = 50_000
 
 
 class TemplateSet(Struct, frozen=True):
-    """The templates of one variant, with the schemas of its function. `other_schemas`: which only have to be valid, by their path."""
+    """The templates of one variant, with the schemas of its function."""
 
     sources: Mapping[str, str]
     schemas: Mapping[str, Mapping[str, Any]]
-    other_schemas: Mapping[str, Mapping[str, Any]] = {}
+    other_schemas: Mapping[str, Mapping[str, Any]] = {}  # those which only have to be valid, by their path
 
 
 class Verdict(Struct, frozen=True):

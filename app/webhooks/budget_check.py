@@ -123,7 +123,7 @@ async def _create(connection: AsyncConnection, reached: Reached, webhooks: Seque
 
 
 def describe(reached: Reached) -> Mapping[str, Any]:
-    """`data` of the event, as docs/budgets.md has it."""
+    """Writes the `data` of the event, as docs/budgets.md has it."""
     spent, limit = reached.spent, reached.spent.rule.limit
     start, end = (
         datetime.fromtimestamp(ms / 1000, UTC).astimezone(spent.rule.zone).isoformat(timespec="seconds")

@@ -49,7 +49,7 @@ class _NotSent(Exception):
 
 
 class WebhookSender:
-    """`resolve_host`: the addresses of a host; raises OSError or UnicodeError if it has none."""
+    """Sends events to webhooks. `resolve_host` gives the addresses of a host; it raises OSError or UnicodeError if there is none."""
 
     def __init__(self, settings: Settings, vault: Vault, transport: Transport, resolve_host: ResolveHost | None = None) -> None:
         self._settings = settings

@@ -79,7 +79,7 @@ class _State:
         self._order: str | None = None  # a hash of the names of limits in their order; None: it has changed
 
     def put(self, section: str, name: str, hash: str | None, position: int | None) -> None:
-        """`hash` None: the entry stays as it is, and its position is another."""
+        """Puts an entry there. If `hash` is None, the entry stays as it is, and its position is another."""
         if position is not None and self._positions.get(name) != position:
             self._positions[name] = position
             self._order = None

@@ -15,7 +15,10 @@ PartT = TypeVar("PartT", bound=Content)
 
 
 def drop_unsupported_parts(chat: ChatRequest, unsupported: Mapping[str, str], drop_policy: DropPolicy) -> ChatRequest:
-    """`unsupported`: part types of OpenAI's chat, each with the reason. Raises Unsupported, unless the caller allows dropping."""
+    """Removes parts of messages that a target cannot read. Raises Unsupported, unless the caller allows dropping.
+
+    `unsupported` has part types of OpenAI's chat, each with the reason.
+    """
     if unsupported.keys().isdisjoint(_PART_TYPES.values()):
         return chat
     messages = tuple(

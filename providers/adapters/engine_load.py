@@ -11,19 +11,19 @@ METRICS_PATH = "/metrics"
 
 
 class LoadMetrics(Struct, frozen=True):
-    """The names of an engine's metrics; their values are summed over all labels. `cache_usage`: 0 to 1, of which the largest counts."""
+    """The names of an engine's metrics; their values are summed over all labels."""
 
     running: tuple[bytes, ...]
     waiting: tuple[bytes, ...]
-    cache_usage: bytes | None = None
+    cache_usage: bytes | None = None  # 0 to 1, of which the largest counts
 
 
 class EngineLoad(Struct, frozen=True):
-    """Requests of all callers. `cache_usage`: how full its KV cache is, 0 to 1; None: not reported."""
+    """Requests of all callers."""
 
     running: int
     waiting: int
-    cache_usage: float | None
+    cache_usage: float | None  # how full its KV cache is, 0 to 1; None: not reported
 
 
 def read_engine_load(page: bytes, metrics: LoadMetrics) -> EngineLoad | None:

@@ -92,7 +92,7 @@ def _as_function_call(call: dict[str, Raw]) -> dict[str, Any]:
 
 
 def drop_unsupported_parts(body: Body, reasons: Mapping[bytes, str], drop_policy: DropPolicy) -> None:
-    """Drops or refuses content parts by their type. `reasons`: why each type is unsupported, by the type in its quotes.
+    """Drops or refuses content parts by their type. `reasons` says why each type is unsupported, by the type in its quotes.
 
     Raises Unsupported. Calls of tools for free text become calls of functions: what reads few types of parts knows no such tools.
     """

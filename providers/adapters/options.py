@@ -41,11 +41,11 @@ TEAM_CACHES_OPTION = "false: teams share the prefix cache, as for a long system 
 
 
 class SharedOptions(Struct, frozen=True):
-    """The options that adapters share, as they are read. `dialects`: empty where those of the adapter count."""
+    """The options that adapters share, as they are read."""
 
     template_rule: TemplateRule | None
     media_hosts: frozenset[str]
-    dialects: tuple[str, ...]
+    dialects: tuple[str, ...]  # empty where those of the adapter count
     streams: Streams
     stream_usage: bool
     stops_after_calls: bool

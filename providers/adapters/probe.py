@@ -35,11 +35,11 @@ NO_IMAGE_SUPPORT: ImageSupport = {}
 
 
 class ListedModel(Struct, frozen=True):
-    """A model that an endpoint lists. `context_length` in tokens. `parent`: the model of which this is a LoRA adapter."""
+    """A model that an endpoint lists."""
 
     id: str
-    context_length: int | None = None
-    parent: str | None = None
+    context_length: int | None = None  # in tokens
+    parent: str | None = None  # the model of which this is a LoRA adapter
 
 
 class ProbeResult(Struct, frozen=True):
@@ -78,23 +78,18 @@ def no_image_support(responses: ProbeResponses) -> ImageSupport:
 
 
 class EngineProbe(Struct, frozen=True):
-    """How one engine is probed and recognised.
+    """How one engine is probed and recognised."""
 
-    `health_path`: the cheap path that shows whether it takes requests. `detail_paths`: requested as well once the engine is known.
-    `owner`: the `owned_by` of the models that it lists. `is_recognised`: whether responses are this engine's, where no owner shows it.
-    `find_router`: the router in front of it. `read_lora_adapters`: by the models (None: not listed) and the router.
-    `read_image_support`: which models read images. `load_metrics`: those of its /metrics page; None: it has no such page.
-    """
-
-    health_path: str
-    detail_paths: tuple[str, ...] = ()
-    owner: str | None = None
-    is_recognised: Callable[[ProbeResponses], bool] | None = None
+    health_path: str  # the cheap path that shows whether it takes requests
+    detail_paths: tuple[str, ...] = ()  # requested as well once the engine is known
+    owner: str | None = None  # the `owned_by` of the models that it lists
+    is_recognised: Callable[[ProbeResponses], bool] | None = None  # whether responses are this engine's, where no owner shows it
     read_version: Callable[[ProbeResponses], str | None] = no_version
-    find_router: Callable[[ProbeResponses, Sequence[ListedModel]], str | None] = no_router
+    find_router: Callable[[ProbeResponses, Sequence[ListedModel]], str | None] = no_router  # finds the router in front of it
+    # reads them by the models (None: not listed) and the router
     read_lora_adapters: Callable[[ProbeResponses, Sequence[ListedModel] | None, str | None], LoadedAdapters] = no_lora_adapters
-    read_image_support: Callable[[ProbeResponses], ImageSupport] = no_image_support
-    load_metrics: LoadMetrics | None = None
+    read_image_support: Callable[[ProbeResponses], ImageSupport] = no_image_support  # which models read images
+    load_metrics: LoadMetrics | None = None  # those of its /metrics page; None: it has no such page
 
 
 def version_at(*paths: str, field: str = "version") -> Callable[[ProbeResponses], str | None]:

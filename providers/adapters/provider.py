@@ -53,7 +53,7 @@ class Provider(AdapterTraits):
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """`version`: the engine's; None: not known (yet). `base_url` None: the adapter's own. Raises InvalidOption."""
+        """Raises InvalidOption. `version` is the engine's; None: not known (yet). `base_url` None means the adapter's own."""
         check_known_options(self.name, self.known_options, options)
         shared = read_shared_options(options, stops_after_calls=self.stops_after_calls, stops_on_disconnect=self.stops_on_disconnect)
         self.template_rule: TemplateRule | None = shared.template_rule
@@ -211,8 +211,8 @@ class Provider(AdapterTraits):
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
         """How a constraint is enforced in a dialect of this provider; None: nothing constrains the text of the response.
 
-        `in_own_fields`: the body holds it in the provider's own fields already. Raises Unsupported where it can be neither enforced by
-        the engine nor validated by the gateway.
+        `in_own_fields` says that the body holds it in the provider's own fields already. Raises Unsupported where it can be neither
+        enforced by the engine nor validated by the gateway.
         """
         output = constraint.output
         if output is None:
@@ -252,7 +252,7 @@ class Provider(AdapterTraits):
         return DropPolicy(may_drop, {}, self.target_name, body=body, accepted=self.options.get("accepts", ()))
 
     def unsupported_error(self, field: str, why: str) -> Unsupported:
-        """The refusal of a field. `why`: a sentence that begins with "it"."""
+        """The refusal of a field. `why` is a sentence that begins with "it"."""
         return unsupported_error(field, self.target_name, why)
 
     def _drop_whitespace(self, body: Body, constraint: Constraint, drop_policy: DropPolicy, why: str) -> Constraint:

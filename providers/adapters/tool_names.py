@@ -14,9 +14,9 @@ _HASH_CHARS = 10
 
 
 class ToolNames(Struct, frozen=True):
-    """The names that a host takes. `characters`: a class of a regex, which has letters, digits and `_`."""
+    """The names that a host takes."""
 
-    characters: str = "[a-zA-Z0-9_-]"
+    characters: str = "[a-zA-Z0-9_-]"  # a class of a regex, which has letters, digits and `_`
     max_chars: int = 64
 
     def is_valid(self, name: str) -> bool:

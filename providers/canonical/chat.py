@@ -17,14 +17,8 @@ class Usage(Struct, frozen=True, array_like=True):
     """Tokens of one request and its response. None = not reported, 0 = reported as none.
 
     Parts of `input`: `cached`, `cache_written` (with its own parts `cache_written_hour` and `cache_written_12_hours`, which are kept so
-    long), `audio_input`, `image_input`. Parts of `output`: `reasoning`, `audio_output`. `tier`: how it was served, where that has its own
-    price: "batch", "flex", "priority", "fast", "ultrafast". `region`: where, if the host names a place that may have its own price.
-    `tool_uses`: how often something was used that hosts bill by the use, by name; see providers/canonical/tool_uses.py.
-    `billed_input`, `billed_output`: the tokens that the host bills, where it bills others than it processed; what they cost
-    is priced by them. None: those of `input` and `output`. `estimated`: the gateway counted, as the host reported nothing.
-    `host_cost_microusd`: what the host itself says that this cost. `requests`: the number of requests that these are the sum of; None:
-    one. `iterations`: the usage by the model's runs, where the host says that it made several for one response and bills each; all
-    other fields are of all of them together. Recorded as an array: fields are only ever appended.
+    long), `audio_input`, `image_input`. Parts of `output`: `reasoning`, `audio_output`. Recorded as an array: fields are only ever
+    appended.
     """
 
     input: int | None = None
@@ -36,44 +30,45 @@ class Usage(Struct, frozen=True, array_like=True):
     audio_input: int | None = None
     audio_output: int | None = None
     image_input: int | None = None
-    tier: str | None = None
+    tier: str | None = None  # how it was served, where that has its own price: "batch", "flex", "priority", "fast", "ultrafast"
+    # the tokens that the host bills, where it bills others than it processed, and the cost is by these; None: those of `input`
     billed_input: int | None = None
-    billed_output: int | None = None
-    estimated: bool = False
-    host_cost_microusd: int | None = None
-    requests: int | None = None
+    billed_output: int | None = None  # the same for `output`
+    estimated: bool = False  # whether the gateway counted, as the host reported nothing
+    host_cost_microusd: int | None = None  # what the host itself says that this cost
+    requests: int | None = None  # the number of requests that these are the sum of; None: one
     cache_written_12_hours: int | None = None
-    region: str | None = None
+    region: str | None = None  # where it was served, if the host names a place that may have its own price
+    # how often something was used that hosts bill by the use, by name; see providers/canonical/tool_uses.py
     tool_uses: Mapping[str, int] | None = None
+    # The usage by the model's runs, where the host says that it made several for one response and bills each; all other fields are of all
+    # of them together.
     iterations: "tuple[Iteration, ...]" = ()
 
 
 class Iteration(Struct, frozen=True, array_like=True):
-    """One run of a model within a response. `model`: the host's name of it; None: the one that the response is of."""
+    """One run of a model within a response."""
 
-    model: str | None
+    model: str | None  # the host's name of it; None: the one that the response is of
     usage: Usage
 
 
 class OpaqueState(Struct, frozen=True):
-    """A signature or encrypted reasoning that came with a part: only the host that made it can read it, and it expects it back.
+    """A signature or encrypted reasoning that came with a part: only the host that made it can read it, and it expects it back."""
 
-    `origin`: the host's dialect.
-    """
-
-    origin: str
+    origin: str  # the host's dialect
     data: str
 
 
 class Citation(Struct, frozen=True):
-    """A source of a text. `start` and `end`: offsets in the part's text, in characters. `raw`: the citation as `origin` wrote it."""
+    """A source of a text."""
 
     origin: str
-    raw: Raw
+    raw: Raw  # the citation as `origin` wrote it
     url: str | None = None
     title: str | None = None
     quote: str | None = None
-    start: int | None = None
+    start: int | None = None  # an offset in the part's text, in characters, as is `end`
     end: int | None = None
 
 
@@ -85,9 +80,9 @@ class Text(Struct, frozen=True, tag=True):
 
 
 class Reasoning(Struct, frozen=True, tag=True):
-    """`text` is empty where the host returns its reasoning encrypted only."""
+    """The reasoning that the model wrote before its answer."""
 
-    text: str
+    text: str  # empty where the host returns its reasoning encrypted only
     opaque_state: OpaqueState | None = None
     extra: Extra = {}
 
@@ -123,10 +118,10 @@ class Url(Struct, frozen=True, tag=True):
 
 
 class Inline(Struct, frozen=True, tag=True):
-    """Media within the request. `data`: base64, as received. `media_type`: such as image/png."""
+    """Media within the request."""
 
-    media_type: str
-    data: str
+    media_type: str  # such as image/png
+    data: str  # base64, as received
 
 
 class Uploaded(Struct, frozen=True, tag=True):
@@ -140,10 +135,10 @@ Source = Url | Inline | Uploaded
 
 
 class Image(Struct, frozen=True, tag=True):
-    """`detail`: OpenAI's low, high or auto."""
+    """An image in a message."""
 
     source: Source
-    detail: str | None = None
+    detail: str | None = None  # OpenAI's low, high or auto
     extra: Extra = {}
 
 
@@ -156,16 +151,16 @@ class File(Struct, frozen=True, tag=True):
 
 
 class Audio(Struct, frozen=True, tag=True):
-    """`source.media_type`: such as audio/wav."""
+    """A sound in a message. The `media_type` of its source is such as audio/wav."""
 
     source: Source
     extra: Extra = {}
 
 
 class ToolResult(Struct, frozen=True, tag=True):
-    """The result of a tool call, in a message of the user's. `id`: that of the call."""
+    """The result of a tool call, in a message of the user's."""
 
-    id: str
+    id: str  # that of the call
     parts: "tuple[Text | Image | File | Opaque, ...]"
     is_error: bool | None = None
     custom: bool = False
@@ -179,11 +174,11 @@ Role = Literal["system", "developer", "user", "assistant"]
 
 
 class Message(Struct, frozen=True):
-    """`name`: which participant of several speaks."""
+    """A message of a chat, of one role."""
 
     role: Role
     parts: tuple[Content, ...]
-    name: str | None = None
+    name: str | None = None  # which participant of several speaks
     extra: Extra = {}
 
 
@@ -200,63 +195,52 @@ class Tool(Struct, frozen=True):
 
 
 class HostTool(Struct, frozen=True):
-    """A tool that the host runs itself, such as a web search, as the dialect `origin` writes it. `kind`: its type there.
-
-    `optional`: the caller offers it beside functions of its own, and does without it where the host has no such tool.
-    """
+    """A tool that the host runs itself, such as a web search, as the dialect `origin` writes it."""
 
     origin: str
-    kind: str
+    kind: str  # its type there
     raw: Raw
-    optional: bool = False
+    optional: bool = False  # whether the caller offers it beside functions of its own, and does without it where the host has no such tool
 
 
 class ToolChoice(Struct, frozen=True):
-    """`name`: the tool that must be called, in mode "named". `allowed`: the tools that may be called; None: all."""
+    """The caller's choice among tools: what the model may or must call."""
 
     mode: Literal["auto", "none", "required", "named"]
-    name: str | None = None
-    allowed: tuple[str, ...] | None = None
+    name: str | None = None  # the tool that must be called, in mode "named"
+    allowed: tuple[str, ...] | None = None  # the tools that may be called; None: all
 
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class Thinking(Struct, frozen=True):
-    """How much the model reasons. `effort` "none": not at all. `adaptive`: the model decides. `summary`: OpenAI's, how to report it.
+    """How much the model reasons."""
 
-    `between_tools`: with effort "none", Claude may still write what it does between calls of tools.
-    """
-
-    effort: Effort | None = None
+    effort: Effort | None = None  # "none": not at all
     budget_tokens: int | None = None
-    adaptive: bool = False
-    summary: str | None = None
-    between_tools: bool = False
+    adaptive: bool = False  # whether the model decides
+    summary: str | None = None  # OpenAI's, how to report it
+    between_tools: bool = False  # with effort "none", Claude may still write what it does between calls of tools
 
 
 CacheMarkPlace = Literal["part", "request"]
 
 
 class ChatRequest(Struct, frozen=True):
-    """A request for a chat. `origin`: the caller's dialect. `prompt`: raw text to continue, instead of messages.
+    """A request for a chat."""
 
-    `max_tokens`: of each of the `n` choices, reasoning included. `logit_bias`: OpenAI's object. `cache_key`: OpenAI's prompt_cache_key.
-    `continues`: the last message is the beginning of the response, which goes on exactly after it. `cache_marks`: where the target reads
-    Anthropic's `cache_control` in another dialect: in texts, or beside the messages.
-    """
-
-    origin: str
+    origin: str  # the caller's dialect
     model: str
     messages: tuple[Message, ...] = ()
-    prompt: str | None = None
+    prompt: str | None = None  # raw text to continue, instead of messages
     tools: tuple[Tool | HostTool, ...] = ()
     tool_choice: ToolChoice | None = None
     parallel_calls: bool | None = None
     output: OutputFormat | None = None
     thinking: Thinking | None = None
     verbosity: str | None = None
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # of each of the `n` choices, reasoning included
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -267,38 +251,36 @@ class ChatRequest(Struct, frozen=True):
     presence_penalty: float | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    logit_bias: Raw | None = None
+    logit_bias: Raw | None = None  # OpenAI's object
     user: str | None = None
     safety_identifier: str | None = None
     metadata: Mapping[str, str] | None = None
     service_tier: str | None = None
     store: bool | None = None
-    cache_key: str | None = None
-    continues: bool = False
+    cache_key: str | None = None  # OpenAI's prompt_cache_key
+    continues: bool = False  # the last message is the beginning of the response, which goes on exactly after it
     extra: Extra = {}
+    # where the target reads Anthropic's `cache_control` in another dialect: in texts, or beside the messages
     cache_marks: frozenset[CacheMarkPlace] = frozenset()
 
 
 class Choice(Struct, frozen=True):
-    """One of the `n` choices of a response. `finish_reason`: OpenAI's, that is stop, length, tool_calls or content_filter.
-
-    `upstream_finish_reason`: the engine's own, where it is more precise: stop_sequence, pause_turn, refusal,
-    model_context_window_exceeded. `stop_sequence`: the one that ended the text. `logprobs`: the entries of OpenAI's `content` list.
-    """
+    """One of the `n` choices of a response."""
 
     parts: tuple[Part, ...]
-    finish_reason: str | None
-    logprobs: tuple[Raw, ...] | None = None
+    finish_reason: str | None  # OpenAI's, that is stop, length, tool_calls or content_filter
+    logprobs: tuple[Raw, ...] | None = None  # the entries of OpenAI's `content` list
+    # the engine's own, where it is more precise: stop_sequence, pause_turn, refusal, model_context_window_exceeded
     upstream_finish_reason: str | None = None
-    stop_sequence: str | None = None
+    stop_sequence: str | None = None  # the one that ended the text
 
 
 class ChatResponse(Struct, frozen=True):
-    """A complete response. `created`: Unix seconds. `choices`: by index. `usage` None: the engine reports none."""
+    """A complete response."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[Choice, ...]  # by index
     model: str
-    created: int | None = None
-    usage: Usage | None = None
+    created: int | None = None  # Unix seconds
+    usage: Usage | None = None  # None: the engine reports none
     system_fingerprint: str | None = None
     service_tier: str | None = None

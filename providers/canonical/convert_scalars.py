@@ -21,7 +21,7 @@ _NAMES = frozenset({"user", "safety_identifier", "prompt_cache_key"})
 
 
 def convert_scalars(raw: bytes, schema: Any) -> bytes | None:
-    """The body with its scalars of a wrong type converted. `schema`: the Struct that it is decoded as. None: there is none to convert."""
+    """The body with its scalars of a wrong type converted. None: there is none to convert. `schema` is the Struct that it is decoded as."""
     try:
         body = Body.read(raw)
     except DECODE_ERRORS:

@@ -59,17 +59,15 @@ _MAX_ERRORS_BEFORE = 100  # errors can be made to follow each other in a circle
 class NarthexError(Exception):
     """An error that a caller sees as a response: `status`, and `kind` as its type in the error envelope.
 
-    `param`: the path of the field at fault; None: it is no single field. `code`: tells programs more than the status does. `details`:
-    further fields of the envelope. `retry_elsewhere`: another endpoint may serve the request. `counts_as_failure`: the endpoint's
-    circuit breaker counts it.
+    `param` is the path of the field at fault; None means that it is no single field.
     """
 
     status: int = 500
     kind: ClassVar[str] = "internal_server_error"
-    retry_elsewhere: ClassVar[bool] = False
-    counts_as_failure: ClassVar[bool] = False
-    code: str | None = None
-    details: Mapping[str, str | float | Sequence[str] | None] | None = None
+    retry_elsewhere: ClassVar[bool] = False  # whether another endpoint may serve the request
+    counts_as_failure: ClassVar[bool] = False  # whether the endpoint's circuit breaker counts it
+    code: str | None = None  # tells programs more than the status does
+    details: Mapping[str, str | float | Sequence[str] | None] | None = None  # further fields of the envelope
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -124,7 +122,7 @@ class UnknownModel(RequestError):
 
 
 class UnknownResponse(RequestError):
-    """The message is OpenAI's. `id`: as the caller sent it. `reason`: a sentence to add; empty: nothing to add."""
+    """The message is OpenAI's. `id` is as the caller sent it. `reason` is a sentence to add; empty means that there is nothing to add."""
 
     status = 404
     kind = "invalid_request_error"
@@ -146,7 +144,7 @@ class UnknownRecord(RequestError):
 
 
 class MethodNotAllowed(RequestError):
-    """`allowed`: the value of the Allow header; empty: not known."""
+    """The path has no such method. `allowed` is the value of the Allow header; empty means that it is not known."""
 
     status = 405
     kind = "invalid_request_error"
@@ -196,7 +194,7 @@ class BodyTooLarge(RequestError):
 
 
 class UnsupportedMediaType(RequestError):
-    """`accepted`: the content codings that are, as the value of the Accept-Encoding header."""
+    """The body has a coding that is not read. `accepted` are the content codings that are, as the value of the Accept-Encoding header."""
 
     status = 415
     kind = "invalid_request_error"
@@ -239,7 +237,7 @@ class IdempotencyKeyReused(RequestError):
 
 
 class LimitExceeded(RequestError):
-    """`details` names the rule; `headers` report what is left of the rules that matched."""
+    """A rule admits no more now. `details` names the rule; `headers` report what is left of the rules that matched."""
 
     status = 429
     kind = "rate_limit_exceeded"
@@ -293,8 +291,7 @@ class Unavailable(RequestError):
 class UpstreamError(NarthexError):
     """An engine, or what is between it and us, failed.
 
-    `upstream_status`: the engine's own status; None: it did not respond. The caller sees it if it is one of `kept_statuses`.
-    `upstream_code`: the engine's own code for the error; None: it sent none.
+    `upstream_status` is the engine's own status; None means that it did not respond. The caller sees it if it is one of `kept_statuses`.
     """
 
     status = 502
@@ -302,7 +299,7 @@ class UpstreamError(NarthexError):
     retry_elsewhere = True
     counts_as_failure = True
     kept_statuses: ClassVar[Container[int]] = ()
-    upstream_code: str | None = None
+    upstream_code: str | None = None  # the engine's own code for the error; None: it sent none
 
     def __init__(
         self, message: str, *, upstream_status: int | None = None, param: str | None = None, retry_after_s: float | None = None
@@ -363,7 +360,7 @@ class StreamTruncated(UpstreamError):
 
 
 class CredentialRefused(UpstreamError):
-    """`reason`: the host's own message, without ours around it."""
+    """The host did not accept the credential. `reason` is the host's own message, without ours around it."""
 
     counts_as_failure = False
 
@@ -389,8 +386,8 @@ class RouteNotServed(UpstreamError):
 class ConstraintViolation(UpstreamError):
     """The response does not have the format that `param` requests, or it takes too much to check whether it does.
 
-    `response_text`: what the model wrote. `reason`: what is wrong with it, a sentence. `usage`: what it used, which is charged; None: not
-    reported.
+    `response_text` is what the model wrote, `reason` what is wrong with it, a sentence, and `usage` what it used, which is charged; None
+    means that it was not reported.
     """
 
     counts_as_failure = False

@@ -19,11 +19,11 @@ class ResponseStarted(Struct, frozen=True):
 
 
 class PartStarted(Struct, frozen=True):
-    """A part of a choice begins. `part`: what is known of it, mostly with an empty text; an Opaque part is complete."""
+    """A part of a choice begins."""
 
     choice: int
     index: int
-    part: Part
+    part: Part  # what is known of it, mostly with an empty text; an Opaque part is complete
 
 
 class PartDelta(Struct, frozen=True):

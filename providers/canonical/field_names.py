@@ -16,7 +16,7 @@ def field_name_translator(
 ) -> Callable[[str], str]:
     """A function from the engine dialect's names to the caller's. A field that only the engine has keeps its name.
 
-    `caller_names`, `engine_names`: ChatRequest's names -> those of the dialect, where they differ.
+    `caller_names` and `engine_names` lead from ChatRequest's names to those of the dialect, where they differ.
     """
     canonical_names: dict[str, str] = {}
     for canonical, engine_name in engine_names.items():

@@ -81,7 +81,7 @@ def openai_reason(word: str, error: Raw = NULL) -> str:
 def check_failure(word: str | None, error: Raw = NULL) -> None:
     """Raises UpstreamError if an engine's finish reason means that the response failed; or has an error beside it, as at OpenRouter.
 
-    `error`: that of the choice, which says more than the word. Source: https://openrouter.ai/docs/api-reference/overview
+    `error` is that of the choice, which says more than the word. Source: https://openrouter.ai/docs/api-reference/overview
     (NonStreamingChoice, StreamingChoice), read 2026-11.
     """
     if error is not NULL and is_error(error):

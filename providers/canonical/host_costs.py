@@ -11,7 +11,7 @@ _MAX_USD = 1_000_000.0  # of one request; more is no cost
 
 
 class _CostDetails(Struct):
-    """OpenRouter's `cost_details`: what the host behind it asks."""
+    """OpenRouter's `cost_details`, which say what the host behind it asks."""
 
     upstream_inference_cost: float | None = None
 
@@ -30,9 +30,10 @@ _ticks_decoder = msgspec.json.Decoder(int | None)
 def read_host_cost(cost: Raw, ticks: Raw = NULL, details: Raw = NULL, *, is_byok: bool | None = None) -> int | None:
     """The cost in millionths of a US dollar, rounded half up; None: none was reported, or in another form.
 
-    `cost`: OpenRouter's number or Perplexity's object. `ticks`: xAI's `cost_in_usd_ticks`, of which a dollar has ten billion. `is_byok`:
-    OpenRouter called the host with the company's own key there; then `cost` is its fee, and `details` has what the host asks as well.
-    Sources: https://openrouter.ai/docs/use-cases/usage-accounting and docs.x.ai/developers/rest-api-reference, read 2026-11; recordings.
+    `cost` is OpenRouter's number or Perplexity's object, and `ticks` is xAI's `cost_in_usd_ticks`, of which a dollar has ten billion.
+    `is_byok` says that OpenRouter called the host with the company's own key there; then `cost` is its fee, and `details` has what the host
+    asks as well. Sources: https://openrouter.ai/docs/use-cases/usage-accounting and docs.x.ai/developers/rest-api-reference, read 2026-11;
+    recordings.
     """
     try:
         if cost != NULL:

@@ -12,7 +12,7 @@ _ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png
 
 
 def image_type(label: str, data: str) -> str:
-    """The media type of an image. `label`: what it is said to be; `data`: its base64, of which the beginning is looked at."""
+    """The media type of an image. `label` is what it is said to be; `data` is its base64, of which the beginning is looked at."""
     if not label.startswith("image/"):
         return label
     if data.startswith(_PNG):

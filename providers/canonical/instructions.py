@@ -37,14 +37,11 @@ def add_instruction(messages: tuple[Message, ...], instruction: str) -> tuple[Me
 
 
 class PlacedMessages(Struct, frozen=True):
-    """Messages whose instructions stand where a target takes them. `indexes`: for each message, its index among the caller's.
-
-    `marked`: indexes of the caller's instructions that are texts of the user's now.
-    """
+    """Messages whose instructions stand where a target takes them."""
 
     messages: tuple[Message, ...]
-    indexes: tuple[int, ...]
-    marked: tuple[int, ...]
+    indexes: tuple[int, ...]  # for each message, its index among the caller's
+    marked: tuple[int, ...]  # indexes of the caller's instructions that are texts of the user's now
 
 
 # Ends a turn of results: a model that reads on would take the instruction behind it for a part of the last one.
@@ -56,9 +53,9 @@ def place_instructions(
 ) -> PlacedMessages | None:
     """The messages with the instructions after the first turn in their place; None: there are none. Those at the beginning stay.
 
-    `later`: "after_users": one system message behind the user's turn that it stands in, as Claude takes them, and the user's text where
-    there is no such turn; "as_user": the user's text, marked. Either way results of tools stay right behind their calls.
-    `ends_results`: a system message is not to follow directly on a result.
+    With `later` "after_users" they become one system message behind the user's turn that it stands in, as Claude takes them, and the user's
+    text where there is no such turn; with "as_user" the user's text, marked. Either way results of tools stay right behind their calls.
+    With `ends_results` a system message is not to follow directly on a result.
     """
     first_turn = next((index for index, message in enumerate(messages) if not is_instruction(message)), len(messages))
     if not any(map(is_instruction, messages[first_turn:])):

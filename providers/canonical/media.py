@@ -40,7 +40,7 @@ def media_urls(chat: ChatRequest, kinds: frozenset[MediaKind]) -> frozenset[str]
 
 
 def inline_media(chat: ChatRequest, kinds: frozenset[MediaKind], fetched: Mapping[str, Inline]) -> ChatRequest:
-    """The chat with the fetched content in place of its URL, for media of these kinds. `fetched`: by URL."""
+    """The chat with the fetched content in place of its URL, for media of these kinds. `fetched` has it by URL."""
     return replace(
         chat,
         messages=tuple(replace(message, parts=tuple(_inline(part, kinds, fetched) for part in message.parts)) for message in chat.messages),

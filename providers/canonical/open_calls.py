@@ -62,22 +62,22 @@ class Missing(Struct):
 
 
 class LostCall(Struct):
-    """A result whose call is not in the history. `index`: of its entry."""
+    """A result whose call is not in the history."""
 
-    index: int
+    index: int  # of its entry
 
 
 class _Run(Struct):
-    """Calls of one run of the assistant's entries. `missing`: the entry's index and the path of each call without a result."""
+    """Calls of one run of the assistant's entries."""
 
-    missing: dict[str, tuple[int, str]]
+    missing: dict[str, tuple[int, str]]  # the entry's index and the path of each call without a result
     results: list[int]
 
 
 def arrange(entries: Sequence[Entry], *, joins_entries: bool) -> tuple[list[int | Missing | LostCall], list[str]] | None:
     """The entries in an order in which results follow their calls, and the paths that are reported. None: they are in order.
 
-    Calls at the very end are left alone: nobody went on after them, so what the caller wants is not known. `joins_entries`: whether
+    Calls at the very end are left alone: nobody went on after them, so what the caller wants is not known. `joins_entries` says whether
     results may wait until the neighbouring entries of the assistant end, as items of Responses do.
     """
     order: list[int | LostCall | _Run] = []

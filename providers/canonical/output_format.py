@@ -10,7 +10,7 @@ class JsonObject(Struct, frozen=True):
 
 
 class JsonSchema(Struct, frozen=True):
-    """`name`, `description` and `strict`: those of OpenAI's `json_schema` response format."""
+    """The response is JSON of a schema. `name`, `description` and `strict` are those of OpenAI's `json_schema` response format."""
 
     schema: Raw
     name: str | None = None
@@ -27,15 +27,15 @@ class Choice(Struct, frozen=True):
 
 
 class Grammar(Struct, frozen=True):
-    """`text`: Lark, EBNF or GBNF, whichever the engine accepts."""
+    """The response is a text of a grammar."""
 
-    text: str
+    text: str  # Lark, EBNF or GBNF, whichever the engine accepts
 
 
 class StructuralTag(Struct, frozen=True):
-    """`text`: the tag's JSON."""
+    """The response has JSON between tags, as a structural tag says."""
 
-    text: str
+    text: str  # the tag's JSON
 
 
 OutputFormat = JsonObject | JsonSchema | Regex | Choice | Grammar | StructuralTag

@@ -36,10 +36,10 @@ class RateLimit(Struct, frozen=True):
 
 
 class RateLimits(Struct, frozen=True):
-    """All limits that one response reported. `reported_at`: monotonic seconds."""
+    """All limits that one response reported."""
 
     limits: tuple[RateLimit, ...]
-    reported_at: float
+    reported_at: float  # monotonic seconds
 
     @property
     def exhausted_until(self) -> float:
@@ -51,7 +51,9 @@ class RateLimits(Struct, frozen=True):
 
 
 def read_rate_limits(headers: Sequence[Header], now: float, now_s: float) -> RateLimits | None:
-    """The limits in a response's headers; None if there are none. `now`: monotonic seconds; `now_s`: Unix time, which some resets use."""
+    """The limits in a response's headers; None if there are none. `now` is in monotonic seconds; `now_s` is Unix time, which some resets
+    use.
+    """
     found: dict[str, dict[Measure, str]] = {}
     for name, value in headers:
         if name[:2].lower() in (b"x-", b"an") and (parsed := _read_name(name.lower())) is not None and len(found) < _MAX_RESOURCES:

@@ -8,7 +8,7 @@ ErrorT = TypeVar("ErrorT", bound=UpstreamError)
 
 
 def reclassify(error: UpstreamError, replacement: ErrorT) -> ErrorT:
-    """`replacement` with the host's own error code and retry delay, as read_error() read them."""
+    """Gives `replacement` the host's own error code and retry delay, as read_error() read them."""
     replacement.upstream_code = error.upstream_code
     replacement.retry_after_s = error.retry_after_s
     return replacement

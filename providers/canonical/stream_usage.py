@@ -11,7 +11,7 @@ _DATA = b"data: "
 def add_to_last_usage(frames: bytes, added: Mapping[str, Any]) -> bytes:
     """The frames with fields added to their last usage; unchanged if they have none.
 
-    `frames`: complete events, as the stream editors of providers/dialects write them. Usage is a field of the event (OpenAI's chat and
+    `frames` are complete events, as the stream editors of providers/dialects write them. Usage is a field of the event (OpenAI's chat and
     completions, Anthropic's message_delta) or of its `response` (OpenAI's Responses).
     """
     end = len(frames)

@@ -60,8 +60,8 @@ def effort_for_budget(budget_tokens: int) -> Effort:
 def write_effort(body: Body, read_by_host: frozenset[str]) -> list[str]:
     """Writes the objects as `reasoning_effort`, which wins where it is set, too, unless thinking is off. Returns what is reported.
 
-    That is a budget, in whose place an effort stands, a mere wish to think, and members that say something else.
-    `read_by_host`: the objects that the host reads itself.
+    That is a budget, in whose place an effort stands, a mere wish to think, and members that say something else. `read_by_host` are the
+    objects that the host reads itself.
     """
     reported: list[str] = []
     for field in _OBJECTS:

@@ -24,7 +24,7 @@ def new_call_id() -> str:
 
 
 def write_arguments(arguments: str, *, custom: bool = False) -> Any:
-    """The arguments as a JSON object. `custom`: they are free text, even if they look like JSON."""
+    """The arguments as a JSON object. If they are `custom`, they are free text, even if they look like JSON."""
     if not arguments.strip():
         return {}
     return {_UNPARSED: arguments} if custom or not is_json_object(arguments) else Raw(arguments.encode())

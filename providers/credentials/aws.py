@@ -26,10 +26,11 @@ class _StaticKeys(SecretRecord, frozen=True, forbid_unknown_fields=True):
 
 
 class AwsSigner:
-    """A Signer for one credential and one service. `credential`: JSON, `aws:default` or `aws:profile:NAME`.
+    """A Signer for one credential and one service. Raises CredentialError for a credential other than JSON, `aws:default` or
+    `aws:profile:NAME`.
 
-    `region`: the configured one; None: that of the credential, else of the machine's AWS configuration; the attribute stays None if none
-    is known. Raises CredentialError for any other credential.
+    `region` is the configured one; None means that of the credential, else of the machine's AWS configuration; the attribute stays None if
+    none is known.
     """
 
     def __init__(self, credential: str, service: str, region: str | None) -> None:

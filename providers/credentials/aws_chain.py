@@ -25,7 +25,7 @@ class _RefreshableCredentials(Protocol):
 
 
 class BotocoreChain:
-    """The chain of botocore. `profile` None: that of AWS_PROFILE, or the default one."""
+    """The chain of botocore. Where `profile` is None, it is that of AWS_PROFILE, or the default one."""
 
     def __init__(self, profile: str | None) -> None:
         self._profile = profile

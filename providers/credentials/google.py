@@ -71,7 +71,7 @@ class StaticToken:
 
 
 class RenewedToken:
-    """A Signer with tokens that `fetch_token` returns. `clock`: monotonic seconds, as in Token.expires_s."""
+    """A Signer with tokens that `fetch_token` returns. `clock` gives monotonic seconds, as in Token.expires_s."""
 
     def __init__(self, fetch_token: FetchToken, clock: Callable[[], float] = time.monotonic) -> None:
         self._fetch_token = fetch_token

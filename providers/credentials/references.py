@@ -59,8 +59,7 @@ def header_of(reference: str | None) -> str | None:
 
 
 class CredentialReader:
-    """Reads what references name. `stored`: looks up store:NAME. `folders`: file:PATH is only read below one of them. `environ`: for
-    env:NAME.
+    """Reads what references name. `stored` looks up store:NAME, file:PATH is only read below one of `folders`, and env:NAME in `environ`.
 
     The configuration may be changed over the network, and with it the host that a credential is sent to: without the folders, whoever may
     do that could send any file that the gateway may read to a host of their own.

@@ -38,11 +38,11 @@ _UNSIGNED = frozenset(
 
 
 class AwsKeys(SecretRecord, frozen=True):
-    """`session_token`: of temporary keys; None: long-term keys."""
+    """Keys of AWS that requests are signed with."""
 
     access_key_id: str
     secret_access_key: str
-    session_token: str | None = None
+    session_token: str | None = None  # of temporary keys; None: long-term keys
 
 
 class SigV4Signer:

@@ -66,7 +66,7 @@ def _input_tokens(item: Mapping[str, Any]) -> int | None:
 
 
 def decode_field(body: Mapping[str, Any], key: str, decoder: msgspec.json.Decoder[Any], description: str) -> Any:
-    """A field of the response, decoded. Raises InvalidUpstreamResponse. `description`: what it holds, for the error."""
+    """A field of the response, decoded. Raises InvalidUpstreamResponse. `description` says what it holds, for the error."""
     try:
         return decoder.decode(msgspec.json.encode(body.get(key, NULL)))
     except DECODE_ERRORS as error:

@@ -21,9 +21,9 @@ from providers.keep_alive import COMMENTS, KeepAlive
 
 
 class CommonFields(Struct):
-    """Fields that a request of any route may have. `model`: the engines need none, so a key with one such model may leave it out."""
+    """Fields that a request of any route may have."""
 
-    model: str | None = None
+    model: str | None = None  # the engines need none, so a key with one such model may leave it out
     stream: bool | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
@@ -49,16 +49,15 @@ _FIELDS_BESIDE_A_RESULT = frozenset(
 class Route:
     """One route, with the methods of providers.dialect.Dialect. Subclasses state its shapes, and check responses in edit_response().
 
-    The shape of a request is recognised by its discriminator, a field that only this shape has. `request_decoders`: by discriminator, the
-    common shape first. `bindings`: by an engine's adapter, and by discriminator. `purpose`: a verb phrase for errors.
-    `is_free_of_charge`: nothing is charged for it. `generates_text`: it has output tokens, and streams.
+    The shape of a request is recognised by its discriminator, a field that only this shape has. `bindings` are given by an engine's
+    adapter, and by discriminator.
     """
 
     name: ClassVar[str]
-    purpose: ClassVar[str]
-    request_decoders: ClassVar[Mapping[str, RequestDecoder]]
-    is_free_of_charge: ClassVar[bool] = False
-    generates_text: ClassVar[bool] = False
+    purpose: ClassVar[str]  # a verb phrase for errors
+    request_decoders: ClassVar[Mapping[str, RequestDecoder]]  # by discriminator, the common shape first
+    is_free_of_charge: ClassVar[bool] = False  # whether nothing is charged for it
+    generates_text: ClassVar[bool] = False  # whether it has output tokens, and streams
 
     def __init__(self, bindings: Mapping[str, Mapping[str, RouteBinding]]) -> None:
         self.bindings = bindings
@@ -110,7 +109,7 @@ class Route:
     ) -> tuple[RouteBinding, list[str]]:
         """Turns a caller's body into an engine's, in place. Returns the binding, and what was dropped.
 
-        `requested_model`: the caller's name of `model`. Raises OperationNotSupported for an engine without the route, Unsupported for a
+        `requested_model` is the caller's name of `model`. Raises OperationNotSupported for an engine without the route, Unsupported for a
         field that the engine cannot honour.
         """
         binding = self._binding_for(body, provider, requested_model)

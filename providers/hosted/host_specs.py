@@ -22,30 +22,25 @@ class InvalidHostSpec(ValueError):
 
 
 class HostSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One table of hosts.toml.
-
-    `supported_fields`: exceptions from the fields that all hosts refuse or drop. `unsupported_fields`: more fields that this host lacks.
-    `restricted_fields`: those of providers.fields.RESTRICTED_FIELDS that it reads, which are not open to callers.
-    `constraint_support`: the kinds of output format that it accepts; with "strict" it enforces schemas that are sent as strict, and
-    responses for others are validated. `requests_stream_usage`: its streams report usage only with stream_options. `rules`: see HostRules.
-    `models`: see ModelHosting.
-    The other fields are those of Provider.
-    """
+    """One table of hosts.toml. The fields without a comment are those of Provider."""
 
     title: str
     base_url: str
     dialects: tuple[str, ...]
-    supported_fields: frozenset[str] = frozenset()
-    unsupported_fields: frozenset[str] = frozenset()
+    supported_fields: frozenset[str] = frozenset()  # exceptions from the fields that all hosts refuse or drop
+    unsupported_fields: frozenset[str] = frozenset()  # more fields that this host lacks
     renamed_fields: Mapping[str, str] = {}
+    # those of providers.fields.RESTRICTED_FIELDS that it reads, which are not open to callers
     restricted_fields: frozenset[str] = frozenset()
+    # The kinds of output format that it accepts; with "strict" it enforces schemas that are sent as strict, and responses for others are
+    # validated.
     constraint_support: Mapping[OutputKind, Literal["enforced", "strict", "validated"]] = {}
     strict_tools: bool = True
     stops_after_calls: bool = False
     reports_rate_limits: bool = False
-    requests_stream_usage: bool = True
-    rules: HostRules = HostRules()
-    models: ModelHosting = ModelHosting()
+    requests_stream_usage: bool = True  # whether its streams report usage only with stream_options
+    rules: HostRules = HostRules()  # see HostRules
+    models: ModelHosting = ModelHosting()  # see ModelHosting
 
 
 def read_host_specs(raw: bytes) -> Mapping[str, HostSpec]:

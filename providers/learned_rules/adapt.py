@@ -33,7 +33,7 @@ the chat, in which an instruction stands for the schema.
 
 
 def apply_rules(rules: Iterable[LearnedRule], body: Body, dialect: str, drop_policy: DropPolicy) -> None:
-    """Raises Unsupported as `drop_policy` does. `body`: ready to be sent in this dialect."""
+    """Raises Unsupported as `drop_policy` does. `body` is ready to be sent in this dialect."""
     for rule in rules:
         adapt = ADAPTATIONS.get(rule.kind) if rule.dialect == dialect else None
         if adapt is not None:

@@ -121,7 +121,7 @@ def decode(value: Any) -> Any:
 
 
 def _steps(path: str) -> list[str]:
-    """`tools[].function.strict` as ["[]", "function", "strict"]: the head is what the steps begin in."""
+    """Splits `tools[].function.strict` into ["[]", "function", "strict"]: the head is what the steps begin in."""
     head, _, rest = path.partition(".")
     steps = ["[]"] if head.endswith("[]") else []
     for step in rest.split("."):

@@ -25,19 +25,15 @@ RESPONSES = "openai_responses"
 
 
 class ErrorRow(Struct, frozen=True):
-    """`pattern`: of the whole message; its groups `field` and `values` fill in the rule. `field`, `values`: where it has no such groups.
-
-    `dialects`: in which it counts; empty: in all. `params`: the host's own `param` must be one of these, which is then the field.
-    `source`: where the error was read.
-    """
+    """A message of a host, and the rule that it teaches."""
 
     kind: RuleKind
-    pattern: re.Pattern[str]
-    source: str
-    field: str = ""
-    values: tuple[str, ...] = ()
-    dialects: tuple[str, ...] = ()
-    params: tuple[str, ...] = ()
+    pattern: re.Pattern[str]  # of the whole message; its groups `field` and `values` fill in the rule
+    source: str  # where the error was read
+    field: str = ""  # where `pattern` has no such group
+    values: tuple[str, ...] = ()  # where `pattern` has no such group
+    dialects: tuple[str, ...] = ()  # in which it counts; empty: in all
+    params: tuple[str, ...] = ()  # the host's own `param` must be one of these, which is then the field
 
 
 def _row(

@@ -29,15 +29,13 @@ RuleKind = Literal[
 
 
 class LearnedRule(Struct, frozen=True, order=True):
-    """One rule. `dialect`: in which it was learned and applies: the same field may be accepted in another one.
-
-    `field`: a path in the body, `[]` for each item of a list (`tools[].strict`); of betas, the name of one; "": the kind says it all.
-    `values`: those that the host accepts; of a kind of thinking, those that may stand in its place; of a field that is renamed, its name.
-    """
+    """One rule."""
 
     kind: RuleKind
-    dialect: str
+    dialect: str  # in which it was learned and applies: the same field may be accepted in another one
+    # a path in the body, `[]` for each item of a list (`tools[].strict`); of betas, the name of one; "": the kind says it all
     field: str = ""
+    # those that the host accepts; of a kind of thinking, those that may stand in its place; of a field that is renamed, its name
     values: tuple[str, ...] = ()
 
     @property

@@ -53,12 +53,11 @@ class Shape(Protocol[M]):
 
 
 class OrderedTurns(Struct, Generic[M]):
-    """`indexes`: for each message, the index of the first of those that it was made of. `changed`: indexes of messages that were said
-    in another role or joined another message."""
+    """The messages in an order that the host takes."""
 
     messages: list[M]
-    indexes: list[int]
-    changed: list[int]
+    indexes: list[int]  # for each message, the index of the first of those that it was made of
+    changed: list[int]  # indexes of messages that were said in another role or joined another message
 
 
 class _Turn(Struct, Generic[M]):
@@ -85,12 +84,12 @@ def order_turns(messages: Sequence[M], shape: Shape[M], rule: TemplateRule) -> O
 
 
 class _Turns(Generic[M]):
-    """`held`: instructions that wait until the results before or behind them are all there."""
+    """Puts messages in order, one after the other."""
 
     def __init__(self, shape: Shape[M], *, must_alternate: bool) -> None:
         self._shape = shape
         self._must_alternate = must_alternate
-        self._held: list[_Turn[M]] = []
+        self._held: list[_Turn[M]] = []  # instructions that wait until the results before or behind them are all there
         self.out: list[_Turn[M]] = []
         self.changed: set[int] = set()
         self.is_changed = False

@@ -22,25 +22,19 @@ class Argument(NamedTuple):
 
 
 class Operation(Struct, frozen=True):
-    """One operation of one engine.
-
-    `paths`: tried in this order until one exists. `fixed_body`: fields that are always sent. `accepts_any_field`: it takes fields beyond
-    `arguments`, for calls with very many. `model_field`: the field for the target's model. `startup_requirements`: how the engine has to be
-    started, by the status that it answers otherwise; 404 counts only where the route does not exist. `on_one_endpoint`: it is sent to a
-    single endpoint. `needs_confirmation`: it cannot be undone. `exactly_one_of`: exactly one of these arguments has to be set (true, or
-    not empty); the others are not sent.
-    """
+    """One operation of one engine."""
 
     method: Literal["GET", "POST"]
-    paths: tuple[str, ...]
+    paths: tuple[str, ...]  # tried in this order until one exists
     arguments: Mapping[str, Argument] = {}
-    fixed_body: Mapping[str, Any] = {}
-    accepts_any_field: bool = False
-    model_field: str | None = None
+    fixed_body: Mapping[str, Any] = {}  # fields that are always sent
+    accepts_any_field: bool = False  # whether it takes fields beyond `arguments`, for calls with very many
+    model_field: str | None = None  # the field for the target's model
+    # how the engine has to be started, by the status that it answers otherwise; 404 counts only where the route does not exist
     startup_requirements: Mapping[int, str] = {}
-    on_one_endpoint: bool = False
-    needs_confirmation: bool = False
-    exactly_one_of: tuple[str, ...] = ()
+    on_one_endpoint: bool = False  # whether it is sent to a single endpoint
+    needs_confirmation: bool = False  # whether it cannot be undone
+    exactly_one_of: tuple[str, ...] = ()  # exactly one of these arguments has to be set (true, or not empty); the others are not sent
 
 
 # Why an engine has no operation `abort`.

@@ -9,7 +9,7 @@ EFFORTS: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhig
 
 
 def nearest_effort(effort: Effort, accepted: Sequence[Effort]) -> Effort:
-    """The least effort of `accepted` that is not less than `effort`, else the most. `accepted`: at least one, least first."""
+    """The least effort of `accepted` that is not less than `effort`, else the most. There is at least one, and the least comes first."""
     rank = EFFORTS.index(effort)
     for each in accepted:
         if EFFORTS.index(each) >= rank:

@@ -35,7 +35,7 @@ class _Inliner:
         self._values = 0
 
     def inline(self, schema: Any, inside: tuple[str, ...]) -> Any:
-        """`inside`: the references that led here."""
+        """The schema with each reference replaced by what it refers to. The references in `inside` led here."""
         self._values += 1
         if self._values > _MAX_VALUES:
             raise _TooLarge

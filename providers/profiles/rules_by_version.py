@@ -14,7 +14,8 @@ Rules = TypeVar("Rules")
 def rules_for_version(rows: Sequence[tuple[Version, Rules]], version: Version | None) -> Rules:
     """The rules of the newest row that is not newer than `version`; of the oldest row for a version before all of them.
 
-    `rows`: at least one, oldest first. `version` None: the name has none, as aliases of the newest model do, so the last row counts.
+    There is at least one of `rows`, the oldest first. Where `version` is None, the name has none, as aliases of the newest model do, so the
+    last row counts.
     """
     if version is None:
         return rows[-1][1]

@@ -18,9 +18,10 @@ MAX_CHANGED_BYTES = 256 * 1024
 
 
 def set_value(body: Body, tokens: Sequence[str], value: Raw, path: str, copied: set[str]) -> None:
-    """`path`: the caller's, of the pointer. `copied`: the fields of this body that are copies already, which it adds to.
+    """Sets what a pointer points to. Raises InvalidRequest for a pointer that leads into a text, beyond a list, or into a field that is too
+    large.
 
-    Raises InvalidRequest for a pointer that leads into a text, beyond a list, or into a field that is too large.
+    `path` is the caller's, of the pointer. `copied` are the fields of this body that are copies already, which it adds to.
     """
     top, *rest = tokens
     if not rest:

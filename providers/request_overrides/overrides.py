@@ -24,7 +24,7 @@ class Scope(Struct, frozen=True):
     variant: str | None = None
 
     def covers(self, target: "Scope") -> bool:
-        """`target`: whom the request goes to. A variant of None is of no function."""
+        """Whether a request to `target` is in this scope. A variant of None is of no function."""
         return (
             self.model in (None, target.model)
             and self.provider in (None, target.provider)
@@ -33,27 +33,27 @@ class Scope(Struct, frozen=True):
 
 
 class BodyOverride(Struct, frozen=True):
-    """`tokens`: of the pointer. `value` None: what is there is deleted. `path`: the caller's path of the pointer."""
+    """A change of the body that goes to a target."""
 
     scope: Scope
-    tokens: tuple[str, ...]
-    value: Raw | None
-    path: str
+    tokens: tuple[str, ...]  # of the pointer
+    value: Raw | None  # None: what is there is deleted
+    path: str  # the caller's path of the pointer
 
 
 class HeaderOverride(Struct, frozen=True):
-    """`value` None: the header of this name is not sent."""
+    """A change of a header that goes to a target."""
 
     scope: Scope
     name: str
-    value: str | None
+    value: str | None  # None: the header of this name is not sent
 
 
 class ProviderTool(Struct, frozen=True):
-    """`tool`: as the provider's API has it."""
+    """A tool that is added for one provider."""
 
     scope: Scope
-    tool: Raw
+    tool: Raw  # as the provider's API has it
 
 
 class RequestOverrides(Struct, frozen=True):

@@ -13,26 +13,21 @@ from providers.structured_output.whitespace import read_whitespace
 
 
 class Constraint(Struct, frozen=True):
-    """`field`: the caller's path of `output`; `value_path`: of the schema, the pattern, ... in it.
-
-    `is_openai_format`: `output` is a `response_format` in OpenAI's own form. `strict_tools`: the paths and schemas of the parameters of
-    strict tools; of functions in namespaces the paths in the canonical chat, of which `caller_paths` has the caller's. `whitespace`: the
-    caller's path and the regex of the white space that the JSON of `output` may contain; None: any that JSON allows. `uncovered_paths`:
-    `field` and paths of `strict_tools` whose schemas go beyond what grammars are known to enforce (grammar_coverage.py).
-    `is_slow_to_convert`: converting it may take milliseconds. `whitespace_regex`: the regex of `output` and `whitespace` together, where
-    the checking process wrote it.
-    """
+    """The form that a response must have, and where the caller demands it."""
 
     output: OutputFormat | None
-    field: str
-    is_openai_format: bool = False
+    field: str  # the caller's path of `output`
+    is_openai_format: bool = False  # whether `output` is a `response_format` in OpenAI's own form
+    # the paths and schemas of the parameters of strict tools; of functions in namespaces the paths in the canonical chat
     strict_tools: tuple[tuple[str, Raw], ...] = ()
+    # the caller's path and the regex of the white space that the JSON of `output` may contain; None: any that JSON allows
     whitespace: tuple[str, str] | None = None
+    # `field` and paths of `strict_tools` whose schemas go beyond what grammars are known to enforce (grammar_coverage.py)
     uncovered_paths: frozenset[str] = frozenset()
-    value_path: str = ""
-    is_slow_to_convert: bool = False
-    whitespace_regex: str | None = None
-    caller_paths: Mapping[str, str] = {}
+    value_path: str = ""  # of the schema, the pattern, ... in `field`
+    is_slow_to_convert: bool = False  # whether converting it may take milliseconds
+    whitespace_regex: str | None = None  # the regex of `output` and `whitespace` together, where the checking process wrote it
+    caller_paths: Mapping[str, str] = {}  # the caller's own paths of functions in namespaces, by those of `strict_tools`
 
     @property
     def demands_schema(self) -> bool:

@@ -16,32 +16,25 @@ before the caller gets it.
 
 
 class ConstraintSupport(Struct, frozen=True):
-    """How an engine supports one kind of output format.
-
-    `write`: the request fields for it; raises Unsupported. `keeps_response_format`: a caller's own OpenAI response_format is sent as it is.
-    `is_json_string`: the engine returns the answer as a JSON string.
-    """
+    """How an engine supports one kind of output format."""
 
     enforcement: Enforcement
-    write: Callable[[OutputFormat], Mapping[str, Any]]
-    keeps_response_format: bool = False
-    is_json_string: bool = False
+    write: Callable[[OutputFormat], Mapping[str, Any]]  # gives the request fields for it; raises Unsupported
+    keeps_response_format: bool = False  # whether a caller's own OpenAI response_format is sent as it is
+    is_json_string: bool = False  # whether the engine returns the answer as a JSON string
 
 
 SupportByKind = Mapping[OutputKind, ConstraintSupport]
 
 
 class ConstraintPlan(Struct, frozen=True):
-    """`fields`: the request fields that replace the caller's constraint fields; None: those stay as they are.
-
-    `is_instructed`: the prompt alone demands it, so that the model may write its answer in a Markdown code block.
-    """
+    """How a constraint is kept at one target."""
 
     enforcement: Enforcement
     output: OutputFormat
-    fields: Mapping[str, Any] | None = None
+    fields: Mapping[str, Any] | None = None  # the request fields that replace the caller's constraint fields; None: those stay as they are
     is_json_string: bool = False
-    is_instructed: bool = False
+    is_instructed: bool = False  # whether the prompt alone demands it, so that the model may write its answer in a Markdown code block
 
     @property
     def rewrites_text(self) -> bool:

@@ -40,7 +40,10 @@ def regex_to_gbnf(pattern: str) -> str:
 
 
 def _write_node(node: Node, enclosing: str) -> str:
-    """`enclosing`: "|" in alternatives, " " in a sequence, "*" in a repetition: it decides about parentheses."""
+    """Writes a node, in parentheses where they are needed.
+
+    That depends on `enclosing`: "|" in alternatives, " " in a sequence, "*" in a repetition.
+    """
     match node:
         case Characters():
             return _write_characters(node.ranges)

@@ -29,11 +29,11 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class LocatedFormat(Struct, frozen=True):
-    """`path`: the caller's path of the format. `is_openai_format`: it is a `response_format` in OpenAI's own form."""
+    """An output format, and where the caller wrote it."""
 
     output: OutputFormat
-    path: str
-    is_openai_format: bool = False
+    path: str  # the caller's path of the format
+    is_openai_format: bool = False  # whether it is a `response_format` in OpenAI's own form
 
 
 def locate_format(dialect: str, body: Body) -> LocatedFormat | None:

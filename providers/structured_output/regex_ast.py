@@ -27,11 +27,11 @@ class Alternatives(Struct, frozen=True):
 
 
 class Repeat(Struct, frozen=True):
-    """`max_count` None: unlimited."""
+    """A part that is repeated."""
 
     part: "Node"
     min_count: int
-    max_count: int | None
+    max_count: int | None  # None: unlimited
 
 
 class Anchor(Struct, frozen=True):

@@ -62,7 +62,10 @@ _ANY_TEXT = Repeat(Characters(_UNESCAPED_RANGES), 0, None)
 
 
 def schema_to_regex(schema: Raw, whitespace: str | None) -> str:
-    """`whitespace`: a regex; None: at most one space, as in outlines. Raises Unsupported."""
+    """Writes a regex for the JSON of a schema. Raises Unsupported.
+
+    `whitespace` is a regex; None means at most one space, as in outlines.
+    """
     if len(bytes(schema)) > _MAX_SCHEMA_BYTES:
         raise Unsupported(f"a schema of more than {_MAX_SCHEMA_BYTES} bytes cannot be converted to a regex.")
     decoded = msgspec.json.decode(schema)

@@ -90,9 +90,9 @@ class StructuralTag(Struct):
 
 
 def tags_to_lark(tag: str | dict[str, Any], *, allows_whitespace: bool = False) -> TagGrammar:
-    """`allows_whitespace`: JSON in the tags may contain white space.
+    """Writes a grammar for a structural tag. Raises ValueError (as msgspec's errors are) for a tag that is invalid or cannot be expressed.
 
-    Raises ValueError (as msgspec's errors are) for a tag that is invalid or cannot be expressed.
+    With `allows_whitespace`, JSON in the tags may contain white space.
     """
     parsed = msgspec.json.decode(tag, type=StructuralTag) if isinstance(tag, str) else msgspec.convert(tag, StructuralTag)
     if parsed.format is not None:

@@ -75,8 +75,11 @@ class AllowedAddresses(str):
 
 
 class AddressGuard:
-    """`own`: where this gateway listens, by address. `own_names`: what others reach it by. `allowed`: what is called nevertheless;
-    `setting`: the name of the setting that says so."""
+    """Refuses addresses that the gateway must not call, such as its own.
+
+    The gateway listens at `own`, by address, and others reach it by `own_names`. What is in `allowed` is called nevertheless; `setting` is
+    the name of the setting that says so.
+    """
 
     def __init__(
         self, own: Collection[tuple[str, int]], own_names: Collection[HostAndPort], allowed: AllowedAddresses, setting: str
@@ -104,7 +107,7 @@ class AddressGuard:
             raise self._refusal(host, _OURSELVES)
 
     def check_address(self, host: str, port: int, address: str) -> None:
-        """`address`: one that the host has now. Raises AddressRefused."""
+        """Checks an address that the host has now. Raises AddressRefused."""
         if not self._allowed.has_name(host.lower().rstrip("."), port):
             shown = host if host == address else f"{host} ({address})"
             self._refuse(shown, port, ipaddress.ip_address(address))

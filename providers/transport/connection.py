@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def fail(self, kind: type[httpx.TransportError], message: str, closed_by_peer: bool = False) -> None:
-        """Closes it and fails its response, if it is busy. `closed_by_peer`: because the engine closed the connection."""
+        """Closes it and fails its response, if it is busy. `closed_by_peer` says that the engine closed the connection."""
         stream = self.stream
         self.abort()
         if stream is not None:

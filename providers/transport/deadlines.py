@@ -10,7 +10,7 @@ import httpx
 
 @dataclass(slots=True)
 class Deadlines:
-    """How long each step may take, in seconds; inf: no limit. `ends_at`: time.monotonic() seconds, which event loops use too."""
+    """How long each step may take, in seconds; inf: no limit."""
 
     pool: float
     connect: float
@@ -19,7 +19,7 @@ class Deadlines:
     has_first_timeout: bool  # False: `first` is a copy of `read`
     read: float
     total: float
-    ends_at: float
+    ends_at: float  # time.monotonic() seconds, which event loops use too
 
     def remaining_s(self, step_s: float, now: float) -> float | None:
         """The seconds left for this step, for asyncio.timeout(); None: no limit."""

@@ -63,10 +63,10 @@ def write_request(request: httpx.Request) -> OutgoingRequest:
 
 
 class SharedHead:
-    """The head that all requests to one address with one credential share, written and checked once. `address`: of their origin.
+    """The head that all requests to one address with one credential share, written and checked once.
 
     In request.extensions["shared_head"] it replaces the request's method, URL and headers; the body is the request's own, complete.
-    request.extensions["added_lines"]: header lines of this request alone, each with its line end, which whoever adds them has checked.
+    request.extensions["added_lines"] has header lines of this request alone, each with its line end, which whoever adds them has checked.
     Raises as write_request() does.
     """
 
@@ -78,7 +78,7 @@ class SharedHead:
         if self._head == outgoing.head:
             raise httpx.LocalProtocolError("Shared headers cannot contain the length of a body")
         self._keep_alive = outgoing.keep_alive
-        self.address = url.scheme, url.netloc, None, True
+        self.address = url.scheme, url.netloc, None, True  # of the origin of the requests
 
     def write(self, request: httpx.Request) -> OutgoingRequest:
         body = b"".join(cast(httpx.ByteStream, request.stream))

@@ -16,7 +16,7 @@ _TURN_S = 0.002  # where pieces take longer than usual, fewer are done
 
 
 class LoopTurns:
-    """The pieces that wait, for all callers of a process. `pieces_a_turn`: the most that are done at one turn."""
+    """The pieces that wait, for all callers of a process. At one turn, `pieces_a_turn` are done at most."""
 
     def __init__(self, pieces_a_turn: int = _PIECES_A_TURN) -> None:
         self._pieces_a_turn = pieces_a_turn

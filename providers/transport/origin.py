@@ -59,7 +59,7 @@ class Origin:
         return len(self._waiters)
 
     async def acquire(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection | None:
-        """An idle connection, or None: open a new one, for which a slot is taken. `fresh`: always None.
+        """An idle connection, or None: open a new one, for which a slot is taken. With `fresh` it is always None.
 
         The connection may have closed in the meantime; then call again. Raises httpx.PoolTimeout and httpx.ConnectError.
         """

@@ -17,10 +17,9 @@ class ProxyConnectError(OSError):
 
 
 class Proxy:
-    """An HTTP proxy that accepts CONNECT. `url`: http://user:password@host:port.
+    """An HTTP proxy that accepts CONNECT. Raises ValueError for a `url` that is not http://user:password@host:port.
 
-    `no_proxy`: hosts that bypass it, separated by commas: domains with their subdomains, addresses, networks; `*`: all hosts.
-    Raises ValueError for an invalid URL, or another scheme.
+    Hosts in `no_proxy` bypass it. They are separated by commas: domains with their subdomains, addresses, networks; `*` means all hosts.
     """
 
     def __init__(self, url: str, no_proxy: str = "") -> None:

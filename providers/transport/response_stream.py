@@ -233,7 +233,7 @@ class ResponseStream(httpx.AsyncByteStream):
         self._wake()
 
     def fail(self, kind: type[httpx.TransportError], message: str, stale: bool) -> None:
-        """No more of the response will arrive. `stale`: the connection was closed before the engine read the request."""
+        """No more of the response will arrive. `stale` says that the connection was closed before the engine read the request."""
         self._failure = kind, message
         self._may_retry = self._may_retry and stale and not self.response.started
         self._detach()

@@ -56,11 +56,11 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class AddressConnections:
-    """The connections to one address (scheme, host and port). `waiting`: requests that wait until one of `max_busy` is free."""
+    """The connections to one address (scheme, host and port)."""
 
     busy: int
     idle: int
-    waiting: int
+    waiting: int  # requests that wait until one of `max_busy` is free
     max_busy: int
 
 
@@ -76,10 +76,10 @@ def tls_context(ca_bundle: str | None = None) -> ssl.SSLContext:
 class Transport(httpx.AsyncBaseTransport):
     """Sends requests to engines over kept connections; one Transport per event loop.
 
-    `tls` None: tls_context(ca_bundle) is made here, which reads files and so blocks the loop. Idle connections close after `idle_s`; the
-    one used last is used next, so that an unused pool shrinks. `write_batcher`: joins our writes with others of the loop. `loop_turns`:
-    for large responses. `proxy`: for https hosts. `guard`: which addresses may be called; None: all. `on_wait`: called with the address and
-    the seconds of each wait for one of the `connections_per_origin`.
+    Without `tls`, tls_context(ca_bundle) is made here, which reads files and so blocks the loop. Idle connections close after `idle_s`; the
+    one used last is used next, so that an unused pool shrinks. `write_batcher` joins our writes with others of the loop, and `loop_turns`
+    is for large responses. `proxy` is for https hosts. `guard` says which addresses may be called; None means all. `on_wait` is called with
+    the address and the seconds of each wait for one of the `connections_per_origin`.
     """
 
     def __init__(

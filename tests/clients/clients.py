@@ -32,19 +32,15 @@ _AGENT = (sys.executable,)
 
 @dataclass(frozen=True)
 class Client:
-    """A client library with one of its APIs.
-
-    `surface`: the API or provider that the script uses. `shows_reasoning`: whether it shows its users the reasoning of that API.
-    `returns_signatures`: whether it sends the reasoning's signature back, which comes in a field that it may not know.
-    """
+    """A client library with one of its APIs."""
 
     interpreter: tuple[str, ...]
     script: str
-    surface: str
+    surface: str  # the API or provider that the script uses
     extra_checks: frozenset[str] = field(default=frozenset())
     usual_checks: frozenset[str] = _USUAL
-    shows_reasoning: bool = True
-    returns_signatures: bool = True
+    shows_reasoning: bool = True  # whether it shows its users the reasoning of that API
+    returns_signatures: bool = True  # whether it sends the reasoning's signature back, which comes in a field that it may not know
 
     @property
     def checks(self) -> frozenset[str]:

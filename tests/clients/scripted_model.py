@@ -70,10 +70,10 @@ class _ResponsesRequest(ReceivedRequest):
 
 
 class ScriptedModel:
-    """`signatures_returned`: for each turn after reasoning of its own, whether the signature was sent back."""
+    """A model that plays the scenario in every dialect."""
 
     def __init__(self) -> None:
-        self.signatures_returned: list[bool] = []
+        self.signatures_returned: list[bool] = []  # for each turn after reasoning of its own, whether the signature was sent back
 
     async def script(self, request: ReceivedRequest) -> None:
         if not request.body:  # a probe of the gateway

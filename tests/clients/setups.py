@@ -5,15 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Setup:
-    """`clients`: those of tests/clients/clients.py that it is for. `packages`: whose versions the page names.
-
-    `configuration`: Markdown. HOST is the gateway's address, KEY a key, NAME a model.
-    """
+    """How a client is set up, as the page shows it."""
 
     title: str
-    clients: tuple[str, ...]
-    packages: tuple[str, ...]
-    configuration: str
+    clients: tuple[str, ...]  # those of tests/clients/clients.py that it is for
+    packages: tuple[str, ...]  # those whose versions the page names
+    configuration: str  # Markdown. HOST is the gateway's address, KEY a key, NAME a model.
 
 
 SETUPS = (

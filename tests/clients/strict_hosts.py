@@ -54,11 +54,11 @@ _TOOL_FIELDS = frozenset({"name", "description", "input_schema", "type", "cache_
 
 
 class StrictHost:
-    """`refused`: why requests were refused. `turns`: of each request that was answered, how many steps the agent had done by then."""
+    """A host, or an engine, that refuses what the real one refuses."""
 
     def __init__(self) -> None:
-        self.refused: list[str] = []
-        self.turns: list[int] = []
+        self.refused: list[str] = []  # why requests were refused
+        self.turns: list[int] = []  # of each request that was answered, how many steps the agent had done by then
         self._prefixes: dict[str, str] = {}
 
     async def script(self, request: ReceivedRequest) -> None:

@@ -34,9 +34,9 @@ async def fuzzed() -> AsyncGenerator[Service]:
 
 @dataclass(frozen=True)
 class Requests:
-    """`selection`: options that select operations: none that could revoke the key that the requests are sent with."""
+    """Operations to try, and how many there are at least."""
 
-    selection: tuple[str, ...]
+    selection: tuple[str, ...]  # options that select operations: none that could revoke the key that the requests are sent with
     at_least: int
 
 

@@ -7,14 +7,11 @@ from msgspec import Struct
 
 
 class Engine(Struct, frozen=True):
-    """A column of the tables: an adapter, its options, and the detected version of the engine.
-
-    `evidence_tests`: the tests that check what the tables claim, those with real engines first.
-    """
+    """A column of the tables: an adapter, its options, and the detected version of the engine."""
 
     title: str
     adapter: str
-    evidence_tests: tuple[str, ...]
+    evidence_tests: tuple[str, ...]  # the tests that check what the tables claim, those with real engines first
     version: tuple[int, ...] | None = None
     options: Mapping[str, Any] = {}
 

@@ -23,18 +23,14 @@ class TableTarget(Struct, frozen=True):
 
 
 class FieldSample(Struct, frozen=True):
-    """A row: a field, by its path in the body, with a value that asks for something.
-
-    `neutral_values`: those that ask for nothing. `beside`: fields without which it means nothing. `is_content`: it is a part of the least
-    that a request holds, or stands in its place. `is_for_gateway`: the gateway reads it before it translates the request.
-    """
+    """A row: a field, by its path in the body, with a value that asks for something."""
 
     path: str
     value: Any
-    neutral_values: tuple[Any, ...] = ()
-    beside: Mapping[str, Any] = {}
-    is_content: bool = False
-    is_for_gateway: bool = False
+    neutral_values: tuple[Any, ...] = ()  # those that ask for nothing
+    beside: Mapping[str, Any] = {}  # fields without which it means nothing
+    is_content: bool = False  # whether it is a part of the least that a request holds, or stands in its place
+    is_for_gateway: bool = False  # whether the gateway reads it before it translates the request
 
     @property
     def fields(self) -> dict[str, Any]:

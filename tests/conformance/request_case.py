@@ -11,14 +11,11 @@ Body = Mapping[str, Any]
 
 
 class Translated(Struct, frozen=True):
-    """The target receives the same: these fields in addition to those of a plain hello; None: without that field.
-
-    `converted`: how the target's form differs, where it is not the direct counterpart. `dropped`: hints that are reported as dropped.
-    """
+    """The target receives the same: these fields in addition to those of a plain hello; None: without that field."""
 
     fields: Body = {}
-    converted: str | None = None
-    dropped: tuple[str, ...] = ()
+    converted: str | None = None  # how the target's form differs, where it is not the direct counterpart
+    dropped: tuple[str, ...] = ()  # hints that are reported as dropped
 
 
 class Refused(Struct, frozen=True):
@@ -39,15 +36,13 @@ FeatureGroup = Literal["messages", "media", "tools", "output", "sampling", "reas
 
 
 class RequestCase(Struct, frozen=True):
-    """A row of the tables of requests.
-
-    `request_fields`: what callers of each dialect add to a plain hello; a dialect that is missing cannot express it. `outcomes`: by target
-    for all callers, or by `caller>target` for one. To a target of the caller's own dialect it passes unchanged unless an outcome is given.
-    """
+    """A row of the tables of requests."""
 
     group: FeatureGroup
     feature: str
-    request_fields: Mapping[str, Body]
+    request_fields: Mapping[str, Body]  # what callers of each dialect add to a plain hello; a dialect that is missing cannot express it
+    # By target for all callers, or by `caller>target` for one. To a target of the caller's own dialect it passes unchanged unless an
+    # outcome is given.
     outcomes: Mapping[str, Outcome]
 
     def outcome(self, caller: str, target: str) -> Outcome | None:

@@ -17,20 +17,16 @@ ESTIMATED_INPUT = 987
 
 
 class SdkResponse(Struct, frozen=True):
-    """A response as a caller sees it.
+    """A response as a caller sees it."""
 
-    `parts`: the kind and text of each; of calls the id, name and arguments. `usage`: tokens of input, output, cached, reasoning, written to
-    a cache; ESTIMATED_USAGE if it is marked as an estimate. `logprob_tokens`: the tokens that have logprobs. `other_choices`: the texts of
-    further choices.
-    """
-
-    parts: tuple[SdkPart, ...]
+    parts: tuple[SdkPart, ...]  # the kind and text of each; of calls the id, name and arguments
     finish: str
     stop_sequence: str | None = None
+    # tokens of input, output, cached, reasoning, written to a cache; ESTIMATED_USAGE if it is marked as an estimate
     usage: tuple[int, int, int, int, int] | None = None
     cited_urls: tuple[str, ...] = ()
-    logprob_tokens: tuple[str, ...] = ()
-    other_choices: tuple[str, ...] = ()
+    logprob_tokens: tuple[str, ...] = ()  # the tokens that have logprobs
+    other_choices: tuple[str, ...] = ()  # the texts of further choices
 
 
 class FixedStreamTransport(httpx2.BaseTransport):

@@ -17,12 +17,12 @@ MISSING_RESULT = "This call has no result"
 
 
 class Shape(Struct, frozen=True):
-    """`bodies`: by the caller's API. `fault`: what is wrong with a body that is sent; None: nothing. `reported`: whether the change is."""
+    """A shape that some host refuses: requests in it, and what of them no target may be sent."""
 
     name: str
-    bodies: Mapping[str, Mapping[str, Any]]
-    fault: Callable[[dict[str, Any]], str | None]
-    reported: bool = False
+    bodies: Mapping[str, Mapping[str, Any]]  # by the caller's API
+    fault: Callable[[dict[str, Any]], str | None]  # what is wrong with a body that is sent; None: nothing
+    reported: bool = False  # whether the change is
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:

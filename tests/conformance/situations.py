@@ -25,13 +25,7 @@ class WireResponse(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """One response, and how it may be sent and requested.
-
-    `targets`: the dialects of engines that can send it. `callers`: the dialects whose callers can request it. `unstreamed_targets`: the
-    targets whose unstreamed body can express it too; only streams keep some orders. `pieces`: how many pieces each text is cut into.
-    `last_part_pieces`: the pieces of the last part, where it matters where they are cut. `interleaved`: calls are streamed in turns, a
-    fragment of each at a time.
-    """
+    """One response, and how it may be sent and requested."""
 
     name: str
     parts: tuple[Part, ...] = ()
@@ -41,12 +35,12 @@ class Situation(Struct, frozen=True, kw_only=True):
     usage: Usage | None = Usage(input=20, output=9)
     logprobs: tuple[Raw, ...] | None = None
     other_choices: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ALL
-    callers: tuple[str, ...] = ALL
-    unstreamed_targets: tuple[str, ...] = ALL
-    pieces: int = 3
-    last_part_pieces: tuple[str, ...] = ()
-    interleaved: bool = False
+    targets: tuple[str, ...] = ALL  # the dialects of engines that can send it
+    callers: tuple[str, ...] = ALL  # the dialects whose callers can request it
+    unstreamed_targets: tuple[str, ...] = ALL  # the targets whose unstreamed body can express it too; only streams keep some orders
+    pieces: int = 3  # how many pieces each text is cut into
+    last_part_pieces: tuple[str, ...] = ()  # the pieces of the last part, where it matters where they are cut
+    interleaved: bool = False  # whether calls are streamed in turns, a fragment of each at a time
 
 
 class StreamStep(Struct, frozen=True):

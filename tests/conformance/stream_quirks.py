@@ -16,14 +16,12 @@ from tests.conformance.situations import ALL, ANTHROPIC, CHAT, HELLO, PARIS, RES
 
 
 class StreamQuirk(Struct, frozen=True):
-    """A response and the undocumented stream that an engine of `target` sends for it.
-
-    `repaired`: callers of the engine's own dialect get the documented stream too. Else it passes unchanged: their SDKs accept it.
-    """
+    """A response and the undocumented stream that an engine of `target` sends for it."""
 
     situation: Situation
     target: str
     wire: WireResponse
+    # Whether callers of the engine's own dialect get the documented stream too. Else it passes unchanged: their SDKs accept it.
     repaired: bool = True
 
 

@@ -1,4 +1,4 @@
-"""`narthex up` with embedded stores and a configuration, running for the duration of a `with` block."""
+"""Runs `narthex up` with embedded stores and a configuration for the duration of a `with` block."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def engine_configuration(adapter: str, engine: Engine, model: str = MODEL, optio
 def running_narthex(configuration: str, models: Sequence[str] = (MODEL,)) -> Generator[Gateway]:
     """Start a gateway with its inherited home directory, and wait until it lists `models`; afterwards stop it and delete the home.
 
-    `configuration`: as `narthex apply` takes it; engine_configuration() writes the usual one.
+    The configuration is what `narthex apply` takes; engine_configuration() writes the usual one.
     """
     with tempfile.TemporaryDirectory(prefix="narthex-engines-") as folder:
         # As root, the embedded servers run as another user, who must be able to reach their data.

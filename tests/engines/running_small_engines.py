@@ -37,7 +37,7 @@ signal.pause()
 
 @contextmanager
 def running_llamacpp(log: str = "server.log") -> Generator[Engine]:
-    """`log`: a name for each server that runs at the same time."""
+    """Runs llama.cpp's server with a tiny model. Each server that runs at the same time has another name for its `log`."""
     model = LLAMACPP.venv / "models" / "tiny.gguf"
     write_tiny_gguf(model, CONTEXT)
     port = free_port()

@@ -6,13 +6,13 @@ from tests.support.scripted_engine import ReceivedRequest
 
 
 class Gate:
-    """`order`: the first message of each request. `most`: how many ran at once at most."""
+    """An engine that answers once the gate is opened, and counts who waits."""
 
     def __init__(self) -> None:
         self.running = 0
-        self.most = 0
+        self.most = 0  # how many ran at once at most
         self.opened = asyncio.Event()
-        self.order: list[str] = []
+        self.order: list[str] = []  # the first message of each request
 
     async def script(self, request: ReceivedRequest) -> None:
         self.running += 1

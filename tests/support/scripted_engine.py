@@ -51,7 +51,7 @@ Script = Callable[[ReceivedRequest], Awaitable[None]]
 
 
 class ScriptedEngine:
-    """`script` responds to each request; `requests` are those received since the test began.
+    """An engine whose `script` responds to each request; `requests` are those received since the test began.
 
     GET requests, which probe what an engine is, are apart: `get_responses` has a JSON value, bytes or a script for each path, any other
     path is 404, and `get_requests` are those received. Empty requests are refused, as every engine does, and are apart, too.

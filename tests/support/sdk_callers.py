@@ -12,14 +12,14 @@ PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"city": {"type": 
 
 
 class SdkResponse(Struct):
-    """`calls`: names and arguments. `guided`, `dropped`: the x-narthex headers of these names."""
+    """A response as an official SDK gives it."""
 
     text: str = ""
     reasoning: str = ""
-    calls: tuple[tuple[str, str], ...] = ()
+    calls: tuple[tuple[str, str], ...] = ()  # names and arguments
     finish: str | None = None
     output_tokens: int | None = None
-    guided: str | None = None
+    guided: str | None = None  # the x-narthex header of this name, as is `dropped`
     dropped: str | None = None
 
 

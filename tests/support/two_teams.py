@@ -53,7 +53,10 @@ class Slice:
 
 @dataclass
 class AttackReport:
-    """`rounds`: what the quiet team saw without and with the attack, in turn. The rest is the hostile team's view of the last round."""
+    """The effects of an attack.
+
+    `rounds` has what the quiet team saw without and with it, in turn; the rest is the hostile team's view of the last round.
+    """
 
     floor_s: float = _FLOOR_S
     rounds: list[tuple[Slice, Slice]] = field(default_factory=lambda: [])
@@ -90,18 +93,14 @@ class AttackReport:
 
 
 class TwoTeams:
-    """`service` has one worker, so that both teams share everything.
-
-    `sent`: how many requests of the quiet team were answered. `engine_answer`: what its engine says. `first_bytes`: the gateway's memory
-    before any attack.
-    """
+    """A quiet and a hostile team at one service, which has one worker, so that both share everything."""
 
     def __init__(self, service: Service, engine: ScriptedEngine, attacker: asyncio.subprocess.Process, quiet_key: str) -> None:
         self.service = service
         self.engine = engine
-        self.sent = 0
-        self.engine_answer = "Hello."
-        self.first_bytes = self._memory_bytes("VmRSS")
+        self.sent = 0  # how many requests of the quiet team were answered
+        self.engine_answer = "Hello."  # what the quiet team's engine says
+        self.first_bytes = self._memory_bytes("VmRSS")  # the gateway's memory before any attack
         engine.script = lambda request: request.respond_completion(self.engine_answer)
         self._attacker = attacker
         self._quiet_key = quiet_key

@@ -99,7 +99,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
 
 
 def admin_router(gateway: Gateway, database: AsyncEngine, tokens: TokenLookups) -> Router:
-    """`database`: a pool of the admin API's own."""
+    """The routes of the admin API, whose own pool `database` is."""
     settings = gateway.settings
     authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
 

@@ -25,8 +25,8 @@ async def authenticate(
 ) -> Caller:
     """The caller of the key in `Authorization: Bearer` or `x-api-key`; a cached key costs no query.
 
-    Raises CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
-    `client`: the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers`: all headers as they came.
+    `client` is the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers` are all headers as they came. Raises
+    CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
     """
     caller = await identify(snapshot_cache, headers)
     check_permissions(snapshot_cache, caller, path, client, raw_headers)
@@ -66,7 +66,10 @@ def _check_admin(caller: Caller) -> Caller:
 
 
 async def authenticate_session(snapshot_cache: SnapshotCache, scope: Scope, hash: bytes, prefix: str) -> Caller:
-    """The caller of an ASGI request with a session that an admin key began. `hash`, `prefix`: that key's. Raises as authenticate_admin."""
+    """The caller of an ASGI request with a session that an admin key began. Raises as authenticate_admin.
+
+    `hash` and `prefix` are that key's.
+    """
     raw_headers = check_key_headers(scope)
     client = scope["client"]
     caller = snapshot_cache.keys.get_cached(hash) or await _wait_for(snapshot_cache.keys.find_hashed(hash, prefix))

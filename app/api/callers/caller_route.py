@@ -20,13 +20,7 @@ OBJECT: Schema = {"type": "object", "additionalProperties": True}
 
 
 class CallerRoute(Struct, frozen=True, kw_only=True):
-    """A method of a path. `body`: the Structs of which a request is one; their components' names begin with `prefix`.
-
-    `model`: a request may name a model beside the fields of `body`. `errors`: statuses beyond 400, 401, 403, 500 and 503.
-    `described`: errors with what they mean here. `parameters`: in the query, as name -> schema. `response` None: there is no success.
-    `status`: of a success. `cached`: with an ETag for If-None-Match. `also`: further statuses with the response of a success.
-    `redirects`: where to, with a 303. `error_schema`: of its errors; Anthropic's and LMDeploy's clients expect their own.
-    """
+    """A method of a path that callers use, as the OpenAPI document describes it."""
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
@@ -35,22 +29,22 @@ class CallerRoute(Struct, frozen=True, kw_only=True):
     summary: str
     description: str = ""
     access: Access = "caller"
-    prefix: str = ""
-    body: Sequence[type[Struct]] = ()
+    prefix: str = ""  # the names of the components of `body` begin with it
+    body: Sequence[type[Struct]] = ()  # a request is one of these Structs
     body_media_type: str = "application/json"
-    model: bool = False
+    model: bool = False  # whether a request may name a model beside the fields of `body`
     example: Mapping[str, Any] | None = None
-    response: Schema | None = {}
-    status: int = 200
+    response: Schema | None = {}  # None: there is no success
+    status: int = 200  # of a success
     response_media_type: str = "application/json"
     streams: bool = False
-    parameters: Mapping[str, Schema] = {}
-    errors: Sequence[int] = ()
-    described: Mapping[int, str] = {}
-    also: Mapping[int, str] = {}
-    redirects: str = ""
-    cached: bool = False
-    error_schema: str = "Error"
+    parameters: Mapping[str, Schema] = {}  # in the query, as name -> schema
+    errors: Sequence[int] = ()  # statuses beyond 400, 401, 403, 500 and 503
+    described: Mapping[int, str] = {}  # errors with what they mean here
+    also: Mapping[int, str] = {}  # further statuses with the response of a success
+    redirects: str = ""  # where to, with a 303
+    cached: bool = False  # whether it has an ETag for If-None-Match
+    error_schema: str = "Error"  # of its errors; Anthropic's and LMDeploy's clients expect their own
 
 
 def object_with(**properties: Schema) -> Schema:

@@ -24,7 +24,10 @@ _TENSORZERO_PATHS = frozenset({"/inference", "/batch_inference", "/feedback"})
 
 
 def _respond(request: Request[Any, Any, Any], error: NarthexError, *, is_mistyped: bool = False) -> Response[bytes]:
-    """`is_mistyped`: there is a path like the one that was requested."""
+    """Writes the error in the shape of the client's API.
+
+    `is_mistyped` says that there is a path like the one that was requested.
+    """
     refused_requests: RefusedRequests | None = request.app.state.get("refused_requests")
     if refused_requests is not None:
         refused_requests.add(request.scope, error, is_mistyped=is_mistyped)

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class InferenceRoute:
-    """One route, in one dialect. `access_log`: None: there is none."""
+    """One route, in one dialect. Where `access_log` is None, there is none."""
 
     def __init__(self, gateway: Gateway, dialect: CallerDialect, access_log: AccessLog | None = None) -> None:
         self._gateway = gateway

@@ -35,9 +35,10 @@ _UNKNOWN = object()
 
 
 class HttpResponseSink:
-    """Implements app.gateway.pipeline.relay.ResponseSink. `has_begun`: a status was sent, so an error can no longer have one of its own.
+    """Implements app.gateway.pipeline.relay.ResponseSink for a caller over HTTP.
 
-    `holds_caller`: that was done by a keep-alive, and nothing of an engine was sent yet.
+    `has_begun` says that a status was sent, so an error can no longer have one of its own; `holds_caller` that a keep-alive did that, and
+    nothing of an engine was sent yet.
     """
 
     __slots__ = (
@@ -191,7 +192,7 @@ class HttpResponseSink:
 def _inference_headers(
     context: RequestContext, episode_id: str | None, dropped: list[str] | tuple[str, ...], inference_id: str | None = None
 ) -> bytes:
-    """`inference_id`: of an earlier request, which is replayed."""
+    """The headers that name the inference; `inference_id` is given for the response of an earlier request, which is replayed."""
     id = (inference_id or context.id).encode("ascii")
     request_id = id if context.own_request_id is None else context.own_request_id.encode("ascii")
     fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (request_id, request_id, id)

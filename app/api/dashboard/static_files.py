@@ -20,16 +20,13 @@ _BEST_FIRST: tuple[Coding, ...] = ("br", "gzip")
 
 
 class BuiltFile(Struct, frozen=True):
-    """A file as the manifest describes it.
-
-    `bytes` are those of the plain file. `first`: the dashboard's first screen needs it. `reference`: the API reference needs it.
-    """
+    """A file as the manifest describes it."""
 
     media_type: str
-    bytes: int
+    bytes: int  # of the plain file
     gzip_bytes: int | None
-    first: bool
-    reference: bool
+    first: bool  # whether the dashboard's first screen needs it
+    reference: bool  # whether the API reference needs it
 
 
 class Manifest(Struct, frozen=True):

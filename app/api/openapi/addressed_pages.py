@@ -18,15 +18,18 @@ _COMPRESSION_LEVEL = 6
 
 
 class PageBytes(NamedTuple):
-    """`etag`: without quotes, of both."""
+    """A page in both codings, under one ETag."""
 
-    etag: str
+    etag: str  # without quotes
     plain: bytes
     compressed: bytes
 
 
 class AddressedPages:
-    """`make` gives the page for an address; it runs in a thread. `default`: the address of those that get no page of their own."""
+    """Makes a page for each address that clients use, and keeps a few.
+
+    `make` gives the page for an address; it runs in a thread. Addresses that get no page of their own get the one for `default`.
+    """
 
     def __init__(self, make: Callable[[str], bytes], default: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make

@@ -13,9 +13,9 @@ _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-
 
 
 def server_address(request: Request[Any, Any, Any], trusted_proxies: tuple[Network, ...], default: str) -> str:
-    """`http://host:port` as the request's Host has it; https if the request came by TLS, or a trusted proxy says that it did.
+    """Returns `http://host:port` as the request's Host has it; https if the request came by TLS, or a trusted proxy says that it did.
 
-    `default`: for a Host that is no address.
+    A Host that is no address gets `default`.
     """
     host = request.headers.get("host", "")
     if not _HOST.fullmatch(host):

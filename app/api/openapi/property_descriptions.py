@@ -1,6 +1,7 @@
 """Descriptions and formats of properties that do not have them: from what the docstring of their type says, and from names that many have.
 
-A docstring of ours names a field in backticks where it says what the field means; that clause is the property's description.
+The docstring of a type that the document shows names a field in backticks where it says what the field means; that clause is the property's
+description. Other types have comments beside their fields.
 """
 
 import re

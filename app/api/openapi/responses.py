@@ -101,7 +101,7 @@ def error_response(description: str, status: int, schema: str = "Error") -> Sche
 
 
 def error_responses(statuses: Iterable[int], described: Mapping[int, str]) -> dict[str, Any]:
-    """The responses of an operation by status. `described`: those with a description of the operation's own."""
+    """The responses of an operation by status. Those in `described` have a description of the operation's own."""
     return {
         str(status): error_response(described[status], status)
         if status in described

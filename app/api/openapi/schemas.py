@@ -16,7 +16,7 @@ _DRAFT_ONLY = {"title"}  # the name again
 
 
 def schemas_of(types: Sequence[Any], rename: Callable[[str], str] | None = None) -> tuple[list[Schema], dict[str, Schema]]:
-    """The schema of each type, and the components that they refer to. `rename`: a component's name in the document."""
+    """The schema of each type, and the components that they refer to. `rename` gives a component's name in the document."""
     schemas, components = msgspec.json.schema_components(list(types), ref_template=REFERENCE + "{name}")
     schemas, components = msgspec.json.decode(msgspec.json.encode((schemas, components)))  # a default may be a tuple
     names = {name: (rename or component_name)(name) for name in components}

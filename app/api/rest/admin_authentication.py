@@ -33,7 +33,11 @@ _SIGNED_OUT = "You are not signed in, or your session has ended: sign in again a
 
 
 class AdminAuthentication:
-    """`public_url`: whose origin the pages have; empty: nobody can sign in with a browser. `origins`: of other permitted pages."""
+    """Finds out who sends a request to the admin API, by a key, a token or a session's cookie.
+
+    The pages have the origin of `public_url`; if that is empty, nobody can sign in with a browser. `origins` are those of other permitted
+    pages.
+    """
 
     def __init__(self, snapshot_cache: SnapshotCache, tokens: TokenLookups, public_url: PublicUrl, origins: Collection[str]) -> None:
         self._snapshot_cache = snapshot_cache

@@ -57,7 +57,7 @@ class WriteOptions(Struct, frozen=True):
 
 
 class Dispatcher:
-    """Makes a route handler of each operation. `database`: a pool of the admin API's own, so that callers never wait for its queries."""
+    """Makes a route handler of each operation. `database` is a pool of the admin API's own, so that callers never wait for its queries."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Dispatcher:
         *,
         dry_run: bool,
     ) -> tuple[Answer | StoredAnswer, ServedVersions]:
-        """The answer, and the versions that the change made. `content`: the query and the body as they came."""
+        """The answer, and the versions that the change made. `content` is the query and the body as they came."""
         key = None if dry_run else request.headers.get("idempotency-key")
         async with admin_transaction(self._database, operation.timeout_s, read_only=False) as connection:
             call.raw_connection = connection
@@ -262,7 +262,7 @@ def _path_values(request: Request[Any, Any, Any]) -> Mapping[str, str]:
 
 
 def _hash_request(request: Request[Any, Any, Any], query: bytes, body: bytes) -> bytes:
-    """`query`: without options, which make no other request of it."""
+    """The hash by which a repeated request is known. `query` has no options, because they do not make it another request."""
     parts = (request.method.encode(), request.scope["raw_path"], query, body)
     return hashlib.sha256(b"\n".join(hashlib.sha256(part).digest() for part in parts)).digest()
 

@@ -62,39 +62,32 @@ class DeletedEntry(Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True)
 class EntryResource(Generic[T]):
-    """A section of the configuration as a resource.
-
-    `settings`: what can be set, with the names of the file; `shown`: that, what identifies an entry, and its times; `new`: a body of POST.
-    `counted`: what GET of one answers, if that has counts beside `shown`.
-    `id_noun`: of the operations' ids, if `noun` would make one that another route has. `key_fields`: the fields that identify it, by the
-    columns of its table, where the file has them in the entry. `conditions`: of a query's filters. `only`: of all entries of
-    the resource, if it has not the whole section. `visible`: what those see who have the
-    permission only within these teams; None: it is not for them. `example`: of settings; `identified`: of what identifies an entry.
-    `commands`: of the operation whose id begins so (`list`, `put` ...), if they do not follow from its path.
-    """
+    """A section of the configuration as a resource."""
 
     section: Section[T]
     noun: str
     path: str
     key_path: str
     tag: str
-    settings: type[Struct]
-    new: type[Struct]
-    shown: type[Struct]
+    settings: type[Struct]  # what can be set, with the names of the file
+    new: type[Struct]  # a body of POST
+    shown: type[Struct]  # `settings`, what identifies an entry, and its times
     query: type[Any]
-    conditions: Callable[[Any], Sequence[Condition]]
-    example: Mapping[str, Any]
+    conditions: Callable[[Any], Sequence[Condition]]  # makes conditions of a query's filters
+    example: Mapping[str, Any]  # of `settings`
     patch_example: Mapping[str, Any]
-    identified: Mapping[str, str]
-    id_noun: str | None = None
-    only: Sequence[Condition] = ()
-    key_fields: Sequence[str] = ()
+    identified: Mapping[str, str]  # an example of what identifies an entry
+    id_noun: str | None = None  # the noun of the operations' ids, if `noun` would make one that another route has
+    only: Sequence[Condition] = ()  # the entries of the resource, if it has not the whole section
+    key_fields: Sequence[str] = ()  # the fields that identify an entry, by the columns of its table, where the file has them in the entry
     read_key: Callable[[Mapping[str, str]], dict[str, str]] = lambda path: {"name": path["name"]}
     write_key: Callable[[Mapping[str, str]], Sequence[str]] = lambda key: list(key.values())
     normalize: Callable[[Any], Any] = lambda config: config
     read_permission: Permission = "config:read"
+    # what those see who have the permission only within these teams; None: it is not for them
     visible: Callable[[frozenset[str]], Condition] | None = None
-    counted: type[Struct] | None = None
+    counted: type[Struct] | None = None  # what GET of one answers, if that has counts beside `shown`
+    # of the operation whose id begins so (`list`, `put` ...), if they do not follow from its path
     commands: Mapping[str, Sequence[Command]] = field(default_factory=dict[str, Sequence[Command]])
     gateway_settings: Settings
     replacement: type[Any] = field(init=False)
@@ -179,7 +172,7 @@ class EntryResource(Generic[T]):
         return before
 
     async def store(self, call: Call[Any, Any], key: Mapping[str, str], settings: Mapping[str, Any], status: int = 200) -> Answer:
-        """Store an entry. `settings`: as JSON's own types, of the type `settings`."""
+        """Store an entry. `settings` are JSON's own types, of the type `settings`."""
         of_key = {name: key[name] or None for name in self.key_fields}
         config = self.normalize(msgspec.convert({**settings, **of_key}, self.section.kind))
         warnings = await self._change(call, lambda state: self.section.replace(state, key, config))

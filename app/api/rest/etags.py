@@ -20,7 +20,7 @@ def etag_of(content: Any) -> str:
 def check_match(if_match: str | None, current_etag: str | None) -> None:
     """Raises PreconditionRequired, PreconditionFailed or, for a malformed header, InvalidRequest.
 
-    `current_etag` None: the resource does not exist. Then a request without If-Match creates it.
+    Where `current_etag` is None, the resource does not exist. Then a request without If-Match creates it.
     """
     if if_match is None:
         if current_etag is None:

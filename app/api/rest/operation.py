@@ -59,25 +59,21 @@ class NotConsulted(AssertionError):
 
 @dataclass(slots=True)
 class Call(Generic[Q, B]):
-    """One request of an operation, checked and decoded. `path`: the segments in braces, decoded.
-
-    `read_transaction`, `write_transaction`: open a transaction, for an operation on memory; the latter is for its audit events.
-    `authenticate_again`: for an answer that lasts; raises what authentication raises, and NotAllowed without the permission any more.
-    `last_event_id`: the header of a client that goes on with a stream of events.
-    """
+    """One request of an operation, checked and decoded."""
 
     principal: Principal
     author: Author
     permission: Permission | None
-    path: Mapping[str, str]
+    path: Mapping[str, str]  # the segments in braces, decoded
     query: Q
     body: B
     if_match: str | None
     raw_connection: AsyncConnection | None
-    read_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
-    write_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]
+    read_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]  # opens a transaction, for an operation on memory
+    write_transaction: Callable[[], AbstractAsyncContextManager[AsyncConnection]]  # the same, for its audit events
+    # For an answer that lasts. It raises what authentication raises, and NotAllowed once the permission is gone.
     authenticate_again: Callable[[], Awaitable[Principal]]
-    last_event_id: str | None
+    last_event_id: str | None  # the header of a client that goes on with a stream of events
     teams_checked: bool = field(default=False)
     teams_by_permission: dict[Permission, frozenset[str] | None] = field(default_factory=dict[Permission, frozenset[str] | None])
     required: set[tuple[Permission, str | None]] = field(default_factory=set[tuple[Permission, str | None]])
@@ -126,7 +122,7 @@ class Call(Generic[Q, B]):
             raise NotAllowed(f"Your role does not include {permission!r}{of_team}.")
 
     def check_match(self, current_etag: str | None) -> None:
-        """Compare If-Match with the state in force, which must be locked. `current_etag` None: the resource does not exist.
+        """Compare If-Match with the state in force, which must be locked. Where `current_etag` is None, the resource does not exist.
 
         Raises PreconditionRequired without the header, PreconditionFailed if it names another state.
         """
@@ -135,42 +131,36 @@ class Call(Generic[Q, B]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[Q, B]):
-    """A method of a path below /admin/v1.
-
-    `id`: the OpenAPI operationId, in snake_case, from which generated clients name their functions. `permission` None: whoever is
-    authenticated. `query`, `body`: Structs that are decoded from the request; a `body` of bytes is passed as it came, in
-    `body_media_type`. `response`: what the handler's Answer has.
-    `conditional`: it calls check_match(), so it takes If-Match. `secret_response`: the response shows a secret once. `errors`: statuses
-    beyond the usual ones, with what they mean. `other_media_types`: of responses, by the query. `example`: a body. `timeout_s`: of its
-    statements. `one_moment`: all statements of a read see the same moment. `commands`: those of the command line.
-    """
+    """A method of a path below /admin/v1."""
 
     method: Method
     path: str
-    id: str
+    id: str  # the OpenAPI operationId, in snake_case, from which generated clients name their functions
     tag: str
     summary: str
-    permission: Permission | None
+    permission: Permission | None  # None: whoever is authenticated may use it
     handler: Callable[[Call[Q, B]], Awaitable[Answer]]
     description: str = ""
     scope: Scope = "company"
     access: Access = "read"
+    # a Struct that is decoded from the query
     query: type[Q] = NoQuery  # pyright: ignore[reportAssignmentType]
+    # a Struct that is decoded from the body; bytes are passed as they came, in `body_media_type`
     body: type[B] = NoBody  # pyright: ignore[reportAssignmentType]
     body_is_optional: bool = False
     body_media_type: str = "application/json"
     max_body_bytes: int = MAX_BODY_BYTES
-    response: Any = None
+    response: Any = None  # what the handler's Answer has
     response_media_type: str = "application/json"
-    other_media_types: Sequence[str] = ()
+    other_media_types: Sequence[str] = ()  # of responses, by the query
     status: int = 200
-    conditional: bool = False
-    secret_response: bool = False
-    errors: Mapping[int, str] = field(default_factory=dict[int, str])
-    example: Mapping[str, Any] | None = None
-    timeout_s: float = 10.0
-    one_moment: bool = False
-    commands: Sequence[Command] = (Command(),)
+    conditional: bool = False  # whether it calls check_match(), and so takes If-Match
+    secret_response: bool = False  # whether the response shows a secret once
+    errors: Mapping[int, str] = field(default_factory=dict[int, str])  # statuses beyond the usual ones, with what they mean
+    example: Mapping[str, Any] | None = None  # of a body
+    timeout_s: float = 10.0  # of its statements
+    one_moment: bool = False  # whether all statements of a read see the same moment
+    commands: Sequence[Command] = (Command(),)  # those of the command line
 
     @property
     def only_creates(self) -> bool:

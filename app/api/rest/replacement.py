@@ -14,7 +14,7 @@ _READ_ONLY = Meta(extra_json_schema={"readOnly": True})
 
 @functools.cache  # the OpenAPI document can show one type of a name
 def replacement_type(settings: type[Struct], shown: type[Struct]) -> type[Any]:
-    """`settings` with the fields that only `shown` has, each of which may be left out."""
+    """A type with the fields of `settings` and those that only `shown` has; each of the latter may be left out."""
     hints = get_type_hints(shown, include_extras=True)
     read_only = [name for name in shown.__struct_fields__ if name not in settings.__struct_fields__]
     return msgspec.defstruct(
@@ -34,7 +34,7 @@ def check_read_only(
 ) -> None:
     """Raises InvalidRequest for a read-only field with another value than the present one.
 
-    `current`: the values, as JSON's own types; of what does not exist yet those that its path says. `counts`: fields that go on by
+    `current` has the values, as JSON's own types; of what does not exist yet those that its path says. The fields in `counts` go on by
     themselves, so that whatever came back of them is passed over.
     """
     for name in body.__struct_fields__:

@@ -57,7 +57,7 @@ class AccessLine(Struct, frozen=True, rename={"from_": "from"}):
 
 
 class AccessLog:
-    """Lines are added by the event loop, and written by a thread of its own. `count_dropped`: called with how many were left out."""
+    """Lines are added by the event loop, and written by a thread of its own. `count_dropped` is called with how many were left out."""
 
     def __init__(self, to: Literal["stdout", "stderr"] | int, count_dropped: Callable[[int], None]) -> None:
         self.task = BackgroundTask("access log", self._keep_flushing)

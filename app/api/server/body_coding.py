@@ -36,12 +36,12 @@ _ZSTD_WINDOW_LOG = 23
 
 
 class _Decoder(Protocol):
-    """`members`: how many have begun. `complete`: the last of them has ended."""
+    """Decodes a body, which may be several members in a row."""
 
-    members: int
+    members: int  # how many have begun
 
     @property
-    def complete(self) -> bool: ...
+    def complete(self) -> bool: ...  # the last of the members has ended
 
     def feed(self, block: bytes) -> Iterator[bytes]: ...
 

@@ -11,8 +11,8 @@ _MAX_HOPS = 64  # Maximum hops checked; the header is unbounded.
 def client_address(socket_address: str | None, headers: Sequence[tuple[bytes, bytes]], trusted: Sequence[Network]) -> Address | None:
     """The last hop of X-Forwarded-For that is not a trusted proxy. Entries before it can be forged.
 
-    `headers`: all of them as they came, for X-Forwarded-For may be sent several times. None: the address is unknown, as over a Unix
-    socket, or where a trusted proxy has passed on something that is not an address.
+    `headers` are all of them as they came, for X-Forwarded-For may be sent several times. The result is None if the address is unknown, as
+    over a Unix socket, or where a trusted proxy has passed on something that is not an address.
     """
     address = None if socket_address is None else _parse_address(socket_address)
     if address is None or not trusted or not is_in(address, trusted):

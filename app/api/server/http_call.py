@@ -26,17 +26,13 @@ class _NoEvent:
 
 
 def body_too_large(limit_bytes: int, declared_bytes: int | None = None) -> BodyTooLarge:
-    """`declared_bytes`: the body's size by its Content-Length, if there is one."""
+    """The refusal of a body; `declared_bytes` is its size by its Content-Length, if there is one."""
     size = "" if declared_bytes is None else f" of {declared_bytes} bytes"
     return BodyTooLarge(f"The body{size} exceeds the limit of {limit_bytes} bytes.")
 
 
 class HttpCall(CallResponse):
-    """One request and its response over HTTP/1.1. The handler runs as a task, which is cancelled when the caller disconnects.
-
-    `headers`: names in lower case, in the order sent. `peer`: the caller's address, None on a Unix socket. `body_bytes`: how many of the
-    body have come.
-    """
+    """One request and its response over HTTP/1.1. The handler runs as a task, which is cancelled when the caller disconnects."""
 
     __slots__ = (
         "_fault",
@@ -58,8 +54,8 @@ class HttpCall(CallResponse):
         handler: CallHandler,
         method: str,
         path: str,
-        headers: list[Header],
-        peer: str | None,
+        headers: list[Header],  # names in lower case, in the order sent
+        peer: str | None,  # the caller's address, None on a Unix socket
         *,
         http_1_0: bool,
         keep_alive: bool,
@@ -80,7 +76,7 @@ class HttpCall(CallResponse):
         self._expects_100 = False
         self._fault: RequestTimedOut | None = None
         self._body = b""
-        self.body_bytes = 0
+        self.body_bytes = 0  # how many bytes of the body have come
         self._waiter: asyncio.Future[None] | None = None
         # Read, and in part set, by uvicorn's protocol
         self.more_body = True
@@ -105,7 +101,7 @@ class HttpCall(CallResponse):
     async def read(self, limit_bytes: int, on_growth: Callable[[int], None] | None = None) -> bytes:
         """The complete body. Raises BodyTooLarge as soon as it exceeds the limit, RequestTimedOut if it comes too slowly.
 
-        `on_growth`: called with the number of bytes that have come, as more come; what it raises ends the reading.
+        `on_growth` is called with the number of bytes that have come, as more come; what it raises ends the reading.
         """
         if self._expects_100:
             self._expects_100 = False

@@ -18,7 +18,7 @@ MAX_HEADER_LINES = 200
 class BoundedHttpProtocol(EndOfInputProtocol):
     """Limits the size of heads, the number of their lines, and the time that a write may block.
 
-    `write_timeout_s`: a caller who does not read the response for so long is disconnected; what waits to write would wait for ever.
+    A caller who does not read the response for `write_timeout_s` is disconnected; what waits to write would wait for ever.
     """
 
     waits_since: float | None = None  # when the rest of the newest head, then of its body, began to be waited for; None: it is not

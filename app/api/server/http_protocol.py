@@ -101,13 +101,12 @@ class _TlsCallerTransport(_CallerTransport):
 
 @dataclass(frozen=True, slots=True)
 class RequestTimes:
-    """How long a request may take to come. `pause_s`: the longest wait for more of it. `head_s`: the longest time for all of its head,
-    from the first byte: a byte now and then does not extend it. Its body has as long, and a second more for each `body_min_bytes_s` of
-    it that came, but `body_s` at most.
+    """How long a request may take to come. Its body has as long as its head, and a second more for each `body_min_bytes_s` of it that came,
+    but `body_s` at most.
     """
 
-    pause_s: float
-    head_s: float
+    pause_s: float  # the longest wait for more of it
+    head_s: float  # the longest time for all of its head, from the first byte: a byte now and then does not extend it
     body_s: float
     body_min_bytes_s: float
 
@@ -123,7 +122,7 @@ class RequestTimes:
 def http_protocol_class(
     write_batcher: WriteBatcher, turns: LoopTurns, times: RequestTimes, handlers: Mapping[str, CallHandler]
 ) -> type[HttpToolsProtocol]:
-    """The protocol class for uvicorn.Config(http=...). `handlers`: the inference routes, by path. `turns`: for large bodies."""
+    """The protocol class for uvicorn.Config(http=...). `handlers` are the inference routes, by path. `turns` are for large bodies."""
 
     class HttpProtocol(BoundedHttpProtocol):
         write_timeout_s = times.pause_s

@@ -18,10 +18,10 @@ _MAX_PIPELINED = 8  # requests that wait behind the one in progress
 
 
 class InferenceProtocol(HttpToolsProtocol):
-    """Dispatches by path. `call_handlers`: the inference routes, by path. `loop_turns`: for large responses."""
+    """Dispatches by path."""
 
-    call_handlers: Mapping[str, CallHandler] = {}
-    loop_turns: LoopTurns
+    call_handlers: Mapping[str, CallHandler] = {}  # the inference routes, by path
+    loop_turns: LoopTurns  # for large responses
     write_timeout_s = 120.0
 
     url = b""  # of the newest request, as much as has come

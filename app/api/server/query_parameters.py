@@ -7,7 +7,7 @@ from providers.canonical.errors import InvalidRequest
 
 
 def read_parameters(raw: bytes, known: list[str] | tuple[str, ...] | None) -> dict[str, str]:
-    """The parameters by name. `known` None: any name is. Raises InvalidRequest for unknown, empty and repeated ones."""
+    """The parameters by name. Raises InvalidRequest for unknown, empty and repeated ones. Where `known` is None, any name is known."""
     return {name: values[0] for name, values in read_repeated_parameters(raw, known, ()).items()}
 
 
@@ -23,7 +23,7 @@ def read_repeated_parameters(raw: bytes, known: list[str] | tuple[str, ...] | No
 
 
 def check_parameter(name: str, value: str, known: list[str] | tuple[str, ...] | None) -> None:
-    """`known` None: any name is."""
+    """Raises InvalidRequest for an unknown parameter and for an empty or unusable value. Where `known` is None, any name is known."""
     if known is not None and name not in known:
         names = f"The parameters are: {', '.join(known)}." if known else "There are no parameters here."
         raise InvalidRequest(f"Unknown parameter {name!r:.60}. {names}", param=name[:60])

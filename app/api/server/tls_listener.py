@@ -18,9 +18,10 @@ _CHECK_S = 5.0
 
 
 class TlsListener:
-    """`context`: for asyncio's create_server(). `on_load`: called with the end of each certificate that comes into force.
+    """Keeps the certificate of a listener current; its `context` is for asyncio's create_server().
 
-    Raises BadCertificate for what cannot be used at the start; later that is logged, and the last good certificate stays in force.
+    `on_load` is called with the end of each certificate that comes into force. Raises BadCertificate for what cannot be used at the start;
+    later that is logged, and the last good certificate stays in force.
     """
 
     def __init__(self, settings: Settings, certificate: Certificate, on_load: Callable[[float], None]) -> None:

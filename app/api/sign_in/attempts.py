@@ -25,11 +25,11 @@ _T = TypeVar("_T")
 
 
 class BrowserSignIn(Struct, frozen=True):
-    """`state` comes back with the issuer's answer, `nonce` in its token. `verifier`: proof that who redeems the code began the sign-in."""
+    """A sign-in that a browser has begun."""
 
-    state: str
-    nonce: str
-    verifier: str
+    state: str  # comes back with the issuer's answer
+    nonce: str  # comes back in the issuer's token
+    verifier: str  # proof that who redeems the code began the sign-in
     return_to: str
     expires_s: float
 

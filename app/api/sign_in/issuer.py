@@ -177,7 +177,7 @@ class Issuer:
     async def keys_for(self, id: str | None, *, older_than: Sequence[Key] | None = None) -> list[Key]:
         """The keys that may have signed a token which names this key, or none.
 
-        `older_than`: keys that did not; newer ones are fetched, unless that was done meanwhile.
+        `older_than` are keys that did not sign it; newer ones are fetched, unless that was done meanwhile.
         """
         url = self._checked((await self.discover()).jwks_uri)
         async with self._lock:

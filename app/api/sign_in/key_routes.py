@@ -142,7 +142,7 @@ class _KeySignInRoutes:
 
 
 def routes(gateway: Gateway, database: AsyncEngine) -> Router:
-    """`database`: the admin API's pool."""
+    """The routes of signing in with a key. `database` is the admin API's pool."""
     key_sign_in = _KeySignInRoutes(gateway, database)
 
     async def answer(serve: Callable[[_Request], Coroutine[Any, Any, Response[bytes]]], request: _Request) -> Response[bytes]:

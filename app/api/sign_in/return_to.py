@@ -16,7 +16,7 @@ _URL = re.compile(r"(?P<origin>https?://[^/?#\\@]+)(?:[/?#][!-\[\]-~]*)?")
 
 
 def check_return_to(target: str, public_url: PublicUrl, origins: Collection[str]) -> str:
-    """The address, complete. `origins`: the other ones that are permitted. Raises InvalidRequest."""
+    """The address, complete. `origins` are the other ones that are permitted. Raises InvalidRequest."""
     if len(target) <= _MAX_CHARACTERS:
         if _PATH.fullmatch(target):
             return public_url.origin + target

@@ -210,7 +210,7 @@ class _SignInRoutes:
 
 
 def routes(gateway: Gateway, database: AsyncEngine) -> Router:
-    """`database`: the admin API's pool."""
+    """The routes of signing in with the company's identity provider, by a browser or a device. `database` is the admin API's pool."""
     sign_in_routes = _SignInRoutes(gateway, database)
 
     @get("/")

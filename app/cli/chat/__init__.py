@@ -1,1 +1,1 @@
-"""`narthex chat`."""
+"""The command `narthex chat`."""

@@ -32,8 +32,8 @@ class ChatParams(Struct, frozen=True):
 class ChatClient:
     """One gateway and one key; a context manager.
 
-    `key_from`: where the key was found, for error messages. `timeout_s`: the longest silence; the gateway has shorter timeouts itself.
-    `verification`: of the gateway's certificate, as httpx takes it.
+    `key_from` says where the key was found, for error messages. `timeout_s` is the longest silence; the gateway has shorter timeouts
+    itself. `verification` is that of the gateway's certificate, as httpx takes it.
     """
 
     def __init__(self, url: str, key: str, key_from: str, *, timeout_s: float, verification: ssl.SSLContext | bool) -> None:

@@ -8,17 +8,17 @@ from providers.canonical.chat import Part, Reasoning, Refusal, Text, ToolCall, U
 
 
 class ChatResult(Struct, frozen=True):
-    """A response, or as much of it as arrived. `served`: provider/model; `first_token_s` None: it was not streamed."""
+    """A response, or as much of it as arrived."""
 
     inference_id: str | None
     episode_id: str | None
     model: str
-    served: str | None
+    served: str | None  # provider/model
     dropped: tuple[str, ...]
     parts: tuple[Part, ...]
     finish_reason: str | None
     usage: Usage | None
-    first_token_s: float | None
+    first_token_s: float | None  # None: it was not streamed
     duration_s: float
 
     @property

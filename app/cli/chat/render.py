@@ -12,13 +12,10 @@ from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelt
 
 
 class AnswerRenderer:
-    """Prints one response: on_event() with each event, then finish(). `narthex chat ... > file` holds the response and nothing else.
-
-    `text`: what has arrived so far; a conversation continues from it if the response is stopped.
-    """
+    """Prints one response: on_event() with each event, then finish(). `narthex chat ... > file` holds the response and nothing else."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text = ""  # what has arrived so far; a conversation continues from it if the response is stopped
         self._part: Part | None = None
         self._at_line_start = True
 

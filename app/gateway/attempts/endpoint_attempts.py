@@ -86,7 +86,7 @@ class EndpointAttempts:
     ) -> OutboundResponse | OutboundStream:
         """The response to the first credential that the endpoint accepts and does not rate limit.
 
-        `prompt_tokens`: those that the endpoint has to read, because it does not have them cached.
+        `prompt_tokens` are those that the endpoint has to read, because it does not have them cached.
 
         Raises UpstreamError; CallerCredentialRequired where callers send their own credential and this one did not, or it was refused.
         """

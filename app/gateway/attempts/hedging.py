@@ -154,9 +154,9 @@ async def send_hedged(
     find_second: Callable[[], Awaitable[HedgedAttempt | None]],
     record_failure: Callable[[HedgedAttempt, UpstreamError], None],
 ) -> tuple[Response, HedgedAttempt]:
-    """The response that comes first, and the attempt that it came from. `find_second`: None: there is none, or no budget for it.
+    """The response that comes first, and the attempt that it came from. Raises what the first attempt does, unless the second one answers.
 
-    Raises what the first attempt does, unless the second one answers; `record_failure`: of the second.
+    `find_second` gives None if there is no second attempt, or no budget for it. `record_failure` is for the second.
     """
     branches = [_Branch(first, attempted, stage, send)]
     decided: _Branch = branches[0]

@@ -59,7 +59,7 @@ def marker_for(plan: Plan, provider: str) -> Callable[[bytes], bytes] | None:
 
 
 class MarkedState:
-    """The marked state in a request. `body`: the caller's, with the history of its conversation."""
+    """The marked state in a request. `body` is the caller's, with the history of its conversation."""
 
     def __init__(self, body: Body, dialect: str) -> None:
         self._body = body

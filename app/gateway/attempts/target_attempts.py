@@ -78,7 +78,7 @@ class TargetAttempts:
     ) -> OutboundResponse | OutboundStream | None:
         """Tries every endpoint of each target, and then again those targets that may have recovered. None: all have failed.
 
-        `runs`: of one model. `is_first_round` False: every target was tried once.
+        `runs` are those of one model. `is_first_round` is False once every target was tried.
         """
         attempted, failures, retry = serving.attempted, serving.failures, 0
         # Rather than wait, a request goes to the model's other targets first.

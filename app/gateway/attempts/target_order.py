@@ -14,10 +14,10 @@ from providers.canonical.refusal_reasons import RefusalReason
 
 
 class TargetGroup(NamedTuple):
-    """Targets of one model, tried one after the other. `variant`: whose prompt they get; None: the plan is of no function."""
+    """Targets of one model, tried one after the other."""
 
     model: str
-    variant: str | None
+    variant: str | None  # whose prompt they get; None: the plan is of no function
     targets: Sequence[Target]
 
 

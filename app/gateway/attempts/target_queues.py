@@ -40,20 +40,22 @@ class Place:
 
 
 class _Waiting:
-    """A request that waits. `order`: the highest priority first, then the turns of teams, then arrival. `place`: when it has one."""
+    """A request that waits."""
 
     __slots__ = ("order", "place")
 
     def __init__(self, order: tuple[int, int, int]) -> None:
-        self.order = order
-        self.place: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()
+        self.order = order  # the highest priority first, then the turns of teams, then arrival
+        self.place: asyncio.Future[Reservation] = asyncio.get_running_loop().create_future()  # done when it has one
 
     def __lt__(self, other: "_Waiting") -> bool:
         return self.order < other.order
 
 
 class TargetQueue:
-    """The places of one target. `max_waiting`: more are refused, those whose turn is last: of the lowest priority or the busiest team."""
+    """The places of one target. Beyond `max_waiting` requests are refused, those whose turn is last: of the lowest priority or the busiest
+    team.
+    """
 
     def __init__(self, limits: Limits, match: RuleMatch, max_waiting: int) -> None:
         self._limits = limits

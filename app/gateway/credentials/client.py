@@ -34,9 +34,10 @@ _DEFAULT_HEADERS = {
 
 
 class CredentialClient:
-    """One credential at one endpoint, or the absence of one. `reference`: where it is stored; None: the endpoint needs none.
+    """One credential at one endpoint, or the absence of one.
 
-    `secret`: the caller's own credential, which comes with the request. `generation`: grows whenever a new secret is loaded.
+    `reference` is where it is stored; None means that the endpoint needs none. `secret` is the caller's own credential, which comes with
+    the request. `generation` grows whenever a new secret is loaded.
     """
 
     def __init__(self, reference: str | None, reader: CredentialReader, fetch: Fetch, secret: str | None = None) -> None:

@@ -21,11 +21,12 @@ _MAX_MODELS = 256
 
 
 class _ModelCooldown:
-    """The cooldown for one model. `unread_headers`: of the host's last response, with the time it came; parsed only when needed."""
+    """The cooldown for one model."""
 
     def __init__(self) -> None:
         self.until = 0.0
         self.decided_at = 0.0
+        # of the host's last response, with the time it came; parsed only when needed
         self.unread_headers: tuple[httpx.Headers, float] | None = None
         self._rate_limits: RateLimits | None = None
 
@@ -43,10 +44,10 @@ class _ModelCooldown:
 
 
 class Cooldown:
-    """The cooldown of one credential. Times are by the monotonic clock. `refused`: the host refused it when it was last used."""
+    """The cooldown of one credential. Times are by the monotonic clock."""
 
     def __init__(self) -> None:
-        self.refused = False
+        self.refused = False  # whether the host refused it when it was last used
         self.until = 0.0
         self._decided_at = 0.0
         self._model_cooldowns: dict[str, _ModelCooldown] = {}

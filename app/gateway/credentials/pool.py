@@ -27,10 +27,10 @@ class CredentialPool:
         return [header for header in self._caller_headers.values() if header is not None]
 
     def candidates(self, headers: Mapping[bytes, bytes], model: str) -> list[CredentialClient]:
-        """The credentials to try, best first: in the configured order, those in cooldown last.
+        """The credentials to try, best first: in the configured order, those in cooldown last. Empty: the caller has to send one and did
+        not.
 
-        `headers`: the caller's. `model`: as the host names it. Empty: the caller has to send a credential and did not.
-        Raises CredentialError for a caller's credential that cannot be one.
+        `headers` are the caller's; `model` is named as the host does. Raises CredentialError for a caller's credential that cannot be one.
         """
         if len(self.gateway_clients) == 1 and len(self._order) < 2:
             return self.gateway_clients

@@ -119,14 +119,11 @@ class _ReadChoice:
 
 
 class _ReadText:
-    """A text, of which add() and finish() give what is known so far: pieces of text and calls, in order.
-
-    `number`: of the part that its text is passed on as; None: no such part is open. `phase`: see Text.
-    """
+    """A text, of which add() and finish() give what is known so far: pieces of text and calls, in order."""
 
     def __init__(self, is_call_demanded: bool, phase: str | None = None) -> None:
-        self.number: int | None = None
-        self.phase = phase
+        self.number: int | None = None  # of the part that its text is passed on as; None: no such part is open
+        self.phase = phase  # see Text
         self._is_call_demanded = is_call_demanded
         self._held = ""  # what may be the beginning of a tag, with the white space before it
         self._call: list[str] | None = None  # the pieces of a call so far; None: outside of one

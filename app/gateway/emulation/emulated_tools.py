@@ -111,7 +111,7 @@ def describe_tools(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | Non
 def demand_call(chat: ChatRequest, *, in_prompt: bool) -> tuple[ChatRequest, EmulatedTools] | None:
     """The chat, a call in whose response is demanded and checked. None where none is, or where describe_tools() gives None.
 
-    `in_prompt`: the target lets the model alone choose, so that the prompt says that it must call a tool, and which.
+    `in_prompt` says that the target lets the model alone choose, so that the prompt says that it must call a tool, and which.
     """
     allowed = _allowed_functions(chat)
     if not allowed or not is_call_demanded(chat):

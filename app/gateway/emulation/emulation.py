@@ -67,7 +67,10 @@ class Emulation(Struct):
 
 
 def make_emulation(chat: ChatRequest, fields: Collection[str]) -> Emulation:
-    """`fields`: those of app.gateway.request_translation.emulable_fields that the target was sent without."""
+    """Collects what the gateway has to do itself for the chat.
+
+    `fields` are those of app.gateway.request_translation.emulable_fields that the target was sent without.
+    """
     return Emulation(
         tuple(sorted(fields)),
         stop=chat.stop if any(field in STOP_FIELDS.values() for field in fields) else (),
@@ -83,7 +86,7 @@ def _strict_tools(chat: ChatRequest, fields: Collection[str]) -> Mapping[str, Ra
 
 
 def add_tools(emulation: Emulation | None, dialect: str, field_names: Mapping[str, str], tools: EmulatedTools) -> Emulation:
-    """The same, for a request whose tools are emulated. `field_names`: the caller's, by those of the canonical chat."""
+    """The same, for a request whose tools are emulated. `field_names` has the caller's, by those of the canonical chat."""
     emulation = emulation or Emulation(())
     fields = {*emulation.fields, *(field_names.get(field, field) for field in tools.fields)}
     if tools.is_single:
@@ -108,7 +111,7 @@ def add_field(emulation: Emulation | None, field: str) -> Emulation:
 
 
 def add_tool_names(emulation: Emulation | None, tool_names: Mapping[str, str]) -> Emulation:
-    """The same, for a request whose tools have other names at the target. `tool_names`: see Emulation."""
+    """The same, for a request whose tools have other names at the target. `tool_names` is that of Emulation."""
     renamed = add_field(emulation, "tools (names)")
     tools = renamed.tools
     if tools is not None:  # the calls are read by the target's names, and checked by the caller's

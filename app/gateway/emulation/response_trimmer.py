@@ -27,11 +27,11 @@ from providers.canonical.events import (
 class ResponseTrimmer:
     """One per response: trim() its events, in order. Counts the calls that it withholds in `emulation`.
 
-    `choices`: how many the response has. `has_ended`: each of them was ended here, so that nothing more of the response is needed.
+    `choices` says how many the response has.
     """
 
     def __init__(self, emulation: Emulation, choices: int) -> None:
-        self.has_ended = False
+        self.has_ended = False  # whether each of them was ended here, so that nothing more of the response is needed
         self._emulation = emulation
         self._choices_left = choices
         self._choices: dict[int, _TrimmedChoice] = {}
@@ -65,13 +65,10 @@ def trim_response(response: ChatResponse, emulation: Emulation) -> ChatResponse:
 
 
 class _TrimmedChoice:
-    """One choice. Its parts are numbered anew, without the calls that are withheld.
-
-    `has_ended`: at a stop sequence.
-    """
+    """One choice. Its parts are numbered anew, without the calls that are withheld."""
 
     def __init__(self, index: int, emulation: Emulation) -> None:
-        self.has_ended = False
+        self.has_ended = False  # at a stop sequence
         self._index = index
         self._emulation = emulation
         self._texts: dict[int, _HeldText] = {}
@@ -135,14 +132,11 @@ class _TrimmedChoice:
 
 
 class _HeldText:
-    """A text whose end is held back while it may be the beginning of a stop sequence.
-
-    `rest`: what is held back. `matched`: the stop sequence that the text has come to; None: to none.
-    """
+    """A text whose end is held back while it may be the beginning of a stop sequence."""
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self.rest = ""
-        self.matched: str | None = None
+        self.rest = ""  # what is held back
+        self.matched: str | None = None  # the stop sequence that the text has come to; None: to none
         self._stops = stops
 
     def add(self, text: str) -> str:

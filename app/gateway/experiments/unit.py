@@ -10,15 +10,13 @@ from app.gateway.state.episode_id import Episode
 
 
 class Unit(Struct, frozen=True):
-    """`id`: with the team, as no two teams share a unit. `at_ms`: its birth, in Unix time, else that of the conversation, so that one which
-    is running keeps its arm, as far as its episode's id tells it, else the time of the request.
+    """One of the things that an experiment randomises; all of its requests get one arm."""
 
-    `has_birth` False: it may have been seen before at any time, so weights that change would move it.
-    """
-
-    id: bytes
+    id: bytes  # with the team, as no two teams share a unit
+    # Its birth, in Unix time, else that of the conversation, so that one which is running keeps its arm, as far as its episode's id tells
+    # it, else the time of the request.
     at_ms: int
-    has_birth: bool
+    has_birth: bool  # False: it may have been seen before at any time, so weights that change would move it
 
 
 class RequestFacts(Struct):

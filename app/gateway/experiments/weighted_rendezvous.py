@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 
 def order_arms(arms: Iterable[tuple[bytes, float]], salt: bytes, unit: bytes) -> list[int]:
-    """The positions of the arms in this unit's order, without those of weight 0. `arms`: a name that no other has, and its weight.
+    """The positions of the arms in this unit's order, without those of weight 0.
 
-    `salt`: of what is drawn: draws with different salts are independent.
+    Each of `arms` is a name that no other has, and its weight. `salt` belongs to what is drawn: draws with different salts are independent.
     """
     hashed = hashlib.blake2b(_field(salt) + _field(unit), digest_size=8)
     drawn: list[tuple[float, bytes, int]] = []

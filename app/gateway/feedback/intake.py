@@ -52,7 +52,10 @@ class FeedbackIntake:
     def check(
         self, caller: Caller, body: FeedbackBody, *, header_key: str | None = None, line: int | None = None, corrects: str | None = None
     ) -> Feedback:
-        """Raises InvalidFeedback. `header_key`: the request's Idempotency-Key; `line`: of a batch. `corrects`: what it replaces."""
+        """Checks a body. Raises InvalidFeedback.
+
+        `header_key` is the request's Idempotency-Key, `line` that of a batch, and `corrects` what it replaces.
+        """
         metrics = self._snapshot_cache.snapshot.metrics
         return check_feedback(body, caller, metrics, self._episode_ids, header_key=header_key, line=line, corrects=corrects)
 

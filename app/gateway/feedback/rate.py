@@ -28,7 +28,7 @@ class FeedbackRate:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # team -> what is left, and when that was
 
     def take(self, team_id: str, count: int) -> None:
-        """Raises LimitExceeded, and then takes nothing. `count`: by counted(); more than MAX_AT_ONCE counts as that."""
+        """Raises LimitExceeded, and then takes nothing. `count` is by counted(); more than MAX_AT_ONCE counts as that."""
         if self._per_second <= 0:
             return
         count = min(count, MAX_AT_ONCE)

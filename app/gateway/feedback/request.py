@@ -86,9 +86,9 @@ def check_feedback(
     line: int | None = None,
     corrects: str | None = None,
 ) -> Feedback:
-    """The record of a request. `header_key`: its Idempotency-Key. `line`: of a batch. `corrects`: the feedback that it takes the place of.
+    """The record of a request. Raises InvalidFeedback.
 
-    Raises InvalidFeedback.
+    `header_key` is its Idempotency-Key, `line` that of a batch, and `corrects` the feedback that it takes the place of.
     """
     received_us = time.time_ns() // 1000
     name, metric = _find_metric(body, metrics)

@@ -12,13 +12,11 @@ class Breaker:
     """One endpoint's breaker, as one worker sees it. While it is open, the endpoint is tried last, not never.
 
     After that it is half-open: one request is let through, and the breaker stays open for the others until that one has succeeded.
-
-    `open_until`: by the monotonic clock; 0.0 = closed.
     """
 
     def __init__(self) -> None:
         self.consecutive_failures = 0
-        self.open_until = 0.0
+        self.open_until = 0.0  # by the monotonic clock; 0.0 = closed
         self._half_open_s: float | None = None
         self._in_doubt_of = _NO_TEAMS
 
@@ -39,7 +37,7 @@ class Breaker:
     def record_failure(self, error: UpstreamError, max_failures: int, open_s: float, in_doubt_of: str | None = None) -> None:
         """Counts the error if it is the endpoint's fault; any other error shows that the endpoint works, and resets the count.
 
-        `in_doubt_of`: the team whose request made another endpoint fail, too, and may be at fault. Its failures count once those of
+        `in_doubt_of` is the team whose request made another endpoint fail, too, and may be at fault. Its failures count once those of
         another team do so, with no success between them: then it is the endpoints that fail.
         """
         if not error.counts_as_failure:

@@ -23,7 +23,7 @@ class BusyTimes:
         return bool(self._until)
 
     def record(self, model: str, error: UpstreamError, max_s: float) -> None:
-        """Notes the time that the error names, if it is one of an endpoint that is busy. `max_s`: the longest that is waited."""
+        """Notes the time that the error names, if it is one of an endpoint that is busy. `max_s` is the longest that is waited."""
         wait_s = min(error.retry_after_s or 0.0, max_s)
         if wait_s <= 0 or not isinstance(error, Overloaded) or isinstance(error, QuotaExhausted):
             return

@@ -35,32 +35,25 @@ PROBE_TIMEOUT = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
 
 
 class Endpoint:
-    """One address of a provider. `load`, `breaker` and `busy_times` are this worker's own view; other workers have theirs.
-
-    `slot`: a small number that no other endpoint of this worker has now; its bit stands for the endpoint in sets.
-    `dialects`: spoken there, best first. `probe_result`: what the last recognition found; None: nothing yet.
-    `learned_at`: when it was recognised, by the monotonic clock; None: recognise it at the next probe. `metrics_missing_at`: the same, of
-    the recognition since which it has shown no metrics of its load.
-    `answered_s`: when it last responded to a probe, in Unix time; None: never.
-    """
+    """One address of a provider. `load`, `breaker` and `busy_times` are this worker's own view; other workers have theirs."""
 
     def __init__(
         self, config: ProviderConfig, provider: Provider, base_url: str, reader: CredentialReader, fetch: Fetch, slot: int = 0
     ) -> None:
         self.config = config
-        self.slot = slot
+        self.slot = slot  # a small number that no other endpoint of this worker has now; its bit stands for the endpoint in sets
         self.credential_pool = CredentialPool(config.credentials, reader, fetch)
         self.provider = provider
         self.base_url = base_url
-        self.dialects = provider.spoken_dialects
+        self.dialects = provider.spoken_dialects  # spoken there, best first
         self._dialects_by_model: dict[str, ModelDialects] = {}
         self.load = EndpointLoad()
         self.breaker = Breaker()
         self.busy_times = BusyTimes()
-        self.probe_result: ProbeResult | None = None
-        self.learned_at: float | None = None
-        self.metrics_missing_at: float | None = 0.0
-        self.answered_s: float | None = None
+        self.probe_result: ProbeResult | None = None  # what the last recognition found; None: nothing yet
+        self.learned_at: float | None = None  # when it was recognised, by the monotonic clock; None: recognise it at the next probe
+        self.metrics_missing_at: float | None = 0.0  # the same, of the recognition since which it has shown no metrics of its load
+        self.answered_s: float | None = None  # when it last responded to a probe, in Unix time; None: never
         self.health: Health = "unknown" if self.is_probed else "not_probed"
 
     @property
@@ -101,7 +94,7 @@ class Endpoint:
     ) -> httpx.Request:
         """A request that is not an inference (a probe, an operation, an abort). Raises credentials.CredentialError.
 
-        `credential_client` None: the first of the gateway's own credentials.
+        Where `credential_client` is None, it is the first of the gateway's own credentials.
         """
         sender = credential_client or self._gateway_credential
         headers = sender.headers(self.provider) if sender else []

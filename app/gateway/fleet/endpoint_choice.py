@@ -13,7 +13,7 @@ from providers.dialect import InboundRequest
 
 
 class EndpointPool:
-    """The endpoints of a target. `weights`: by endpoint, how much it can take compared with others; None: all the same."""
+    """The endpoints of a target. `weights` says by endpoint how much it can take compared with others; None means all the same."""
 
     def __init__(self, endpoints: Sequence[Endpoint], weights: Mapping[str, float] | None = None) -> None:
         self.endpoints = tuple(endpoints)
@@ -24,11 +24,11 @@ class EndpointPool:
 class EndpointChoice:
     """The endpoints of a target for one request, in the order in which to try them: iterating gives each once, chosen when it is needed.
 
-    The score of an endpoint is the number of prompt tokens that are read there before the request's response can begin: those queued
-    there, and of its own prompt what is not cached there. Of equal ones the one that has waited longest for a request comes first.
-    Endpoints in cooldown, and those without the target's LoRA adapter, come last.
+    The score of an endpoint is the number of prompt tokens that are read there before the request's response can begin: those queued there,
+    and of its own prompt what is not cached there. Of equal ones the one that has waited longest for a request comes first. Endpoints in
+    cooldown, and those without the target's LoRA adapter, come last.
 
-    `session`: requests of the same session prefer the same endpoint; None: only their prompts tell.
+    Requests of the same `session` prefer the same endpoint; where it is None, only their prompts tell.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class EndpointLoad:
         self.cold_requests = _COLD_REQUESTS
 
     def begin_request(self, prompt_tokens: int, now: float, *, awaits_first_block: bool) -> "RequestLoad":
-        """Whoever calls this ends it. `prompt_tokens`: those that the endpoint does not have cached."""
+        """Whoever calls this ends it. `prompt_tokens` are those that the endpoint does not have cached."""
         self.last_dispatch = next(_dispatches)
         self.in_flight += 1
         if self.cold_requests:
@@ -85,7 +85,7 @@ class EndpointLoad:
             self.others_tokens += round((min(reported.cache_usage, 1.0) - _FULL_CACHE) / (1 - _FULL_CACHE) * _FULL_CACHE_TOKENS)
 
     def tokens(self, now: float, weight: float = 1.0) -> float:
-        """All work that is ahead of a request that would be sent now. `weight`: how much the endpoint can take, compared with others."""
+        """All work that is ahead of a request that would be sent now. `weight` is what the endpoint can take, compared with others."""
         tokens = self.queued_tokens + self.others_tokens
         crowd = min(self.in_flight / weight, _MAX_CROWD)
         tokens += self.in_flight * (RUNNING_REQUEST_TOKENS + crowd * crowd * CROWDING_TOKENS)

@@ -56,7 +56,7 @@ class EndpointTable:
         return self.pools.get(pool_key(target), _EMPTY_POOL).endpoints
 
     def choose_endpoints(self, target: Target, request: InboundRequest, team_id: str, session: str | None = None) -> EndpointChoice:
-        """The endpoints of a target in the order in which to try them for a request. `session`: see EndpointChoice."""
+        """The endpoints of a target in the order in which to try them for a request. `session` is that of EndpointChoice."""
         pool = self.pools.get(pool_key(target), _EMPTY_POOL)
         if len(pool.endpoints) == 1:
             return LoneEndpoint(pool, target, request)

@@ -72,7 +72,9 @@ class Fleet:
         endpoint.breaker.record_success()
 
     def record_failure(self, endpoint: Endpoint, model: str, error: UpstreamError, in_doubt_of: str | None = None) -> None:
-        """`model`: as the host names it. `in_doubt_of`: see Breaker.record_failure()."""
+        """Counts a failure of an endpoint. `model` is named as the host does; `in_doubt_of` means what it does for
+        Breaker.record_failure().
+        """
         endpoint.breaker.record_failure(error, self._settings.breaker_failures, self._settings.breaker_open_s, in_doubt_of)
         endpoint.busy_times.record(model, error, self._settings.endpoint_cooldown_max_s)
 
@@ -87,7 +89,7 @@ class Fleet:
     def prepare(self, snapshot: Snapshot, discovered: Mapping[str, tuple[str, ...]] | None = None) -> EndpointTable:
         """The endpoints of a snapshot, for swap(). In steps, in any thread.
 
-        `discovered`: the addresses behind `dns+http://` names; None: those known, and of new names those that they have now.
+        `discovered` has the addresses behind `dns+http://` names; None means those known, and of new names those that they have now.
         """
         known = self.table
         names = _names_of(snapshot)

@@ -29,11 +29,12 @@ _TIMEOUT_S = 20.0
 
 
 class ModelLists:
-    """`due`: when the list of an endpoint is read next, by the loop's time; an endpoint that a new configuration brings comes soon."""
+    """Reads what hosts' own lists say of their models, again and again."""
 
     def __init__(self, settings: Settings, fleet: Fleet) -> None:
         self._interval_s = settings.model_list_interval_s
         self._fleet = fleet
+        # when the list of an endpoint is read next, by the loop's time; an endpoint that a new configuration brings comes soon
         self._due: dict[Endpoint, float] = {}
         self.task = BackgroundTask("model lists", self._keep_reading)
 

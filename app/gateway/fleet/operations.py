@@ -39,12 +39,12 @@ EndpointCall = tuple[Endpoint, Operation, OperationCall]
 
 
 class OperationResult(Struct, frozen=True):
-    """The result at one endpoint. `status`: the engine's, or that of the error. `answer`: the engine's JSON, or its text."""
+    """The result at one endpoint."""
 
     endpoint: str
     engine: str
-    status: int
-    response: Any = None
+    status: int  # the engine's, or that of the error
+    response: Any = None  # the engine's JSON, or its text
     error: str | None = None
 
 
@@ -68,7 +68,7 @@ class _UnrepeatableBody(httpx.AsyncByteStream):
 
 
 class Operations:
-    """Runs operations. `timeout_s`: for one endpoint (a GET has at most 15 s). `max_bytes`: of its response."""
+    """Runs operations. One endpoint may take `timeout_s` (a GET at most 15 s), and its response may have `max_bytes`."""
 
     def __init__(self, fleet: Fleet, timeout_s: float, max_bytes: int) -> None:
         self._fleet = fleet
@@ -76,7 +76,8 @@ class Operations:
         self._max_bytes = max_bytes
 
     def plan(self, snapshot: Snapshot, model: str, name: str, parameters: Mapping[str, Any], *, read_only: bool) -> PlannedOperation:
-        """An operation at the endpoint that `parameters` name, or at all of the model's. `read_only`: refuses those that change state.
+        """An operation at the endpoint that `parameters` name, or at all of the model's. With `read_only` those that change state are
+        refused.
 
         Raises UnknownModel; UnknownRoute for an operation that no engine has or an endpoint that is not the model's; InvalidRequest.
         """

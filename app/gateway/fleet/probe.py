@@ -46,7 +46,9 @@ class Prober:
         self._load_tasks: dict[Endpoint, asyncio.Task[None]] = {}
 
     def watch(self, endpoints: Collection[Endpoint], choosable: Collection[Endpoint] = ()) -> None:
-        """`choosable`: those that share a target with others, whose load decides which of them gets a request."""
+        """Sets which endpoints are probed. `choosable` are those that share a target with others, whose load decides which of them gets a
+        request.
+        """
         self._endpoints = endpoints
         self._choosable = choosable
         self._endpoints_changed.set()

@@ -39,16 +39,13 @@ _SCHEMA_NAME = "response"
 
 
 class DefaultField(Struct, frozen=True):
-    """`inside`: the key in the object `name`; None: the whole field. `unless`: fields of the caller beside which it is left out.
-
-    `is_output`: a format of the caller that only says "text" does not count as one.
-    """
+    """A value that the function or variant sets where the request does not."""
 
     name: str
     value: Raw
-    unless: tuple[str, ...] = ()
-    inside: str | None = None
-    is_output: bool = False
+    unless: tuple[str, ...] = ()  # fields of the caller beside which it is left out
+    inside: str | None = None  # the key in the object `name`; None: the whole field
+    is_output: bool = False  # whether a format of the caller that only says "text" counts as none
 
     def set_in(self, body: Body) -> None:
         if any([body.has_value(each) for each in self.unless]):

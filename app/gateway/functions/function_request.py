@@ -22,11 +22,11 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class FunctionRequest:
-    """`sent`: as the caller sent it, with the history of its conversation. `input_field`: its `narthex::input`.
+    """A request of a function, from which the requests of its variants are made. Raises InvalidRequest if the function does not answer such
+    requests.
 
-    `size_bytes`: of all that; 0 until write(), as a thread should find it for a large one.
-
-    Raises InvalidRequest if the function does not answer such requests.
+    `sent` is the request as the caller sent it, with the history of its conversation, and `input_field` its `narthex::input`. `size_bytes`
+    counts all that; it is 0 until write(), as a thread should find it for a large one.
     """
 
     def __init__(self, function: CompiledFunction, dialect: CallerDialect, sent: InboundRequest, input_field: Raw | None) -> None:

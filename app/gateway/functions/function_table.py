@@ -31,7 +31,10 @@ class CompiledFunction(Struct, frozen=True):
 
 
 class FunctionTable:
-    """`functions`: by name. Built in steps; what `previous` has of an equal function is kept. Swapped with the snapshot it is of."""
+    """The compiled functions of a snapshot by name, swapped with it.
+
+    It is built in steps; what `previous` has of an equal function is kept.
+    """
 
     def __init__(self, snapshot: Snapshot | None = None, previous: "FunctionTable | None" = None) -> None:
         self.functions: Mapping[str, CompiledFunction] = {}

@@ -16,7 +16,10 @@ _decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
 def edit_inference(body: Body, variant: CompiledVariant, system_input: Mapping[str, Any] | None) -> None:
-    """`system_input`: None: that API has no other place for it than `input.system`. Raises InvalidRequest."""
+    """Renders the variant's templates into the `input` of a request of the native route. Raises InvalidRequest.
+
+    `system_input` is None where that API has no other place for it than `input.system`.
+    """
     given = Body.read(bytes(body["input"]))
     size_bytes = len(memoryview(given["system"])) if given.has_value("system") else 0
     if size_bytes > MAX_INPUT_BYTES and "system" in variant.templates:

@@ -54,9 +54,10 @@ _encode = msgspec.json.encode
 
 
 class MessageTemplates:
-    """Renders the messages of one request for one variant. `dotted`: paths are written as Anthropic does.
+    """Renders the messages of one request for one variant. All methods raise InvalidRequest.
 
-    `system_input`: what the request has for the system template apart from its messages; None: nothing. All methods raise InvalidRequest.
+    `system_input` is what the request has for the system template apart from its messages; None means nothing. `dotted` says that paths are
+    written as Anthropic does.
     """
 
     def __init__(self, variant: CompiledVariant, system_input: Mapping[str, Any] | None, *, dotted: bool = False) -> None:
@@ -95,7 +96,7 @@ class MessageTemplates:
         return not self.has_system or (b'"system"' not in raw and b'"developer"' not in raw and b"\\u" not in raw)
 
     def render_messages(self, items: Any, path: str, text_types: Mapping[str, str]) -> tuple[list[Any], bool]:
-        """The messages, and whether one of them is of the system. `text_types`: the type of a block of text by role."""
+        """The messages, and whether one of them is of the system. `text_types` has the type of a block of text by role."""
         decoded: Sequence[Any] = _decode_items(items) if isinstance(items, Raw) else items
         rendered: list[Any] = []
         system_messages = 0

@@ -55,7 +55,7 @@ class Claims:
         await self.idempotent_responses.close()
 
     def track(self, claim: HeldClaim, requested_at: float) -> None:
-        """Renews the claim from now on. `requested_at`: when it was requested, by the monotonic clock; its lease began no earlier."""
+        """Renews the claim from now on. It was requested at `requested_at`, by the monotonic clock; its lease began no earlier."""
         claim.owned_until = requested_at + self._lease_s
         self._active.add(claim)
 

@@ -65,13 +65,10 @@ _SPOOL_CHECK_TIMEOUT_S = 5.0
 
 
 class Idempotency:
-    """begin() before a request runs gives a stored response to replay, or a Claim to run under.
-
-    start() and stop() with the worker. `draining`: requests no longer wait here for another request with the same key.
-    """
+    """begin() before a request runs gives a stored response to replay, or a Claim to run under. start() and stop() with the worker."""
 
     def __init__(self, settings: Settings, database: AsyncEngine) -> None:
-        self.draining = False
+        self.draining = False  # whether requests no longer wait here for another request with the same key
         self._database = database
         self._spool = settings.home / "spool"
         self._total_s = settings.total_timeout_s
@@ -114,9 +111,10 @@ class Idempotency:
         inference_id: str,
         credential_headers: frozenset[bytes] = frozenset(),
     ) -> Claim | StoredResponse:
-        """Waits while another request with the same key is in flight. `key`: the header's value. `raw`: the body.
+        """Waits while another request with the same key is in flight.
 
-        `credential_headers`: in which callers may send a credential for a host: a response is replayed only to the same credential.
+        `key` is the header's value and `raw` the body. In `credential_headers` callers may send a credential for a host: a response is
+        replayed only to the same credential.
 
         Raises InvalidRequest for an invalid header, IdempotencyKeyReused if the key stands for another request, Conflict if there is a
         response that cannot be replayed, or the first request is in flight and the caller refuses to wait, Unavailable if nothing can be

@@ -16,9 +16,10 @@ _QUERY_TIMEOUT_S = 5.0
 
 
 class RecordedOutcome(Struct, frozen=True):
-    """`succeeded` without `stored_response`: the response is not recorded in full, or is longer than was wanted."""
+    """How a request ended, as it is recorded."""
 
     succeeded: bool
+    # None although it succeeded: the response is not recorded in full, or is longer than was wanted
     stored_response: StoredResponse | None = None
 
 

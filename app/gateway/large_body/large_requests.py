@@ -40,7 +40,7 @@ class LargeRequests:
     """Work on large bodies, in one thread for each team, of which one computes at a time: with several, the event loop would wait for each
     of them in turn. A team whose work is short waits for a slice of another's, and not for all of it.
 
-    `loop_turns`: for what has to be done in the event loop.
+    What has to be done in the event loop goes through `loop_turns`.
     """
 
     def __init__(self, settings: Settings, loop_turns: LoopTurns) -> None:

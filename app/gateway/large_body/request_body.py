@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 class RequestBody:
-    """Work on a large body runs beside the event loop, in the turns of its team; on any other, at once. `raw`: the bytes, as recorded."""
+    """Work on a large body runs beside the event loop, in the turns of its team; on any other, at once."""
 
     __slots__ = ("_large_requests", "_team_id", "is_large", "raw")
 
     def __init__(self, raw: bytes, large_requests: LargeRequests, team_id: str) -> None:
-        self.raw = raw
+        self.raw = raw  # the bytes, as recorded
         self.is_large = len(raw) > SMALL_BYTES and is_large(raw)
         self._large_requests, self._team_id = large_requests, team_id
 

@@ -22,7 +22,7 @@ _SETTING_NAMES = {each.name: environment_name(each) for each in fields(Settings)
 
 
 class _Piece:
-    """`since_s`: since when it computes; None: its process is stopped."""
+    """A task on a body, from the time when it is requested until its result is known."""
 
     def __init__(self, task: Task, body: bytes) -> None:
         self.task = task
@@ -31,14 +31,14 @@ class _Piece:
         self.worker: Worker | None = None
         self.running: asyncio.Task[None] | None = None
         self.ending: asyncio.Task[None] | None = None
-        self.since_s: float | None = None
+        self.since_s: float | None = None  # since when it computes; None: its process is stopped
 
 
 @dataclass
 class _Team:
-    """`used_s`: how long it has computed, beginning with as much as the team that has used least."""
+    """The work of one team, and how much it has used."""
 
-    used_s: float
+    used_s: float  # how long it has computed, beginning with as much as the team that has used least
     waiting: deque[_Piece] = field(default_factory=deque[_Piece])
     piece: _Piece | None = None
 

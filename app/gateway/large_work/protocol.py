@@ -12,9 +12,9 @@ LENGTHS_BYTES = 12
 
 
 class MaskTask(Struct, frozen=True, tag="mask"):
-    """Masks the body. `rules`: a MaskConfig as JSON."""
+    """Masks the body."""
 
-    rules: bytes
+    rules: bytes  # a MaskConfig as JSON
 
 
 class MaskStreamTask(Struct, frozen=True, tag="mask_stream"):
@@ -24,15 +24,13 @@ class MaskStreamTask(Struct, frozen=True, tag="mask_stream"):
 
 
 class WriteTask(Struct, frozen=True, tag="write"):
-    """Makes of the body, a request to a function, what a variant makes of it. `config`: the FunctionConfig as JSON. `input`: the request's
-    `narthex::input`.
-    """
+    """Makes of the body, a request to a function, what a variant makes of it."""
 
     function: str
-    config: bytes
+    config: bytes  # the FunctionConfig as JSON
     dialect: str
     variant: str
-    input: bytes | None
+    input: bytes | None  # the request's `narthex::input`
 
 
 Task: TypeAlias = MaskTask | MaskStreamTask | WriteTask
@@ -41,12 +39,12 @@ Bound = Literal["processor", "memory", "caller", "fault"]
 
 
 class Outcome(Struct, frozen=True):
-    """`bound`: None: the work is done. `refusal`: the request is wrong, at `param`. `state`: of the StreamMasker, for the next frames."""
+    """How a task ended."""
 
-    bound: Bound | None = None
-    refusal: str | None = None
+    bound: Bound | None = None  # None: the work is done
+    refusal: str | None = None  # what is wrong with the request, at `param`
     param: str | None = None
-    state: bytes = b""
+    state: bytes = b""  # of the StreamMasker, for the next frames
 
 
 def encode_head(head: Task | Outcome, body_bytes: int) -> bytes:

@@ -34,9 +34,10 @@ class StoredRule(Struct, frozen=True):
 
 
 class LearnedRuleStore:
-    """`in_force` is what providers read. `unshared`: rules that other workers do not know yet. `keep_s` 0: nothing is learned.
+    """Keeps what refusals have taught; `in_force` is what providers read.
 
-    The number of rules is bounded, and so is that of each model: the rule that ends first makes room.
+    Other workers do not know the rules in `unshared` yet. A `keep_s` of 0 means that nothing is learned. The number of rules is bounded,
+    and so is that of each model: the rule that ends first makes room.
     """
 
     def __init__(

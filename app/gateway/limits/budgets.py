@@ -208,9 +208,9 @@ def _since_ms(rule: Rule, now_ms: int) -> int:
 
 
 class _Counts(Struct, frozen=True):
-    """A calendar bucket of Redis: see rings.lua. `counted` None: it lacks what was spent before Redis lost its memory."""
+    """A calendar bucket of Redis: see rings.lua."""
 
-    counted: int | None
+    counted: int | None  # None: it lacks what was spent before Redis lost its memory
     reserved: int
 
     @staticmethod

@@ -46,8 +46,8 @@ class LimitsLedger(Ledger, RecentLedger, Protocol):
 class Limits:
     """One for each worker. reserve() for each request, then settle() or cancel() its reservation; prepare() and swap() when rules change.
 
-    `workers_alive`: the number of workers, on all machines together, that share a rule while Redis is away. `worker`: this one's id.
-    `matcher`: the rules in force. A request keeps to those that were when it was planned. `open_reservations`: those that are not
+    `workers_alive` gives the number of workers, on all machines together, that share a rule while Redis is away; `worker` is this one's id.
+    `matcher` has the rules in force. A request keeps to those that were when it was planned. `open_reservations` counts those that are not
     settled, and places at targets with few.
     """
 
@@ -159,8 +159,8 @@ class Limits:
     ) -> Reservation | None:
         """Reserves the estimate; None: no rule applies, so there is nothing to settle. A cancelled call holds nothing.
 
-        `matcher`: the rules by which the request was planned; None: those in force. `function`: that the caller named instead of a model.
-        Raises LimitExceeded (LimitUnsatisfiable where waiting does not help), Unavailable.
+        `matcher` has the rules by which the request was planned; None means those in force. `function` is the one that the caller named
+        instead of a model. Raises LimitExceeded (LimitUnsatisfiable where waiting does not help), Unavailable.
         """
         match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags, function)
         if match is None:
@@ -213,7 +213,7 @@ class Limits:
     ) -> Reservation | None:
         """Reserves what the rules of a fallback's model need beyond the reservation. Where it raises, the reservation is unchanged.
 
-        `matcher`: see reserve().
+        `matcher` means what it does for reserve().
         """
         if reservation is None:
             return await self.reserve(id, caller, model, tags, estimate, matcher, function)

@@ -28,10 +28,8 @@ class Charge(Struct):
 
 
 class _LocalCount:
-    """One bucket's local count. `slots`: amounts by slot of time. `running`: reservations that hold a place.
+    """One bucket's local count.
 
-    `in_flight`: how much of the slots is held by reservations that are not settled.
-    `reported`: how much Redis has counted already. `charge`: a report whose outcome is not known; None: there is none.
     Until `reduced_until_ms` less than the share may be taken, as Redis had counted usage before: `reduced_left` was left for all workers
     together, of an amount of `reduced_amount`.
     """
@@ -52,11 +50,11 @@ class _LocalCount:
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
         self.newest = 0
-        self.slots: dict[int, int] = {}
-        self.running: set[bytes] = set()
-        self.in_flight = 0
-        self.reported = 0
-        self.charge: Charge | None = None
+        self.slots: dict[int, int] = {}  # amounts by slot of time
+        self.running: set[bytes] = set()  # reservations that hold a place
+        self.in_flight = 0  # how much of the slots is held by reservations that are not settled
+        self.reported = 0  # how much Redis has counted already
+        self.charge: Charge | None = None  # a report whose outcome is not known; None: there is none
         self.reduced_left = 0
         self.reduced_amount = 0
         self.reduced_until_ms = 0.0
@@ -72,7 +70,7 @@ class _LocalCount:
 
 
 class LocalLimiter:
-    """take() replies as take.lua does. `holders`: the reservations that hold a place of a bucket already, in Redis or locally."""
+    """take() replies as take.lua does. `holders` gives the reservations that hold a place of a bucket already, in Redis or locally."""
 
     def __init__(self, clock_ms: Callable[[], float], holders: Callable[[bytes], Collection[bytes]]) -> None:
         self._clock_ms = clock_ms

@@ -11,11 +11,11 @@ Header = tuple[bytes, bytes]
 
 
 class HeaderRule(Struct, frozen=True):
-    """A rule that headers show. `index`: in its match. `resource`: its name in headers; what they say whatever is left is ready."""
+    """A rule that headers show. What they say whatever is left is ready."""
 
-    index: int
+    index: int  # in its match
     amount: int
-    resource: str
+    resource: str  # its name in headers
     limit_header: Header
     remaining_name: bytes
     reset_name: bytes
@@ -49,8 +49,8 @@ def _header_rule(index: int, amount: int, resource: str) -> HeaderRule:
 def rate_limit_headers(replies: Sequence[tuple[Sequence[HeaderRule], list[Any]]], stride: int) -> list[Header]:
     """Headers from replies of take.lua, each with the rules of its match that headers show.
 
-    `stride`: how many numbers a reply has for each bucket: 2 = left, time until all of it is free; 4 = the same, the time to wait, and
-    whether that is an estimate.
+    A reply has `stride` numbers for each bucket. Two are what is left and the time until all of it is free; four are the same, the time to
+    wait, and whether that is an estimate.
     """
     tightest: dict[str, tuple[float, HeaderRule, int, int]] = {}
     for shown_rules, reply in replies:

@@ -63,16 +63,17 @@ class RecentLedger(Protocol):
 
 
 class LimitedRules(Struct, frozen=True):
-    """The rules in force. `snapshot`: of their configuration, as a request may count under its model's fallbacks, too."""
+    """The rules in force."""
 
     table: RuleTable
-    snapshot: Snapshot
+    snapshot: Snapshot  # of their configuration, as a request may count under its model's fallbacks, too
 
 
 class WindowRebuilder:
     """Looks after a loss of memory from check_soon() until all windows are rebuilt or have passed; `loss` is what it found last.
 
-    `worker`: this worker's id. `epoch_ms`: the start of Redis's epoch as far as it is known; 0: nothing was lost before it.
+    `worker` is this worker's id. `epoch_ms` gives the start of Redis's epoch as far as it is known; 0 means that nothing was lost before
+    it.
     """
 
     def __init__(

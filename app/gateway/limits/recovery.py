@@ -34,7 +34,8 @@ async def _find_none() -> Collection[str]:
 class Recovery:
     """track() each reservation, untrack() it when its request is over; observe_epoch() when a reply shows another epoch than `epoch_ms`.
 
-    `match_buckets`: builds the match of given buckets. `has_rules`: without rules and reservations, Redis gets no commands.
+    `match_buckets` builds the match of given buckets. `has_rules` says whether there are any: without rules and reservations, Redis gets no
+    commands.
     """
 
     def __init__(

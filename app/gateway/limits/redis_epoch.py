@@ -18,15 +18,12 @@ _RETRY_S = 5.0
 
 
 class RedisEpoch:
-    """create() makes an epoch where Redis has none; record() writes the present one to Postgres.
-
-    `losses`: how often this process was the one that noticed a loss of memory.
-    """
+    """create() makes an epoch where Redis has none; record() writes the present one to Postgres."""
 
     def __init__(self, counters: RedisCounters, database: AsyncEngine) -> None:
         self._counters = counters
         self._database = database
-        self.losses = 0
+        self.losses = 0  # how often this process was the one that noticed a loss of memory
         self._creating: asyncio.Task[None] | None = None
         self._recording: asyncio.Task[None] | None = None
 

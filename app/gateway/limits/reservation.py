@@ -9,27 +9,21 @@ from app.gateway.limits.rule_matcher import Bucket, RuleMatch
 
 
 class Reservation:
-    """Held from Limits.reserve() to Limits.settle() or cancel(). `id`: the inference's.
-
-    `match`, `need`, `reply`: the rules of the plan's model, what was reserved, and the reply of take.lua.
-    `extensions`: matches of fallbacks that have rules of their own, each with its reply.
-    `epoch_ms`: the epoch of Redis in which it was reserved; None: Redis does not count it.
-    `local_amounts`: (bucket, slot, amount) that it holds of this worker's share, taken while Redis was away; None: nothing.
-    `used_local_share`: part of it came from that share at some time. `maybe_taken`: Redis may have counted it, and could not say so.
-    """
+    """The amounts that a request holds from Limits.reserve() to Limits.settle() or cancel()."""
 
     __slots__ = ("epoch_ms", "extensions", "id", "local_amounts", "match", "maybe_taken", "need", "reply", "settled", "used_local_share")
 
     def __init__(self, id: bytes, match: RuleMatch, need: Amounts) -> None:
-        self.id = id
-        self.match = match
-        self.need = need
-        self.reply: list[Any] = []
-        self.extensions: list[tuple[RuleMatch, list[Any]]] = []
-        self.epoch_ms: int | None = None
+        self.id = id  # the inference's
+        self.match = match  # the rules of the plan's model
+        self.need = need  # what was reserved
+        self.reply: list[Any] = []  # of take.lua
+        self.extensions: list[tuple[RuleMatch, list[Any]]] = []  # matches of fallbacks that have rules of their own, each with its reply
+        self.epoch_ms: int | None = None  # the epoch of Redis in which it was reserved; None: Redis does not count it
+        # (bucket, slot, amount) that it holds of this worker's share, taken while Redis was away; None: nothing
         self.local_amounts: list[tuple[Bucket, int, int]] | None = None
-        self.used_local_share = False
-        self.maybe_taken = False
+        self.used_local_share = False  # whether part of it came from that share at some time
+        self.maybe_taken = False  # whether Redis may have counted it, and could not say so
         self.settled = False
 
     @property

@@ -17,18 +17,15 @@ FOREVER = float("inf")
 
 
 class Bucket:
-    """One rule's count for one subject. `dimensions`: the rule's scope with the subject's names, for the ledger.
-
-    `override`: the subject's own amount, which may have ended; see amount_at().
-    """
+    """One rule's count for one subject."""
 
     __slots__ = ("dimensions", "key", "override", "rule")
 
     def __init__(self, rule: Rule, key: bytes, dimensions: Mapping[str, str], override: RuleOverride | None = None) -> None:
         self.rule = rule
         self.key = key
-        self.dimensions = dimensions
-        self.override = override
+        self.dimensions = dimensions  # the rule's scope with the subject's names, for the ledger
+        self.override = override  # the subject's own amount, which may have ended; see amount_at()
 
     def amount_at(self, now_ms: float) -> int:
         override = self.override
@@ -38,11 +35,8 @@ class Bucket:
 class RuleMatch:
     """The buckets that a request takes from, built once and kept for all requests that match the same.
 
-    `last_reply`: the latest reply of take.lua for them, by which a worker estimates its share once Redis is away.
-    `row`: what all commands about them share; `valid_until_ms`: when a calendar period or override in it ends, by Redis's clock.
-    `outage_refusing_rule`, `cost_rule`: a rule that admits nothing without Redis, and one about cost; None: there is none.
-    `lease_keys`: keys of the buckets that count running requests. `dry_run_rules`: indexes. `header_rules`: see rate_limit_headers.
-    `granted`: how many reservations it was given since they were last counted. `noted`: a request has matched it since that was reported.
+    All commands about them share `row`; a calendar period or override in it ends at `valid_until_ms`, by Redis's clock. `header_rules` are
+    for rate_limit_headers().
     """
 
     __slots__ = (
@@ -61,15 +55,18 @@ class RuleMatch:
 
     def __init__(self, buckets: Sequence[Bucket], scripts: Scripts, lease_ms: int, now_ms: float) -> None:
         self.buckets = tuple(buckets)
+        # the latest reply of take.lua for them, by which a worker estimates its share once Redis is away
         self.last_reply: list[Any] | None = None
-        self.granted = 0
-        self.noted = False
+        self.granted = 0  # how many reservations it was given since they were last counted
+        self.noted = False  # whether a request has matched it since that was reported
         rules = [bucket.rule for bucket in buckets]
         strict = [rule for rule in rules if not rule.limit.dry_run]
+        # a rule that admits nothing without Redis; None: there is none
         self.outage_refusing_rule = next((rule for rule in strict if rule.limit.on_outage == "refuse"), None)
-        self.cost_rule = next((rule for rule in strict if rule.resource == _COST), None)
+        self.cost_rule = next((rule for rule in strict if rule.resource == _COST), None)  # a rule about cost; None: there is none
+        # keys of the buckets that count running requests
         self.lease_keys = tuple(bucket.key for bucket in buckets if bucket.rule.kind == LEASES)
-        self.dry_run_rules = tuple(index for index, rule in enumerate(rules) if rule.limit.dry_run)
+        self.dry_run_rules = tuple(index for index, rule in enumerate(rules) if rule.limit.dry_run)  # indexes
         self.renew_periods(scripts, lease_ms, now_ms)
 
     def rule(self, index: int) -> Rule:

@@ -13,12 +13,7 @@ from app.gateway.limits.rules import LEASES
 
 
 class RuleState(Struct, frozen=True):
-    """One rule as a caller meets it. Amounts are in the rule's own units.
-
-    `reset_s`: until all of `amount` is free if nothing else comes; None: not known, the rule is about concurrency.
-    `needed`: what a previewed request needs. `wait_s`: until that passes this rule; None: it never does. `wait_kind`: "estimate" if
-    requests in flight hold a part of the rule, which may come back sooner or not at all; else "exact".
-    """
+    """One rule as a caller meets it. Amounts are in the rule's own units."""
 
     rule: str
     scope: Mapping[str, str]
@@ -26,12 +21,13 @@ class RuleState(Struct, frozen=True):
     amount: float
     per: str | None
     remaining: float
-    reset_s: float | None
+    reset_s: float | None  # until all of `amount` is free if nothing else comes; None: not known, the rule is about concurrency
     dry_run: bool
     on_outage: str
     after_loss: str
-    needed: float = 0.0
-    wait_s: float | None = 0.0
+    needed: float = 0.0  # what a previewed request needs
+    wait_s: float | None = 0.0  # until that passes this rule; None: it never does
+    # "estimate" if requests in flight hold a part of the rule, which may come back sooner or not at all; else "exact"
     wait_kind: str = "exact"
 
 

@@ -40,26 +40,20 @@ _NO_OVERRIDES: Mapping[tuple[str, ...], RuleOverride] = {}
 
 
 class Rule(Struct, frozen=True, eq=False):
-    """A limit as it is counted. `id`: the same as long as it counts the same things, whatever its amount.
+    """A limit as it is counted."""
 
-    `kind`: WINDOW, CALENDAR or LEASES. `resource`: index in RESOURCES, from 1. `amount`: an integer; cost in millionths of a US dollar.
-    `fixed_dimensions`: those of its scope with one value. `each_dimensions`: those with a bucket for each value.
-    `counted_name`: the limit's, or the one that it had first.
-    `since_ms`: when it began to count this, 0 if that is not known; what it counted before was none of this rule. `overrides`: by subject.
-    """
-
-    id: str
+    id: str  # the same as long as it counts the same things, whatever its amount
     limit: Limit
-    kind: int
-    resource: int
-    amount: int
+    kind: int  # WINDOW, CALENDAR or LEASES
+    resource: int  # index in RESOURCES, from 1
+    amount: int  # cost in millionths of a US dollar
     window_ms: int
     zone: ZoneInfo
-    fixed_dimensions: tuple[tuple[str, str], ...]
-    each_dimensions: tuple[str, ...]
-    counted_name: str = ""
-    since_ms: int = 0
-    overrides: Mapping[tuple[str, ...], RuleOverride] = _NO_OVERRIDES
+    fixed_dimensions: tuple[tuple[str, str], ...]  # those of its scope with one value
+    each_dimensions: tuple[str, ...]  # those with a bucket for each value
+    counted_name: str = ""  # the limit's, or the one that it had first
+    since_ms: int = 0  # when it began to count this, 0 if that is not known; what it counted before was none of this rule
+    overrides: Mapping[tuple[str, ...], RuleOverride] = _NO_OVERRIDES  # by subject
 
     @property
     def lost_nothing_until_ms(self) -> int:
@@ -88,7 +82,7 @@ class Rule(Struct, frozen=True, eq=False):
         return calendar_period(cast(CalendarUnit, self.limit.per), self.zone, now_ms)
 
     def subject(self, dimensions: Mapping[str, str]) -> tuple[str, ...] | None:
-        """The values that name the bucket; None: the rule does not apply. `dimensions`: see request_dimensions()."""
+        """The values that name the bucket; None: the rule does not apply. `dimensions` are those of request_dimensions()."""
         for dimension, value in self.fixed_dimensions:
             if dimensions.get(dimension) != value:
                 return None

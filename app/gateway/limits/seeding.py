@@ -33,13 +33,14 @@ class Ledger(Protocol):
     async def used(self, scope: Mapping[str, str], since: datetime, snapshot: Snapshot) -> LedgerUsage:
         """Usage since a moment, including every request that ended on this machine before this call.
 
-        `snapshot`: a request counts under other models than the one that it names, too. Raises one of db_errors.DB_UNAVAILABLE_ERRORS.
+        `snapshot` says under which other models than the one that it names a request counts, too. Raises one of
+        db_errors.DB_UNAVAILABLE_ERRORS.
         """
         ...
 
 
 class LedgerSeeder:
-    """Seeds buckets: one query at a time for each, which concurrent requests share. `snapshot`: the one in force."""
+    """Seeds buckets: one query at a time for each, which concurrent requests share. `snapshot` gives the one in force."""
 
     def __init__(self, counters: RedisCounters, ledger: Ledger, snapshot: Callable[[], Snapshot]) -> None:
         self._counters = counters

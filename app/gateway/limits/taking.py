@@ -27,7 +27,10 @@ _MAX_TRIES = 6
 
 
 class Taker:
-    """`workers_alive`: the number of workers that share a rule while Redis is away. `undo`: gives back what Redis may have taken."""
+    """Takes from buckets: in Redis, or of this worker's share while Redis is away.
+
+    `workers_alive` gives the number of workers that share a rule meanwhile. `undo` gives back what Redis may have taken.
+    """
 
     def __init__(
         self,

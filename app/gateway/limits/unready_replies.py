@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class UnreadyReplies:
-    """Answers replies that decide nothing yet. `renew_periods`: of the rules in force."""
+    """Answers replies that decide nothing yet. `renew_periods` is that of the rules in force."""
 
     def __init__(
         self, redis_epoch: RedisEpoch, seeder: LedgerSeeder, clock: RedisClock, renew_periods: Callable[[RuleMatch], None]

@@ -135,7 +135,8 @@ def _slots(value: Any) -> Iterator[MediaSlot]:
 
 
 def _media_slots(holder: dict[str, Any] | list[Any], at: Any, value: Any, name: str) -> Iterator[MediaSlot]:
-    """The URLs below a key such as image_url, its `name`: itself, an object with it, or a list of them, as of a video's frames.
+    """The URLs below a key such as image_url, which is its `name`. The value is a URL, an object with it, or a list of them, as of a
+    video's frames.
 
     llama.cpp reads one in the `data` of input_audio as well.
     """

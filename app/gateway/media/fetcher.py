@@ -52,7 +52,7 @@ class FetchesMedia(Protocol):
 
 
 class MediaFetcher:
-    """Fetches media for one worker. `resolve_host`: the addresses of a host; raises OSError or UnicodeError if it has none."""
+    """Fetches media for one worker. `resolve_host` gives the addresses of a host; it raises OSError or UnicodeError if there is none."""
 
     def __init__(
         self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None, resolve_host: ResolveHost | None = None
@@ -65,8 +65,8 @@ class MediaFetcher:
     async def fetch(self, urls: Collection[str], claim_bytes: ClaimBytes = claim_nothing) -> Mapping[str, Inline]:
         """The media at each URL, fetched once each. If one fails, the others are cancelled.
 
-        `claim_bytes`: takes the memory for more bytes, before they are kept; what it raises ends the fetching.
-        Raises InvalidRequest naming the URL and the reason, Unsupported where fetching is switched off.
+        `claim_bytes` takes the memory for more bytes, before they are kept; what it raises ends the fetching. Raises InvalidRequest naming
+        the URL and the reason, Unsupported where fetching is switched off.
         """
         unique_urls = [*dict.fromkeys(urls)]
         if not unique_urls:

@@ -24,16 +24,16 @@ _RETRY_AFTER_S = 1
 
 
 class BodyMemory:
-    """One for each worker. `held_bytes`: what has come of all bodies. `of_teams`, `of_keys`: what theirs have come to, or declared."""
+    """The memory that bodies take in one worker."""
 
     def __init__(self, settings: Settings) -> None:
         self.max_key_bytes = settings.bodies_max_bytes_key
         self.max_team_bytes = settings.bodies_max_bytes_team
         self.max_worker_bytes = settings.bodies_max_bytes_worker
-        self.held_bytes = 0
+        self.held_bytes = 0  # what has come of all bodies
         self.held_of_teams: Counter[str] = Counter()
-        self.of_teams: Counter[str] = Counter()
-        self.of_keys: Counter[str] = Counter()
+        self.of_teams: Counter[str] = Counter()  # what the bodies of each have come to, or declared
+        self.of_keys: Counter[str] = Counter()  # what the bodies of each have come to, or declared
 
     def claim(self, caller: Caller) -> "BodyClaim":
         """A claim of nothing, which the bodies of one request enlarge, and which is to be released."""
@@ -41,7 +41,7 @@ class BodyMemory:
 
 
 class BodyClaim:
-    """The bytes of one request. `size_bytes`: how many have come. `declared_bytes`: how many are to come in all, as far as is known."""
+    """The bytes of one request."""
 
     __slots__ = ("_key_id", "_memory", "_team_id", "declared_bytes", "size_bytes")
 
@@ -49,8 +49,8 @@ class BodyClaim:
         self._memory = memory
         self._team_id = caller.team_id
         self._key_id = caller.key_id
-        self.declared_bytes = 0
-        self.size_bytes = 0
+        self.declared_bytes = 0  # how many are to come in all, as far as is known
+        self.size_bytes = 0  # how many have come
 
     def declare(self, size_bytes: int) -> None:
         """Claims as much for the key and the team, before any of it has come. Raises as add() does, also where the worker has no room."""

@@ -20,19 +20,17 @@ class WatchedStream(Protocol):
     """A response that a caller waits for, or the rest of it."""
 
     def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
-        """Sends a keep-alive, if the caller has heard nothing for so long. Waits for nothing. `now_s`: of the monotonic clock."""
+        """Sends a keep-alive, if the caller has heard nothing for so long. Waits for nothing. `now_s` is by the monotonic clock."""
         ...
 
 
 class KeepAlives:
-    """The streams of this process that are watched: one task looks at all of them, so that neither a request nor a chunk costs a timer.
-
-    `longest_s`: the silence after which one is sent; 0: nothing is watched. `streams`: with what their keep-alives are made of; None: they
-    failed. It is a dict because requests put themselves in and take themselves out without a call.
-    """
+    """The streams of this process that are watched: one task looks at all of them, so that neither a request nor a chunk costs a timer."""
 
     def __init__(self, settings: Settings) -> None:
-        self.longest_s = settings.stream_keep_alive_s
+        self.longest_s = settings.stream_keep_alive_s  # the silence after which one is sent; 0: nothing is watched
+        # What the keep-alives of each are made of; None: they failed. It is a dict because requests put themselves in and take themselves
+        # out without a call.
         self.streams: dict[WatchedStream, tuple[CallerDialect, ResponseMeta] | None] = {}
         self.task = BackgroundTask("keep-alives", self._watch)
 

@@ -32,12 +32,12 @@ def _share(priority: int) -> float:
 
 
 class LoadShedder:
-    """The requests in progress of this process, by team. `room`: how many there may be now."""
+    """The requests in progress of this process, by team."""
 
     def __init__(self, settings: Settings) -> None:
         self._max = max(settings.requests_max, 1)
         self._max_lag_s = settings.shed_lag_s
-        self.room = float(self._max)
+        self.room = float(self._max)  # how many there may be now
         self.in_progress = 0
         self._of_teams: dict[str, int] = {}
         self.task = BackgroundTask("load shedding", self._watch_event_loop)
@@ -64,7 +64,7 @@ class LoadShedder:
             del self._of_teams[caller.team_id]
 
     def adapt(self, lag_s: float) -> None:
-        """`lag_s`: by how much the event loop was late at least, throughout the last second."""
+        """Changes the room by how late the event loop is: `lag_s` is the least by which it was late throughout the last second."""
         if lag_s > self._max_lag_s:
             self.room = max(_LEAST_ROOM, min(self.room, self.in_progress) * 0.9)
         else:

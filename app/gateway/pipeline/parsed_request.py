@@ -12,18 +12,14 @@ from providers.dialect import CallerDialect
 
 
 class ParsedRequest(Struct):
-    """`headers`: with the credentials that came in the body. `variant`: the one that the caller demands; None: the choice is ours.
-
-    `function_input`: see FunctionFields. `sent_body`: what responses repeat of the request. `cost_fields`: names under which the usage is
-    to have the cost of the request; empty: it is not to have it.
-    """
+    """A request whose body, headers and options have been read."""
 
     admitted: Admitted
     dialect: CallerDialect
-    headers: Mapping[bytes, bytes]
+    headers: Mapping[bytes, bytes]  # with the credentials that came in the body
     body: RequestBody
     options: CallerOptions
-    variant: str | None
-    function_input: Raw | None
-    sent_body: Body
-    cost_fields: tuple[str, ...]
+    variant: str | None  # the one that the caller demands; None: the choice is ours
+    function_input: Raw | None  # see FunctionFields
+    sent_body: Body  # what responses repeat of the request
+    cost_fields: tuple[str, ...]  # names under which the usage is to have the cost of the request; empty: it is not to have it

@@ -80,7 +80,7 @@ class RefusalRecorder:
             self._log_lost(self._lost + sum(self._counts.values()))
 
     def add(self, context: RequestContext, error: NarthexError, snapshot: Snapshot, unknown_key: str | None) -> None:
-        """Count a request that is being answered with an error. `unknown_key`: the public part of its key, if that is not known."""
+        """Count a request that is being answered with an error. `unknown_key` is the public part of its key, if that is not known."""
         caller, minute = context.key_holder, context.received_us // _MINUTE_US
         requested = _requested_model(context)
         model = requested if not requested or requested in snapshot.models else UNKNOWN

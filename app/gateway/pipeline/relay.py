@@ -77,7 +77,7 @@ async def relay_stream(
     meta: ResponseMeta,
     masked: MaskedStream | None,
 ) -> None:
-    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `masked`: see there; None: it is not."""
+    """Sends each block on as it arrives. The last frames wait until the exchange is in the spool. `masked` None: it is not masked."""
     editor = response.editor
     attempted.progress.editor = editor
     relayed: OutboundStream | None = response
@@ -191,7 +191,7 @@ async def record_response(gateway: Gateway, planned: Planned, data: bytes) -> No
 
 
 async def _commit_exchange(gateway: Gateway, parsed: ParsedRequest, context: RequestContext, last: bytes) -> None:
-    """Comes before the last byte: whatever a caller has in full is recorded, whichever process is killed next. `last`: what it sends."""
+    """Comes before the last byte: whatever a caller has in full is recorded, whichever process is killed next. `last` is what it sends."""
     admitted = parsed.admitted
     claim = admitted.authenticated.claim
     if claim is not None:

@@ -49,9 +49,8 @@ async def serve(
 ) -> None:
     """Answers one request. Raises NarthexError while nothing has been sent; after that the stream ends with the error.
 
-    Nothing but keep-alives, that is: behind those, too, targets are tried, and what fails is raised.
-
-    `reauthenticate`: for a request that has waited, because its key may have been revoked meanwhile.
+    Nothing but keep-alives, that is: behind those, too, targets are tried, and what fails is raised. `reauthenticate` is for a request that
+    has waited, because its key may have been revoked meanwhile.
     """
     authenticated = context.stage
     assert isinstance(authenticated, Authenticated)

@@ -48,8 +48,8 @@ async def check_provider(
 ) -> list[CheckResult]:
     """One result for each address and credential of the provider, which must be configured.
 
-    `model`: one of the provider's, sent a short request; None: the cheapest request that shows whether the credential works.
-    `caller_credential`: the credential that a caller would send in a header.
+    `model` is one of the provider's, sent a short request; None means the cheapest request that shows whether the credential works.
+    `caller_credential` is the credential that a caller would send in a header.
     """
     transport = Transport(proxy=settings.proxy, guard=settings.address_guard, ca_bundle=settings.ca_bundle or None)
     fleet = Fleet(settings, transport, vault)

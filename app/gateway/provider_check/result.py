@@ -40,11 +40,11 @@ class RemainingRateLimit(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """An outcome in words. `advice`: what to do about it."""
+    """An outcome in words."""
 
     outcome: Outcome
     message: str
-    advice: str | None = None
+    advice: str | None = None  # what to do about it
 
 
 class CheckResult(Struct, frozen=True):

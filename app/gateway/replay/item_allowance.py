@@ -13,7 +13,7 @@ class ReplayFailed(Withdrawn):
 
 
 class ItemAllowance:
-    """Implements context.Allowance. `microusd`: what is reserved; None: nothing. `fault`: why the request was withdrawn."""
+    """Implements context.Allowance."""
 
     def __init__(self, database: AsyncEngine, held: HeldReplay, spending: Spending, item: Item, kind: OriginKind) -> None:
         self._database = database
@@ -21,8 +21,8 @@ class ItemAllowance:
         self._spending = spending
         self._item = item
         self._kind = kind
-        self.microusd: int | None = None
-        self.fault: Exception | None = None
+        self.microusd: int | None = None  # what is reserved; None: nothing
+        self.fault: Exception | None = None  # why the request was withdrawn
 
     async def reserve(self, inference_id: str, cost_microusd: int | None) -> None:
         if cost_microusd is None and self._spending.cap_microusd is not None:

@@ -67,9 +67,9 @@ class LeftForLater(Withdrawn):
 
 
 class _Pair(Struct, frozen=True):
-    """`prompt`: what was to be answered, as JSON. What was written: None: it is not known."""
+    """A recorded response and the replayed one; each is None if what was written is not known."""
 
-    prompt: bytes
+    prompt: bytes  # what was to be answered, as JSON
     original: tuple[WrittenChoice, ...] | None
     replayed: tuple[WrittenChoice, ...] | None
 
@@ -79,9 +79,10 @@ class _Pair(Struct, frozen=True):
 
 
 class ItemRuns:
-    """Runs items of one replay, several at a time. `leaves`: set, an item that waits for room is left for later.
+    """Runs items of one replay, several at a time.
 
-    `waits_for`: why the newest request has to wait; None: none does.
+    Once `leaves` is set, an item that waits for room is left for later. `waits_for` is why the newest request has to wait; None means that
+    none does.
     """
 
     def __init__(self, gateway: Gateway, database: AsyncEngine, held: HeldReplay, spending: Spending, leaves: asyncio.Event) -> None:

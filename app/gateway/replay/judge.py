@@ -31,19 +31,16 @@ _decode_verdict = msgspec.json.Decoder(_Verdict).decode
 
 
 class Judgement(Struct, frozen=True):
-    """`score`: of the replayed response against the original, from 0 to 1, and 0.5 where both orders disagree about the better one.
+    """The judge's result for a replayed response, from both orders."""
 
-    `replayed_first`: the score of the replayed response when it came first, `replayed_last`: when it came last. `flipped`: they disagree.
-    """
-
-    score: float
-    replayed_first: float
-    replayed_last: float
-    flipped: bool
+    score: float  # of the replayed response against the original, from 0 to 1, and 0.5 where both orders disagree about the better one
+    replayed_first: float  # the score of the replayed response when it came first
+    replayed_last: float  # the score of the replayed response when it came last
+    flipped: bool  # whether the orders disagree
 
 
 class NoJudgement(Exception):
-    """`reason`: as items have it."""
+    """The judge gave no judgement. `reason` is written as items have it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -51,15 +48,15 @@ class NoJudgement(Exception):
 
 
 def judgement_of(first: float, swapped: float) -> Judgement:
-    """`first`: what the judge says with the replayed response as a, `swapped`: with the original as a."""
+    """The judgement from both orders: `first` is what the judge says with the replayed response as a, `swapped` with the original as a."""
     last = 1 - swapped
     return Judgement(judge_score(last, first), first, last, (first - 0.5) * (last - 0.5) < 0)
 
 
 class JudgedPair(Struct, frozen=True):
-    """`prompt`: what both were to answer, as JSON."""
+    """Two responses to the same prompt."""
 
-    prompt: bytes
+    prompt: bytes  # what both were to answer, as JSON
     original: str
     replayed: str
 
@@ -67,7 +64,9 @@ class JudgedPair(Struct, frozen=True):
 async def judge_pair(
     send: Callable[[bytes], Awaitable[OwnResponse]], judge: Judge, function: FunctionConfig, pair: JudgedPair
 ) -> Judgement:
-    """`send`: makes a request in OpenAI's chat API. Raises NoJudgement, and what `send` raises."""
+    """Lets the model compare a pair in both orders. `send` makes a request in OpenAI's chat API. Raises NoJudgement, and what `send`
+    raises.
+    """
     orders = ((pair.replayed, pair.original), (pair.original, pair.replayed))
     scores = [_read_score(await send(judge_request(judge, function, pair.prompt, a, b))) for a, b in orders]
     return judgement_of(*scores)

@@ -15,7 +15,7 @@ from providers.canonical.errors import InvalidRequest
 
 
 def check_order(snapshot: Snapshot, caller: Caller, definition: ReplayDefinition) -> None:
-    """`caller`: of the key that pays. Raises InvalidRequest."""
+    """Raises InvalidRequest for a replay that could not run. `caller` is that of the key that pays."""
     if caller.networks is not None:
         raise InvalidRequest("The key may only be used from some networks, in which no replay is: give another one.", param="key")
     _check_target(snapshot, caller, definition)

@@ -29,15 +29,12 @@ class Withdrawn(Exception):
 
 
 class OwnResponse(Struct, frozen=True):
-    """`exchange`: as it is recorded; None: no plan was made, and there is nothing to record. `body` None: it is longer than is compared.
-
-    `error`: what ended it; None: it was answered.
-    """
+    """The response to a request that the gateway makes itself."""
 
     inference_id: str
-    exchange: Exchange | None
-    body: bytes | None
-    error: NarthexError | None
+    exchange: Exchange | None  # as it is recorded; None: no plan was made, and there is nothing to record
+    body: bytes | None  # None: it is longer than is compared
+    error: NarthexError | None  # what ended it; None: it was answered
 
 
 async def make_request(
@@ -125,7 +122,7 @@ _NO_CONNECTION = _NoConnection()
 
 
 class _Collected:
-    """Implements app.gateway.pipeline.relay.ResponseSink. `body`: None once it is longer than MAX_RESPONSE_BYTES."""
+    """Implements app.gateway.pipeline.relay.ResponseSink. Its `body` is None once it is longer than MAX_RESPONSE_BYTES."""
 
     def __init__(self) -> None:
         self.has_begun = False

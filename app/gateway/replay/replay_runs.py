@@ -32,35 +32,29 @@ class ReplayCancelled(Exception):
 
 
 class HeldReplay(Struct, frozen=True):
-    """A replay that this process runs. `spent_microusd`: when the lease was taken."""
+    """A replay that this process runs."""
 
     id: str
     lease: int
     definition: ReplayDefinition
     key_id: str
-    spent_microusd: int
+    spent_microusd: int  # when the lease was taken
 
 
 class Item(Struct, frozen=True):
-    """`tries`: processes that have begun it. `began_at` None: no request of it is in progress, or what that cost is settled.
-
-    `replayed`: the values of the response that is known already, of an item whose judge was interrupted.
-    """
+    """An inference that a replay answers again."""
 
     number: int
     original_id: str
-    tries: int
+    tries: int  # processes that have begun it
     inference_id: str | None = None
-    began_at: datetime.datetime | None = None
+    began_at: datetime.datetime | None = None  # None: no request of it is in progress, or what that cost is settled
     reserved_microusd: int = 0
-    replayed: Mapping[str, Any] | None = None
+    replayed: Mapping[str, Any] | None = None  # the values of the response that is known already, of an item whose judge was interrupted
 
 
 class RecordedRequest(Struct, frozen=True):
-    """An inference as it is recorded. `policy` None: its content is kept no longer. `request`, `response`: packed.
-
-    `values`: of the metrics that are compared, as results of experiments define them.
-    """
+    """An inference as it is recorded."""
 
     id: str
     team_id: str
@@ -69,11 +63,11 @@ class RecordedRequest(Struct, frozen=True):
     function: str | None
     streamed: bool
     outcome: str
-    policy: str | None
+    policy: str | None  # None: its content is kept no longer
     is_deleted: bool
-    request: bytes | None
-    response: bytes | None
-    values: Mapping[str, Any]
+    request: bytes | None  # packed
+    response: bytes | None  # packed
+    values: Mapping[str, Any]  # of the metrics that are compared, as results of experiments define them
 
 
 _TAKE = text("""
@@ -119,7 +113,10 @@ async def take_replay(connection: AsyncConnection, holder: str) -> HeldReplay | 
 
 
 async def renew_lease(connection: AsyncConnection, held: HeldReplay, reason: str | None) -> bool:
-    """Whether it still runs; False: it was cancelled. `reason`: what it waits for; None: nothing. Raises LeaseLost."""
+    """Whether it still runs; False: it was cancelled. Raises LeaseLost.
+
+    `reason` is what it waits for; None means that it waits for nothing.
+    """
     status = await connection.scalar(_RENEW, {"id": held.id, "lease": held.lease, "lease_s": LEASE_S, "reason": reason})
     if status is None:
         raise LeaseLost
@@ -205,7 +202,9 @@ async def reserve_for_judge(connection: AsyncConnection, held: HeldReplay, item:
 async def settle_item(
     connection: AsyncConnection, held: HeldReplay, item: Item, *, reserved_microusd: int, cost_microusd: int, **columns: Any
 ) -> None:
-    """Counts what was charged in place of what was reserved, and stores what is known. `columns`: of replay_items. Raises LeaseLost."""
+    """Counts what was charged in place of what was reserved, and stores what is known. `columns` are those of replay_items. Raises
+    LeaseLost.
+    """
     await _check_lease(connection, held)
     encoded = {name: _encode(value) if name in _JSON_COLUMNS else value for name, value in columns.items()}
     changes = "".join(f", {name} = " + (f"CAST(:{name} AS jsonb)" if name in _JSON_COLUMNS else f":{name}") for name in columns)

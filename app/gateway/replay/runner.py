@@ -54,7 +54,7 @@ _MAX_REASON_CHARS = 500
 
 
 class ReplayRunner:
-    """start(), and stop() once callers are served no more. `database`: of the process, for one question every two seconds."""
+    """start(), and stop() once callers are served no more. `database` is that of the process, for one question every two seconds."""
 
     def __init__(self, gateway: Gateway, database: AsyncEngine) -> None:
         self.task = BackgroundTask("replays", self._keep_running)

@@ -13,11 +13,11 @@ class CapReached(Withdrawn):
 
 
 class Spending:
-    """`cap_microusd` None: no cap. `spent_microusd`: charged so far, by every process that ran the replay."""
+    """The amounts that a replay has spent and reserved, against its cap."""
 
     def __init__(self, cap_microusd: int | None, spent_microusd: int) -> None:
-        self.cap_microusd = cap_microusd
-        self.spent_microusd = spent_microusd
+        self.cap_microusd = cap_microusd  # None: no cap
+        self.spent_microusd = spent_microusd  # charged so far, by every process that ran the replay
         self.reserved_microusd = 0
         self._settled = asyncio.Condition()
 

@@ -42,22 +42,22 @@ class NotRunnable(Exception):
 
 
 class ReplayTarget(Struct, frozen=True):
-    """`model`: a configured model or function. `variant`: of the function, or an arm of the model's experiment."""
+    """The model or function that answers the requests of a replay."""
 
-    model: str
-    variant: str | None
+    model: str  # a configured model or function
+    variant: str | None  # of the function, or an arm of the model's experiment
     is_function: bool
 
 
 class SentAgain(Struct, frozen=True):
-    """`raw`: the body. `prompt`: what the model was to answer, as JSON, for a judge."""
+    """A recorded request, made ready to be sent again."""
 
-    raw: bytes
-    prompt: bytes
+    raw: bytes  # the body
+    prompt: bytes  # what the model was to answer, as JSON, for a judge
 
 
 def prepare_request(route: str, request: bytes, function: str | None, target: ReplayTarget) -> SentAgain:
-    """`function`: that the request named. Raises NotRunnable."""
+    """Makes a recorded request one for the target. `function` is the one that the request named. Raises NotRunnable."""
     if function is not None and not target.is_function:
         raise NotRunnable("function")  # without its templates the model would get half of what the variant got
     try:

@@ -20,20 +20,15 @@ def _drop_nothing(field: str) -> bool:
 
 
 class CallerOptions(Struct, frozen=True):
-    """`may_drop`: whether the caller lets a field be dropped that a target cannot honour. `variant`: the variant or arm that it demands.
+    """The caller's own demands on the gateway for one request."""
 
-    `overrides_operator_drops`: it wants nothing dropped, whatever the operator allows. `max_repairs`: how often a response that violates
-    its constraint may be requested again. `refuses_unvalidated`: it wants no response that could not be validated. `resumes`: a stream
-    that breaks off is to go on elsewhere. `wants_cost`: the last usage of a stream is to have its cost.
-    """
-
-    may_drop: Callable[[str], bool] = _drop_nothing
-    overrides_operator_drops: bool = False
-    max_repairs: int = 0
-    refuses_unvalidated: bool = False
-    variant: str | None = None
-    resumes: bool = False
-    wants_cost: bool = False
+    may_drop: Callable[[str], bool] = _drop_nothing  # whether the caller lets a field be dropped that a target cannot honour
+    overrides_operator_drops: bool = False  # whether it wants nothing dropped, whatever the operator allows
+    max_repairs: int = 0  # how often a response that violates its constraint may be requested again
+    refuses_unvalidated: bool = False  # whether it wants no response that could not be validated
+    variant: str | None = None  # the variant or arm that it demands
+    resumes: bool = False  # whether a stream that breaks off is to go on elsewhere
+    wants_cost: bool = False  # whether the last usage of a stream is to have its cost
 
 
 NO_CALLER_OPTIONS = CallerOptions()

@@ -55,14 +55,11 @@ class _Fields(Struct):
 
 
 class GatewayOptions(Struct, frozen=True):
-    """`namespace`: becomes a tag; None: none. `headers`: the caller's credentials for targets, as the headers that these take them from.
+    """The options of a request's reserved fields, which say how it is served."""
 
-    `reported`: reserved fields that change nothing here, by the caller's names.
-    """
-
-    namespace: str | None = None
-    headers: Mapping[bytes, bytes] = {}
-    reported: Sequence[str] = ()
+    namespace: str | None = None  # becomes a tag; None: none
+    headers: Mapping[bytes, bytes] = {}  # the caller's credentials for targets, as the headers that these take them from
+    reported: Sequence[str] = ()  # reserved fields that change nothing here, by the caller's names
 
 
 NO_OPTIONS = GatewayOptions()
@@ -74,9 +71,9 @@ _KNOWN_CHAT_FIELDS = frozenset({*openai_chat.Request.__struct_encode_fields__, *
 def read_options(
     dialect: CallerDialect, request: InboundRequest, reserved: list[str], credential_headers: Collection[bytes]
 ) -> tuple[InboundRequest, GatewayOptions]:
-    """The request with its overrides and parameters, and how it is served. `reserved`: the reserved fields that it has.
+    """The request with its overrides and parameters, and how it is served. Raises InvalidRequest and Unsupported.
 
-    `credential_headers`: headers that configured targets take credentials from. Raises InvalidRequest and Unsupported.
+    `reserved` are the reserved fields that it has, `credential_headers` headers that configured targets take credentials from.
     """
     if not any([name.startswith(PREFIX) for name in reserved]):
         return request, GatewayOptions(reported=reserved)

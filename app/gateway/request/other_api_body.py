@@ -23,12 +23,12 @@ _OWN_FIELDS: Mapping[str, tuple[str, ...]] = {_CHAT: ("messages", "prompt"), _RE
 
 
 class OtherApiRequest(msgspec.Struct):
-    """`raw`: the body in the route's API. `dropped`: what that has no field for. `report`: for x-narthex-emulated."""
+    """A request whose body came in another API than the route's."""
 
     request: InboundRequest
-    raw: bytes
-    dropped: list[str]
-    report: str
+    raw: bytes  # the body in the route's API
+    dropped: list[str]  # what that has no field for
+    report: str  # for x-narthex-emulated
 
 
 def read_other_api(dialect: CallerDialect, raw: bytes, refusal: InvalidRequest, may_drop: Callable[[str], bool]) -> OtherApiRequest:

@@ -36,10 +36,10 @@ def reserved_fields(body: Body) -> list[str]:
 
 
 class FunctionFields(NamedTuple):
-    """`input`: of the system template; None: none. `variant`: the one that the request demands; None: any."""
+    """The fields of a request that are for a function, beside its chat."""
 
-    input: Raw | None
-    variant: str | None
+    input: Raw | None  # of the system template; None: none
+    variant: str | None  # the one that the request demands; None: any
 
 
 NO_FUNCTION_FIELDS = FunctionFields(None, None)

@@ -18,7 +18,7 @@ async def choose_dialects(
 ) -> tuple[Sequence[AnyDialect], DialectRule | None]:
     """The dialects to try, and the rule of the model that puts one of them first; None: there is no such rule.
 
-    `spoken`: what the endpoint speaks for the model. Raises OperationNotSupported if it has no dialect for the request.
+    `spoken` is what the endpoint speaks for the model. Raises OperationNotSupported if it has no dialect for the request.
     """
     provider, target = recipient.provider, recipient.target
     names = spoken.names if target.dialect is None else (target.dialect,)
@@ -39,7 +39,7 @@ def candidate_dialects(
 ) -> Sequence[AnyDialect]:
     """Those of a target's dialects in which this request can be sent, best first. Raises OperationNotSupported if there is none.
 
-    `ignores_caller`: they are in the order of a rule of the model, whatever the caller speaks.
+    `ignores_caller` says that they are in the order of a rule of the model, whatever the caller speaks.
     """
     caller_dialect_name = source.terms.dialect.name
     has_output_constraint = source.constraint is not None and source.constraint.output is not None

@@ -33,7 +33,7 @@ def may_leave_out(source: SourceRequest, recipient: Recipient, field: str) -> bo
 
 
 def may_leave_out_written(source: SourceRequest, recipient: Recipient, caller_name: Callable[[str], str], field: str) -> bool:
-    """The same of a field of a body that was written for the target. `caller_name`: gives the caller's name for it."""
+    """The same of a field of a body that was written for the target. `caller_name` gives the caller's name for it."""
     return may_leave_out(source, recipient, field) or may_leave_out(source, recipient, caller_name(field))
 
 

@@ -13,7 +13,7 @@ _MAX_STOP_CHARS = 1_000
 
 
 def emulable_fields(dialect: str, body: Body, constraint: Constraint | None) -> frozenset[str]:
-    """The caller's names of these fields. `constraint`: that of the request, with the schemas of its strict tools."""
+    """The caller's names of these fields. `constraint` is that of the request, with the schemas of its strict tools."""
     stop, single_call = STOP_FIELDS.get(dialect), SINGLE_CALL_FIELDS.get(dialect)
     fields: list[str] = []
     if stop is not None and body.has_value(stop) and _can_cut(dialect, body, body.value(stop)):

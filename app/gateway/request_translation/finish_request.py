@@ -36,10 +36,10 @@ def finish_request(
     constraint: Constraint | None,
     caller_name: CallerName | None = None,
 ) -> TranslatedRequest:
-    """The request as it is sent. Changes `body`, which nobody else may hold.
+    """The request as it is sent. Changes `body`, which nobody else may hold. Raises Unsupported.
 
-    `dropped`: what the body was written without, in the caller's names; fields that it loses here are added. `caller_name`: gives the
-    caller's name for a field of the body; None: the body is in the caller's dialect. Raises Unsupported.
+    `dropped` is what the body was written without, in the caller's names; fields that it loses here are added. `caller_name` gives the
+    caller's name for a field of the body; None means that the body is in the caller's dialect.
     """
     provider, target, overrides = recipient.provider, recipient.target, source.request.overrides
     body["model"] = target.model  # hosts' rules about their models go by this name

@@ -37,7 +37,7 @@ async def continue_text(source: SourceRequest, text: str, written_tokens: int) -
 async def add_repair_messages(source: SourceRequest, violation: ConstraintViolation, large_requests: TeamLargeRequests) -> None:
     """Continues the chat with the response that violated the constraint and a message that says so. Raw prompts stay as they are.
 
-    The request itself grows: targets that are tried after this one get it so, too. `large_requests`: the team's; a small request is a
+    The request itself grows: targets that are tried after this one get it so, too. `large_requests` are the team's; a small request is a
     large one with a large response in it.
     """
     source.large_requests = large_requests.for_text(violation.response_text) or source.large_requests

@@ -29,7 +29,7 @@ class RefusalReader:
     async def learn(self, error: UpstreamError, translated: TranslatedRequest, source: SourceRequest, *, may_share: bool) -> bool:
         """Whether the request may be adapted, and tried once more. False after the first time: what is learned then is for others.
 
-        `may_share`: whether others may be told what this request is.
+        `may_share` says whether others may learn what this request is.
         """
         if self._store.keep_s <= 0:
             return False

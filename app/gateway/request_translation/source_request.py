@@ -213,7 +213,8 @@ class SourceRequest(Struct, eq=False):
     ) -> "SourceRequest":
         """The same request with another chat than the body says.
 
-        `places`: where its parts were in this chat; None: where they are. `tool_names`, `left_out_images`: None: as they are here.
+        `places` says where its parts were in this chat; None means where they are. `tool_names` and `left_out_images` stay as they are here
+        if they are None.
         """
         return replace(
             self,

@@ -33,7 +33,7 @@ def _part(source: SourceRequest, number: int, request: InboundRequest) -> Source
 def split_request(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
     """The parts in the order of their choices, or of their inputs; empty: the reason is another, or there would be too many.
 
-    `reason`: why the target refuses the whole request.
+    `reason` is why the target refuses the whole request.
     """
     split = _SPLITS.get((request.dialect, reason.param or ""))
     return [] if split is None else split(request, reason)

@@ -15,7 +15,7 @@ _SALT_CHARACTERS = 32
 
 
 class TeamSalts:
-    """The salt of each team, the same in every process with the same keys. `secret_keys`: as in NARTHEX_SECRET_KEY, the newest first.
+    """The salt of each team, the same in every process with the same keys. `secret_keys` are as in NARTHEX_SECRET_KEY, the newest first.
 
     Without a key the salts can be computed from the names of teams; callers cannot send one all the same.
     """
@@ -25,7 +25,9 @@ class TeamSalts:
         self._salts: dict[str, str] = {}
 
     def salt(self, team_id: str, callers_own: Any = None) -> str:
-        """`callers_own`: a salt of the caller's, where an operator accepts one. It divides the team's cache, and joins no other's."""
+        """The salt of a team's cache. `callers_own` is one of the caller's, where an operator accepts it: it divides that cache, and joins
+        no other's.
+        """
         salt = self._salts.get(team_id)
         if salt is None:
             if len(self._salts) >= _MAX_TEAMS:

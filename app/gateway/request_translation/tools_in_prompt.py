@@ -58,7 +58,7 @@ async def emulate_tools(
 ) -> list[tuple[SourceRequest, EmulatedTools]]:
     """Forms of the request with its tools, or the demand for a call, in the prompt: best first; empty: that is not possible.
 
-    `may_replace_output`: an output format may be left out where a call is demanded.
+    `may_replace_output` says that an output format may be left out where a call is demanded.
     """
     chat = await source.read_chat()
     return await source.run_conversion(_emulate_tools, source, chat, provider, may_replace_output)

@@ -10,33 +10,27 @@ from providers.structured_output import ConstraintPlan
 
 
 class RequestPart(Struct, frozen=True):
-    """One of the requests that are sent instead of one. `input_tokens`: an estimate."""
+    """One of the requests that are sent instead of one."""
 
     make: "Callable[[], Awaitable[TranslatedRequest]]"
-    input_tokens: int
+    input_tokens: int  # an estimate
 
 
 class TranslatedRequest(Struct, frozen=True):
-    """A request as it goes to one target. `stream`: whether the target is to stream, which the caller may not have requested.
+    """A request as it goes to one target."""
 
-    `raw`: the body. `dropped`: fields of the caller that do not go, in the caller's names. `betas`: the value for `anthropic-beta`.
-    `constraint_plan`: how the constraint on the output is enforced; None: there is none.
-    `id`: by which the engine knows the request; None: it takes no id. `model`: the host's model where the URL names it, else "".
-    `emulation`: what the gateway does itself, as the target cannot; None: nothing. `parts`: the requests that are sent instead of this
-    one, and whose responses are merged; empty: this one is sent. `header_lines`: of headers that the caller adds.
-    """
-
-    raw: bytes
+    raw: bytes  # the body
     dialect: TargetDialect
-    stream: bool
-    dropped: list[str]
-    betas: bytes
-    constraint_plan: ConstraintPlan | None
-    id: str | None = None
-    model: str = ""
-    emulation: Emulation | None = None
+    stream: bool  # whether the target is to stream, which the caller may not have requested
+    dropped: list[str]  # fields of the caller that do not go, in the caller's names
+    betas: bytes  # the value for `anthropic-beta`
+    constraint_plan: ConstraintPlan | None  # how the constraint on the output is enforced; None: there is none
+    id: str | None = None  # by which the engine knows the request; None: it takes no id
+    model: str = ""  # the host's model where the URL names it, else ""
+    emulation: Emulation | None = None  # what the gateway does itself, as the target cannot; None: nothing
+    # the requests that are sent instead of this one, and whose responses are merged; empty: this one is sent
     parts: Sequence[RequestPart] = ()
-    header_lines: bytes = b""
+    header_lines: bytes = b""  # of headers that the caller adds
 
     @property
     def is_checked(self) -> bool:

@@ -14,7 +14,7 @@ from providers.dialect import CallerChatDialect, EngineDialect, ResponseMeta
 
 
 class ResponseStreamer:
-    """A providers.dialect.StreamEditor whose one block is the engine's response. `emulation`: by which it is trimmed."""
+    """A providers.dialect.StreamEditor whose one block is the engine's response, which is trimmed by `emulation`."""
 
     def __init__(
         self, caller_dialect: CallerChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, emulation: Emulation | None = None

@@ -20,9 +20,9 @@ _MAX_CHARACTERS = 200_000
 class ResumableStream:
     """A providers.dialect.StreamEditor for one request, whose engine open() changes.
 
-    `usage`, `written_tokens`, `finish_reason`, `model`: of the newest engine's stream alone, which is charged by itself. The caller is
-    sent the usage of the whole response. `is_sent`: the caller has been sent the beginning. `continues_prompt`: the request is a raw
-    prompt, which goes on with exactly the text.
+    `usage`, `written_tokens`, `finish_reason` and `model` are those of the newest engine's stream alone, which is charged by itself. The
+    caller is sent the usage of the whole response. `continues_prompt` says that the request is a raw prompt, which goes on with exactly the
+    text.
     """
 
     def __init__(self, caller_dialect: CallerChatDialect, *, continues_prompt: bool) -> None:
@@ -31,7 +31,7 @@ class ResumableStream:
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
         self.done = False
-        self.is_sent = False
+        self.is_sent = False  # whether the caller has been sent the beginning
         self._caller_dialect = caller_dialect
         self._continues_prompt = continues_prompt
 

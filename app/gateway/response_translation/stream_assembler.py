@@ -11,7 +11,7 @@ from providers.dialect import CallerChatDialect, EngineDialect, OutboundResponse
 class StreamAssembler:
     """feed() it the engine's stream until `done`; finish() gives the response in the caller's dialect, response() the canonical one.
 
-    `trimmer`: leaves out a part of it.
+    `trimmer` leaves out a part of it.
     """
 
     def __init__(

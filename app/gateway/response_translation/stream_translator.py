@@ -14,7 +14,7 @@ from providers.dialect import CallerChatDialect, EngineDialect, ResponseMeta
 class StreamTranslator:
     """A providers.dialect.StreamEditor that reads the engine's events and writes them in the caller's dialect.
 
-    `trimmer`: leaves out a part of them. A response that it ends is done, and its usage an estimate.
+    `trimmer` leaves out a part of them. A response that it ends is done, and its usage an estimate.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ def make_stream_editor(
     emulation: Emulation | None = None,
     choices: int = 1,
 ) -> StreamEditor:
-    """Turns the engine's response into the caller's stream. `streamed`: whether the engine streams.
+    """Turns the engine's response into the caller's stream; `streamed` says whether the engine streams.
 
-    `emulation`: by which the response is trimmed, in the same dialect too. `choices`: how many it will have.
+    `emulation` is that by which the response is trimmed, in the same dialect too, and `choices` how many it will have.
     """
     if streamed and emulation is None and (caller_dialect is target_dialect or isinstance(target_dialect, RouteBinding)):
         return cast("Dialect", caller_dialect).stream_editor(meta)  # as the target speaks it
@@ -55,7 +55,7 @@ def make_assembler(
     emulation: Emulation | None = None,
     choices: int = 1,
 ) -> StreamAssembler:
-    """Turns the engine's stream into the caller's non-streaming response. `emulation`, `choices`: see make_stream_editor()."""
+    """Turns the engine's stream into the caller's non-streaming response. `emulation` and `choices` are those of make_stream_editor()."""
     chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
     return StreamAssembler(chat_dialect, engine_dialect, meta, None if emulation is None else ResponseTrimmer(emulation, choices))
 
@@ -68,9 +68,9 @@ def translate_response(
     headers: httpx.Headers = _NO_HEADERS,
     emulation: Emulation | None = None,
 ) -> OutboundResponse:
-    """The engine's non-streaming response as the caller's. `headers`: the host's; some report usage there, not in the body.
+    """The engine's non-streaming response as the caller's.
 
-    `emulation`: by which it is trimmed.
+    `headers` are the host's; some report usage there, not in the body. `emulation` is that by which the response is trimmed.
 
     Raises UpstreamError: InvalidUpstreamResponse for a response that is no answer, though its status is 200.
     """

@@ -16,10 +16,10 @@ from providers.dialects.catalogue import CALLER_CHAT_DIALECTS
 
 
 class WrittenCall(Struct, frozen=True):
-    """`arguments`: decoded, so that the order of fields and spaces make no difference; text that is no JSON as it is."""
+    """A call of a tool, for comparison."""
 
     name: str
-    arguments: Any
+    arguments: Any  # decoded, so that the order of fields and spaces make no difference; text that is no JSON as it is
 
 
 class WrittenChoice(Struct, frozen=True):

@@ -107,7 +107,7 @@ class ConversationStore:
     async def store_response(self, id: str, caller: Caller, episode: RecordedEpisode, request_body: bytes, response_body: bytes) -> None:
         """Stores a response in Redis, once it is recorded. Never fails: without Redis it is read from the record.
 
-        `id`: the inference's. `response_body`: a non-streaming body, or the last frames of a stream.
+        `id` is the inference's. `response_body` is a non-streaming body, or the last frames of a stream.
         """
         if self._responses is None or caller.content != "full" or len(request_body) + len(response_body) > self._max_kept_bytes:
             return
@@ -120,9 +120,9 @@ class ConversationStore:
     async def expand_request(self, request: InboundRequest, caller: Caller, body_claim: BodyClaim) -> RecordedEpisode | None:
         """Adds the history before the input of a request that continues a response, and replaces item references.
 
-        Returns the episode of that response; None: it continues none, or its episode is not known. Instructions of earlier requests are
-        not carried over; calls get one result each. `body_claim`: takes the memory for what is read.
-        Raises InvalidRequest if it cannot be continued or is too large, BodyMemoryExceeded, and Unavailable if that is not known now.
+        Returns the episode of that response; None: it continues none, or its episode is not known. Instructions of earlier requests are not
+        carried over; calls get one result each. `body_claim` takes the memory for what is read. Raises InvalidRequest if it cannot be
+        continued or is too large, BodyMemoryExceeded, and Unavailable if that is not known now.
         """
         param = "input" if request.previous_response_id is None else "previous_response_id"
         large_requests = self._large_requests.of_team(caller.team_id)
@@ -277,7 +277,7 @@ def _response_object(response_body: bytes) -> bytes | None:
 
 
 def _response_and_engine_items(id: str, response_body: bytes) -> tuple[bytes | None, list[str]]:
-    """The Response object in a body, and the ids in its output that the engine created. `id`: the inference's."""
+    """The Response object in a body, and the ids in its output that the engine created. `id` is the inference's."""
     response = _response_object(response_body)
     item_ids = () if response is None else dict.fromkeys(output_item_ids(response))
     return response, [each for each in item_ids if response_uuid_of(each) != id]

@@ -23,12 +23,12 @@ MAX_TURNS = 1_000
 
 
 class ConversationTurn(Struct, frozen=True):
-    """A request and its response. `id`: the response's. `response`: the Response object, as JSON. `episode` None: it is not known."""
+    """A request and its response."""
 
-    id: str
+    id: str  # the response's
     request: Body
-    response: bytes
-    episode: RecordedEpisode | None = None
+    response: bytes  # the Response object, as JSON
+    episode: RecordedEpisode | None = None  # None: it is not known
 
     @property
     def size_bytes(self) -> int:
@@ -42,7 +42,7 @@ class ConversationTurn(Struct, frozen=True):
 class BoundedFind:
     """Finds turns for one request of a caller, until they have `max_bytes` together.
 
-    `claim`: takes the memory for each. `param`: the field that names the conversation, for the error.
+    `claim` takes the memory for each. `param` is the field that names the conversation, for the error.
     """
 
     def __init__(self, find: "FindTurn", max_bytes: int, claim: BodyClaim, param: str | None) -> None:
@@ -82,7 +82,7 @@ class History(Struct, frozen=True):
 async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_requests: TeamLargeRequests) -> History:
     """The conversation up to and including a response. Raises InvalidRequest if it is too long, UnknownResponse if a turn is missing.
 
-    `large_requests`: reads large turns.
+    `large_requests` reads large turns.
     """
     items_by_turn: list[list[Raw]] = []
     reported_tokens = size_bytes = 0
@@ -124,14 +124,11 @@ async def walk_back(last_id: str, find: FindTurn) -> AsyncGenerator[Conversation
 
 
 class InputItem(Struct, frozen=True):
-    """An input item of a response. `index`: its position in the request of turn `turn_id`; None: it is an output item of that turn.
-
-    Kept raw: long conversations are listed in pages, and only one page is decoded.
-    """
+    """An input item of a response. Kept raw: long conversations are listed in pages, and only one page is decoded."""
 
     raw: Raw
     turn_id: str
-    index: int | None = None
+    index: int | None = None  # its position in the request of turn `turn_id`; None: it is an output item of that turn
 
     @property
     def id(self) -> str | None:
@@ -143,7 +140,7 @@ class InputItem(Struct, frozen=True):
 
 
 def conversation_input_items(turns: Sequence[ConversationTurn]) -> list[InputItem]:
-    """The input items of the last of these turns. `turns`: the full conversation, oldest first."""
+    """The input items of the last of these turns, which are the full conversation, oldest first."""
     *earlier, last = turns
     items: list[InputItem] = []
     for turn in earlier:

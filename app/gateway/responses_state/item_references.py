@@ -37,7 +37,7 @@ async def resolve_references(
 ) -> None:
     """Replaces references in `items` by what they name. Raises InvalidRequest if an item is not found or they are too large together.
 
-    `large_requests`: reads large turns.
+    `large_requests` reads large turns.
     """
     inference_ids = await _inference_ids(sorted(set(unresolved_ids.values())), item_index)
     if len(set(inference_ids.values())) > MAX_TURNS:

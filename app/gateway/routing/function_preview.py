@@ -27,7 +27,9 @@ _PLACEHOLDERS: Mapping[str, Mapping[str, Any]] = {
 
 
 class FunctionPreview(Struct, frozen=True):
-    """`request`: in the caller's own API; what goes to a target is translated from it. `input_tokens`: what limits reserve for it."""
+    """A preview of what a function would send. `request`: in the caller's own API; what goes to a target is translated from it.
+    `input_tokens`: what limits reserve for it.
+    """
 
     function: str
     variant: str
@@ -63,9 +65,10 @@ class PreparedPreview(Struct, frozen=True):
 def prepare_preview(
     name: str, function: FunctionConfig, request: Mapping[str, Any], variant: str | None = None, dialect: PreviewDialect = "openai_chat"
 ) -> PreparedPreview:
-    """`request`: as a caller sends it, without `model`; what every request must have gets a placeholder. `variant` None: the default.
+    """Prepares what the function makes of a request. Raises InvalidRequest as the request itself would.
 
-    Raises InvalidRequest as the request itself would.
+    `request` is written as a caller sends it, without `model`; what every request must have gets a placeholder. Where `variant` is None, it
+    is the default.
     """
     spoken = CALLER_DIALECTS[dialect]
     sent = msgspec.json.encode({**_PLACEHOLDERS[dialect], **request, "model": name})

@@ -15,7 +15,7 @@ from app.gateway.routing.plan import choose_variant
 
 
 class Pricing(Struct, frozen=True, omit_defaults=True):
-    """US dollars for a million tokens; absent: priced as plain input or output. `steps`: of longer requests."""
+    """US dollars for a million tokens; absent: priced as plain input or output."""
 
     currency: str
     per_tokens: int
@@ -28,7 +28,7 @@ class Pricing(Struct, frozen=True, omit_defaults=True):
     audio_input: float | None = None
     audio_output: float | None = None
     image_input: float | None = None
-    steps: tuple[PriceStep, ...] = ()
+    steps: tuple[PriceStep, ...] = ()  # of longer requests
 
 
 class ModelFacts(Struct, frozen=True):

@@ -12,7 +12,7 @@ Network = IPv4Network | IPv6Network
 
 
 def may_use(caller: Caller, model: str) -> bool:
-    """`model`: the configured name, or a function's. Fallbacks are not checked: the platform chose them."""
+    """Whether the caller may name `model`, the configured name or a function's. Fallbacks are not checked: the platform chose them."""
     return caller.models is None or matches(caller.models, model)
 
 
@@ -39,7 +39,7 @@ def may_use_route(caller: Caller, path: str) -> bool:
 
 
 def may_come_from(caller: Caller, address: Address | None) -> bool:
-    """`address` None: not known, which a restricted key does not allow."""
+    """Whether the caller may send from the address. If that is None, it is not known, which a restricted key does not allow."""
     return caller.networks is None or (address is not None and is_in(address, _parsed(caller.networks)))
 
 

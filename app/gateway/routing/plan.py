@@ -34,8 +34,8 @@ def plan(
     """The targets of a model, then those of its fallbacks. Weighted targets are drawn by the caller's team and the episode.
 
     Of a function: those of the chosen variant's model, of the models that falls back to, and then of each fallback variant's model. Of a
-    model with an experiment: see plan_model_arms(). `name`: as the caller sent it. `tags`, `end_user`, `now_ms`, `current_ms`: see
-    RequestFacts. `pinned_variant`: the variant, or arm of a model's experiment, that the caller demands.
+    model with an experiment: see plan_model_arms(). `name` is what the caller sent. `tags`, `end_user`, `now_ms` and `current_ms` are those
+    of RequestFacts. `pinned_variant` is the variant, or arm of a model's experiment, that the caller demands.
 
     Raises UnknownModel or NotAllowed, naming the models that the key may use, and InvalidRequest for a variant that does not exist. What
     models fall back to, and what a function or an experiment uses, needs no permission: the platform configured it. With the option
@@ -109,7 +109,10 @@ def _plan_model_experiment(
 def _plan_function(
     snapshot: Snapshot, caller: Caller, name: str, model: str, episode: Episode, facts: RequestFacts, pinned_variant: str | None
 ) -> Plan:
-    """`model`: the name without a prefix of models. Raises as plan() does, also for a name that is neither a function nor a model."""
+    """The plan of a request that names a function; `model` is the name without a prefix of models.
+
+    Raises as plan() does, also for a name that is neither a function nor a model.
+    """
     function_name = model
     for prefix in FUNCTION_PREFIXES:
         function_name = function_name.removeprefix(prefix)
@@ -146,7 +149,7 @@ def assign_variant(snapshot: Snapshot, name: str, function: FunctionConfig, fact
 
 
 def choose_variant(name: str, function: FunctionConfig, pinned: str | None) -> str:
-    """The variant that whoever takes part in no experiment gets. `pinned`: the one that the caller demands.
+    """The variant that whoever takes part in no experiment gets. `pinned` is the one that the caller demands.
 
     Raises InvalidRequest if that does not exist.
     """

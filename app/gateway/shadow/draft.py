@@ -25,21 +25,18 @@ class ShadowDropped(Exception):
 
 
 class ShadowDraft(Struct):
-    """`id`: of the inference that is repeated. `planned`: of that. `raw`: its body as it is recorded, `upstream_raw`: as it is translated.
+    """A request that is to be answered again, with everything that it needs."""
 
-    `response`: what the caller got. `size_bytes`: what is held for it.
-    """
-
-    id: str
+    id: str  # of the inference that is repeated
     name: str
     config: ShadowConfig
     dialect: CallerDialect
-    planned: Planned
-    raw: bytes
-    upstream_raw: bytes
+    planned: Planned  # of that inference
+    raw: bytes  # its body as it is recorded
+    upstream_raw: bytes  # its body as it is translated
     headers: Mapping[bytes, bytes]
-    response: ResponseCopy
-    size_bytes: int
+    response: ResponseCopy  # what the caller got
+    size_bytes: int  # what is held for it
 
 
 def kept_headers(headers: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:

@@ -33,9 +33,10 @@ _SHARE_OF_BODIES = 8
 
 
 class ShadowQueue:
-    """`run` answers a request again; it raises ShadowDropped if that is not to be. What waits, and the bytes held, are bounded.
+    """Requests that are to be answered again. What waits, and the bytes held, are bounded.
 
-    For each shadow, as many run and as many wait in this process as may run in all of them: how many do run, the limits decide.
+    `run` answers a request again; it raises ShadowDropped if that is not to be. For each shadow, as many run and as many wait in this
+    process as may run in all of them: how many do run, the limits decide.
     """
 
     def __init__(self, gateway: Gateway, run: Run) -> None:

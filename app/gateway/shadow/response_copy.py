@@ -8,11 +8,11 @@ MAX_COPY_BYTES = 64 * 1024
 
 
 class ResponseCopy:
-    """Forwards to another record. `outcome` None: the exchange has not ended."""
+    """Forwards to another record."""
 
     def __init__(self, record: ExchangeRecord) -> None:
         self.closed = record.closed
-        self.outcome: str | None = None
+        self.outcome: str | None = None  # None: the exchange has not ended
         self._record = record
         self._blocks: list[bytes] = []
         self._size_bytes = 0

@@ -63,7 +63,7 @@ class _Repetition(NamedTuple):
 
 
 async def serve_shadow(gateway: Gateway, draft: ShadowDraft, claim_bytes: ClaimBytes) -> None:
-    """Whatever an engine says of it is recorded. `claim_bytes`: takes the memory for fetched media.
+    """Whatever an engine says of it is recorded. `claim_bytes` takes the memory for fetched media.
 
     Raises ShadowDropped if the request is not answered again.
     """

@@ -15,7 +15,9 @@ from providers.dialect import InboundRequest
 
 
 def estimate_usage(request: InboundRequest, plan: Plan, default_output_tokens: int, at_s: float) -> UsageEstimate:
-    """The estimate for the plan's own model. `default_output_tokens`: reserved if neither the request nor the model limits the response."""
+    """The estimate for the plan's own model. If neither the request nor the model limits the response, `default_output_tokens` are
+    reserved.
+    """
     return estimate_model_usage(request, plan, plan.name, default_output_tokens, at_s)
 
 

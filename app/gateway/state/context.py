@@ -15,7 +15,7 @@ from app.otel.trace_context import TraceContext
 
 
 class CallerConnection(Protocol):
-    """`disconnected`: the caller closed the connection before the end of the response."""
+    """The connection of a caller. `disconnected` says that the caller closed it before the end of the response."""
 
     @property
     def disconnected(self) -> bool: ...
@@ -25,7 +25,7 @@ class Allowance(Protocol):
     """An amount that requests of the gateway's own share."""
 
     async def reserve(self, inference_id: str, cost_microusd: int | None) -> None:
-        """Called before an engine is. `cost_microusd`: at most; None: a price is missing. Raises what ends the request."""
+        """Called before an engine is. It costs at most `cost_microusd`; None: a price is missing. Raises what ends the request."""
         ...
 
 

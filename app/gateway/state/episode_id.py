@@ -34,7 +34,7 @@ class Episode(Struct, frozen=True):
 
 
 class EpisodeIds:
-    """Mints ids of episodes and recognises them. `secret_keys`: as in NARTHEX_SECRET_KEY, the newest first.
+    """Mints ids of episodes and recognises them. `secret_keys` are as in NARTHEX_SECRET_KEY, the newest first.
 
     Of the 62 random bits of a minted UUIDv7, the last 24 are a MAC of the others, the time and the team. They are checked against every
     key, so ids stay recognised until the key that they were minted by is removed; then they count as callers' own. Without a key the MAC

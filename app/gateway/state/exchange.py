@@ -39,7 +39,10 @@ class EndedRequest(Protocol):
 
 
 def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRequest, duration_us: int, outcome: Outcome) -> Exchange:
-    """`attempted`: None for a request that reached no engine, which is charged nothing. `outcome`: unless it ended with an error."""
+    """Makes the record of a request that has ended.
+
+    `attempted` is None for a request that reached no engine, which is charged nothing. `outcome` holds unless it ended with an error.
+    """
     if ended.error is not None:
         outcome = "failed"
     admitted = planned.admitted

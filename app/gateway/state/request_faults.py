@@ -35,7 +35,7 @@ class RequestFaults:
     def settle(self, *, was_cancelled: bool = False) -> None:
         """Another endpoint has answered the request, or it has ended.
 
-        `was_cancelled`: its caller has left, so what another endpoint would have made of it is not known.
+        `was_cancelled` says that its caller has left, so what another endpoint would have made of it is not known.
         """
         in_doubt_of = self._team_id if self._is_repeated or was_cancelled else None
         for endpoint, model, error in self._failures:

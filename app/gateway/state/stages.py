@@ -53,25 +53,21 @@ class Received(Struct):
 
 
 class Authenticated(Struct):
-    """`claim`: None without an Idempotency-Key."""
+    """A request whose caller is known."""
 
     caller: Caller
-    claim: Claim | None = None
+    claim: Claim | None = None  # None without an Idempotency-Key
 
 
 class Admitted(Struct):
-    """`tags`: the header's, else the body's. `reserved_fields`: fields for a gateway that this one does not have.
-
-    `request`: of a function, what its variant makes of it. `read_as`: that it came as a body of another API than the route's; empty: it
-    did not.
-    """
+    """A request that has been read and may be served."""
 
     authenticated: Authenticated
-    request: InboundRequest
+    request: InboundRequest  # of a function, what its variant makes of it
     episode: Episode
-    tags: Mapping[str, str]
-    reserved_fields: list[str] = []
-    read_as: str = ""
+    tags: Mapping[str, str]  # the header's, else the body's
+    reserved_fields: list[str] = []  # fields for a gateway that this one does not have
+    read_as: str = ""  # that it came as a body of another API than the route's; empty: it did not
 
     @property
     def caller(self) -> Caller:
@@ -79,59 +75,48 @@ class Admitted(Struct):
 
 
 class Planned(Struct):
-    """`reservation`: None if no rule applies. A fallback with rules of its own extends it. `reserved_output`: in tokens; known without
-    rules too. `endpoint_table`, `matcher`: of the configuration by which it was planned; another may be in force by now.
-    `function_request`: what makes the requests of other variants; None: the plan is of no function. `shadow`: what is recorded of a
-    request that is answered again; None: there is a caller. `constraint`: on the response; None: there is none. `upstream_raw`: the body
-    that is translated for engines, as the variant of a function makes it.
-    """
+    """A request with its plan, and what it has reserved."""
 
     admitted: Admitted
     plan: Plan
-    reservation: Reservation | None
+    reservation: Reservation | None  # None if no rule applies. A fallback with rules of its own extends it
     spool_record: ExchangeRecord
-    reserved_output: int
-    endpoint_table: EndpointTable
+    reserved_output: int  # in tokens; known without rules too
+    endpoint_table: EndpointTable  # of the configuration by which it was planned, as is `matcher`; another may be in force by now
     matcher: RuleMatcher
-    function_request: FunctionRequest | None = None
-    shadow: ShadowRecord | None = None
-    constraint: Constraint | None = None
-    upstream_raw: bytes = b""
+    function_request: FunctionRequest | None = None  # what makes the requests of other variants; None: the plan is of no function
+    shadow: ShadowRecord | None = None  # what is recorded of a request that is answered again; None: there is a caller
+    constraint: Constraint | None = None  # on the response; None: there is none
+    upstream_raw: bytes = b""  # the body that is translated for engines, as the variant of a function makes it
 
 
 class Discarded(Struct, frozen=True):
-    """A response that nobody gets, and what is charged for it. `reported_model`: see Attempted.reported_model."""
+    """A response that nobody gets, and what is charged for it."""
 
     attempt: Attempt
     charge: Charge
-    reported_model: str | None
+    reported_model: str | None  # see Attempted.reported_model
 
 
 class Attempted(Struct):
-    """`call`: the newest. `served`: the attempt that answered, or that was stopped after it was sent; None: no engine worked for it.
-
-    `dropped`: fields that the response was made without. `structured_output`: how its constraint was kept (enforced, converted,
-    validated, unvalidated); None without one. `discarded`: what is charged for responses that nobody gets: they violated the constraint,
-    or the gateway gave up waiting for a host that may have gone on. `emulation`: what the gateway did itself, as the target could not.
-    `candidates`: of the newest attempt; None: no explanation was requested. `reserved_models`: against whose rules was reserved.
-    `broken_endpoint`: whose stream another endpoint goes on with; None: none broke off. `variant`: whose request the newest attempt
-    got; None: the plan has no variants. `faults`: the 500s of engines so far; None: there was none.
-    """
+    """A request with what its attempts have come to so far."""
 
     planned: Planned
     progress: ResponseProgress
     attempts: list[Attempt] = []
-    call: UpstreamCall | None = None
-    served: Attempt | None = None
-    dropped: list[str] = []
-    structured_output: str | None = None
+    call: UpstreamCall | None = None  # the newest
+    served: Attempt | None = None  # the attempt that answered, or that was stopped after it was sent; None: no engine worked for it
+    dropped: list[str] = []  # fields that the response was made without
+    structured_output: str | None = None  # how its constraint was kept (enforced, converted, validated, unvalidated); None without one
+    # What is charged for responses that nobody gets: they violated the constraint, or the gateway gave up waiting for a host that may have
+    # gone on.
     discarded: list[Discarded] = []
-    emulation: Emulation | None = None
-    candidates: tuple[Candidate, ...] | None = None
-    reserved_models: set[str] = set()
-    broken_endpoint: Endpoint | None = None
-    variant: str | None = None
-    faults: RequestFaults | None = None
+    emulation: Emulation | None = None  # what the gateway did itself, as the target could not
+    candidates: tuple[Candidate, ...] | None = None  # of the newest attempt; None: no explanation was requested
+    reserved_models: set[str] = set()  # against whose rules was reserved
+    broken_endpoint: Endpoint | None = None  # whose stream another endpoint goes on with; None: none broke off
+    variant: str | None = None  # whose request the newest attempt got; None: the plan has no variants
+    faults: RequestFaults | None = None  # the 500s of engines so far; None: there was none
 
     @property
     def is_shadow(self) -> bool:

@@ -33,7 +33,7 @@ class CheckerClient:
     """start() starts the process without waiting for it; check() starts it if it does not run."""
 
     def __init__(self, deadline_s: float) -> None:
-        """`deadline_s`: for one order, once it is sent to the process."""
+        """An order may take `deadline_s`, once it is sent to the process."""
         self._deadline_s = deadline_s
         self._process: Process | None = None
         self._lock = asyncio.Lock()

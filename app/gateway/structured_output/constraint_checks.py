@@ -67,8 +67,8 @@ class CheckResult(Struct, frozen=True):
 class ConstraintChecks:
     """One for each worker. Results are cached by the bytes of the constraint.
 
-    Responses have a checking process of their own, started for the first of them: constraints cost nothing to send, and a response that
-    was paid for does not wait for them. `response_wait_s`: how long a response may wait for its turn.
+    Responses have a checking process of their own, started for the first of them: constraints cost nothing to send, and a response that was
+    paid for does not wait for them. A response may wait for `response_wait_s` for its turn.
     """
 
     def __init__(self, response_wait_s: float) -> None:
@@ -190,8 +190,8 @@ class ConstraintChecks:
     async def find_violation(self, output: OutputFormat, text: str, team_id: str, *, is_complete: bool) -> str | None:
         """How a response's text violates the output format, as a sentence; None: it does not.
 
-        `is_complete` False: the text was cut off, so it only has to be a possible beginning. A text that cannot be checked within the
-        limits is a violation too, as it is not known to satisfy the format. Raises CheckerUnavailable if nothing can be said of it.
+        Where `is_complete` is False, the text was cut off, so it only has to be a possible beginning. A text that cannot be checked within
+        the limits is a violation too, as it is not known to satisfy the format. Raises CheckerUnavailable if nothing can be said of it.
         """
         if len(text) > _MAX_RESPONSE_CHARS:
             return f"the answer has {len(text)} characters, more than can be checked."

@@ -21,7 +21,7 @@ class AbortSender:
         self._sending: set[asyncio.Task[None]] = set()
 
     def abort(self, endpoint: Endpoint, credential_client: CredentialClient, id: str) -> None:
-        """`id`: by which the engine knows the request. Does nothing at engines that stop when the connection closes."""
+        """Tells the engine to stop the request that it knows by `id`. Does nothing at engines that stop when the connection closes."""
         abort_parts = endpoint.provider.abort_request(endpoint.base_url, id)
         if abort_parts is None:
             return

@@ -77,7 +77,7 @@ def is_event_stream(raw: bytes) -> bool:
 
 
 def iter_blocks(response: httpx.Response, unwrapping: StreamUnwrapper | None, coding: bytes, limit_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it arrives, decoded, and unwrapped from the frames that a host puts around it. `limit_bytes`: of a decoded body."""
+    """The body as it arrives, decoded, and unwrapped from the frames that a host puts around it. `limit_bytes` bounds a decoded body."""
     blocks = aiter(response_stream(response))
     if coding:
         blocks = decode_blocks(blocks, coding, limit_bytes)

@@ -31,11 +31,9 @@ _MAX_REQUEST_ID_CHARS = 200
 class UpstreamCall:
     """Counts in the endpoint's load until release(), which ends the request there unless it has ended.
 
-    `model`: as the host names it. `id`: by which the engine knows the request; None: by its connection alone. `streamed`: a stream was
-    requested. `extensions`: those of the newest request, in which the transport notes that it was sent. `part_count`: how many requests
-    are sent instead of this one. `prompt_tokens`: those that the endpoint has to read, because it does not have them cached.
-    `trace_lines`: header lines with the trace that its requests belong to; b"": none, or the endpoint gets none. `is_shadow`: it neither
-    takes the one request that a half-open breaker lets through, nor do its response headers count.
+    The engine knows the request by `id`; where that is None, by its connection alone. The endpoint has to read `prompt_tokens`, because it
+    does not have them cached. A call that `is_shadow` neither takes the one request that a half-open breaker lets through, nor do its
+    response headers count.
     """
 
     def __init__(
@@ -54,11 +52,11 @@ class UpstreamCall:
     ) -> None:
         self.endpoint = endpoint
         self.credential_client = credential_client
-        self.model = model
+        self.model = model  # as the host names it
         self.is_shadow = is_shadow
         self.response: httpx.Response | None = None
-        self.streamed = streamed
-        self.extensions: Mapping[str, Any] = {}
+        self.streamed = streamed  # whether a stream was requested
+        self.extensions: Mapping[str, Any] = {}  # those of the newest request, in which the transport notes that it was sent
         self._broken_by_engine = False
         self._released = False
         self._id = id
@@ -66,8 +64,8 @@ class UpstreamCall:
         self.timeouts = timeouts
         self._release_place: Callable[[], None] | None = None
         self._close: Callable[[], Awaitable[None]] | None = None
-        self.part_count = 1
-        self.trace_lines = b""
+        self.part_count = 1  # how many requests are sent instead of this one
+        self.trace_lines = b""  # header lines with the trace that its requests belong to; b"": none, or the endpoint gets none
         self._parts: list[PartCall] = []
         self._has_failed_part = False
         now = time.monotonic()
@@ -114,11 +112,11 @@ class UpstreamCall:
         self._load.mark_answered(time.monotonic())
 
     def release_with(self, release: Callable[[], None]) -> None:
-        """`release`: gives back what the request holds at its target."""
+        """Sets what release() calls to give back what the request holds at its target."""
         self._release_place = release
 
     def close_on_release(self, close: Callable[[], Awaitable[None]]) -> None:
-        """`close`: ends what reads the parts."""
+        """Sets what release() calls to end what reads the parts."""
         self._close = close
 
     async def build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx.Request:
@@ -252,16 +250,12 @@ def _add_lines(request: httpx.Request, lines: bytes) -> None:
 
 
 class PartCall(UpstreamCall):
-    """The call of one of the requests that are sent instead of one, and what is charged for it.
+    """The call of one of the requests that are sent instead of one, and what is charged for it."""
 
-    `input_tokens`: an estimate. `usage`: as reported so far; None: nothing was. `written_tokens`: an estimate of what has come.
-    `has_finished`: the response has come as a whole.
-    """
-
-    input_tokens = 0
-    usage: Usage | None = None
-    written_tokens = 0
-    has_finished = False
+    input_tokens = 0  # an estimate
+    usage: Usage | None = None  # as reported so far; None: nothing was
+    written_tokens = 0  # an estimate of what has come
+    has_finished = False  # whether the response has come as a whole
 
     @property
     def has_worked(self) -> bool:
@@ -271,7 +265,7 @@ class PartCall(UpstreamCall):
         return self.was_sent and not self._broken_by_engine
 
     def charge(self, reserved_output: int) -> Charge:
-        """`reserved_output`: the least output of a response that may go on without the gateway."""
+        """Returns what is charged for this part. `reserved_output` is the least output of a response that may go on without the gateway."""
         usage, written_tokens = self.usage, self.written_tokens
         if self.has_finished:
             return charge_response(usage, self.input_tokens, written_tokens)

@@ -24,7 +24,10 @@ from providers.dialect import OutboundResponse, ResponseMeta
 
 
 class CheckedResponses:
-    """`checks` validate responses of engines that do not enforce a constraint."""
+    """Responses that are held back until they are complete and checked.
+
+    `checks` validate responses of engines that do not enforce a constraint.
+    """
 
     def __init__(self, checks: ConstraintChecks, max_bytes: int) -> None:
         self._checks = checks
@@ -41,11 +44,9 @@ class CheckedResponses:
         progress: ResponseProgress,
         large_requests: TeamLargeRequests,
     ) -> OutboundResponse | OutboundStream:
-        """The complete response, once it is known to satisfy its constraint and the schemas of its tools.
+        """The complete response, once it is known to satisfy its constraint and the schemas of its tools. Raises ConstraintViolation.
 
-        `blocks`: None if it is not streamed.
-
-        Raises ConstraintViolation.
+        `blocks` is None if it is not streamed.
         """
         streamed = blocks is not None
         target_dialect, emulation = translated.dialect, translated.response_editing

@@ -27,9 +27,9 @@ from providers.dialect import OutboundResponse, ResponseMeta, StreamEditor
 
 
 class UpstreamClient:
-    """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint.
+    """Sends requests to engines through `transport`, and gives their responses as the caller gets them.
 
-    `large_requests`: large responses are translated there, too.
+    `checks` validate responses of engines that do not enforce a constraint. Large responses are translated by `large_requests`, too.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class UpstreamClient:
 def _open_editor(
     call: UpstreamCall, translated: TranslatedRequest, source: SourceRequest, meta: ResponseMeta, *, streamed: bool
 ) -> StreamEditor:
-    """The editor that turns the engine's response into the caller's stream. `streamed`: whether the engine streams."""
+    """The editor that turns the engine's response into the caller's stream. `streamed` says whether the engine streams."""
     emulation, resumable = translated.response_editing, source.terms.resumable
     if resumable is not None and streamed and emulation is None:
         return resumable.open(chat_dialects(source.terms.dialect, translated.dialect)[1], meta)

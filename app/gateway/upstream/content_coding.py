@@ -32,15 +32,14 @@ async def decode_blocks(blocks: AsyncIterable[bytes], coding: bytes, limit_bytes
 
 
 class Inflater:
-    """Decodes one body, and raises zlib.error for what cannot be. `members`: how many of gzip's have begun.
+    """Decodes one body, and raises zlib.error for what cannot be.
 
-    `deflate` is zlib's format by the standard, and the bare one at some servers.
-
-    Source: https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1, read 2026-11.
+    The coding `deflate` is zlib's format by the standard, and the bare one at some servers. Source:
+    https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1, read 2026-11.
     """
 
     def __init__(self, coding: bytes) -> None:
-        self.members = 1
+        self.members = 1  # how many of gzip's have begun
         self._coding = coding
         self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 16)
         self._started = False

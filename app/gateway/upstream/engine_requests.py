@@ -18,7 +18,7 @@ _MAX_ERROR_BODY_BYTES = 1024 * 1024
 
 
 class EngineRequests:
-    """`transport` sends to engines; `max_bytes`: those of a response."""
+    """Sends requests to engines through `transport`. A response may have `max_bytes`."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport, max_bytes: int) -> None:
         self._transport = transport

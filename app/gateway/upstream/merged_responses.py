@@ -30,8 +30,8 @@ EventSource = Callable[[], AsyncGenerator[Event]]
 class MergedEvents:
     """The events of several responses, each with one choice, as those of one response with as many. As they arrive.
 
-    `sources`: one per choice; `concurrency`: how many are read at once. Iterate once; close() ends what still runs. The usage is the sum,
-    and comes last; none comes if one of the responses reported none.
+    There is one of `sources` for each choice, and `concurrency` of them are read at once. Iterate once; close() ends what still runs. The
+    usage is the sum, and comes last; none comes if one of the responses reported none.
     """
 
     def __init__(self, sources: Sequence[EventSource], concurrency: int) -> None:

@@ -23,11 +23,7 @@ class Charge(Struct, frozen=True, gc=False):
 
 
 class ResponseProgress:
-    """`usage`, `finish_reason` and `model` as the engine reported them; None: not reported. `written_tokens`: an estimate of what came.
-
-    `editor`: of a stream that has begun; it knows better than these. `first_token_us`: microseconds after the request; None: none came.
-    `is_unvalidated`: the response was to be validated, but could not be checked.
-    """
+    """The state of a response that is coming. `usage`, `finish_reason` and `model` are as the engine reported them; None: not reported."""
 
     __slots__ = ("_started_ns", "editor", "finish_reason", "first_token_us", "is_unvalidated", "model", "usage", "written_tokens")
 
@@ -36,10 +32,10 @@ class ResponseProgress:
         self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
-        self.written_tokens = 0
-        self.first_token_us: int | None = None
-        self.editor: StreamEditor | None = None
-        self.is_unvalidated = False
+        self.written_tokens = 0  # an estimate of what came
+        self.first_token_us: int | None = None  # microseconds after the request; None: none came
+        self.editor: StreamEditor | None = None  # of a stream that has begun; it knows better than these
+        self.is_unvalidated = False  # whether the response was to be validated, but could not be checked
 
     def begin_anew(self) -> "ResponseProgress":
         """That of another response to the same request."""
@@ -91,8 +87,8 @@ def least_certain(bases: Sequence[ChargeBasis]) -> ChargeBasis:
 def charge_response(usage: Usage | None, estimated_input: int, written_tokens: int, reserved_output: int | None = None) -> Charge:
     """Counts that the engine did not report (None) are estimated: the input as it was parsed, the output as it was relayed.
 
-    `reserved_output`: the least output of a response that its host may have gone on writing after the gateway left. None: the engine
-    ended the response, or stopped.
+    `reserved_output` is the least output of a response that its host may have gone on writing after the gateway left. None means that the
+    engine ended the response, or stopped.
     """
     if usage is None:
         usage = Usage()

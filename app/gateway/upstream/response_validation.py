@@ -70,7 +70,7 @@ async def validate_response(
 
 
 async def validate_calls(response: ChatResponse, strict_tools: Mapping[str, Raw], checker: ResponseChecker) -> bool:
-    """Whether the arguments of all calls of strict tools could be checked. `strict_tools`: their schemas, by name.
+    """Whether the arguments of all calls of strict tools could be checked. `strict_tools` has their schemas, by name.
 
     Raises as validate_response() does.
     """

@@ -37,7 +37,7 @@ _PART_BYTES_AT_ONCE = 4_000_000
 
 
 class SplitRequests:
-    """Sends parts, several at once. `max_bytes`: of all their responses together."""
+    """Sends parts, several at once. All their responses together may have `max_bytes`."""
 
     def __init__(self, engines: EngineRequests, checked: CheckedResponses, max_bytes: int) -> None:
         self._engines = engines

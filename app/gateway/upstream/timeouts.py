@@ -22,7 +22,10 @@ class AttemptTimeouts(Struct, frozen=True):
 
 
 def read_timeouts(settings: Settings, *levels: TimeoutConfig | None) -> AttemptTimeouts:
-    """`levels`: the nearest first; a value that none of them has is the gateway's, but never longer than the total."""
+    """The timeouts of an attempt. `levels` begin with the nearest.
+
+    A value that none of them has is the gateway's, but never longer than the total.
+    """
 
     def find(name: str, default: float) -> float:
         return next((value for level in levels if level is not None and (value := getattr(level, name)) is not None), default)
@@ -47,7 +50,7 @@ class Timeouts:
         self._default = read_timeouts(settings)
 
     def of(self, model: ModelConfig, target: Target, variant: VariantConfig | None = None) -> AttemptTimeouts:
-        """`variant`: of a function, whose own come first."""
+        """The timeouts of a model at a target. A `variant` is that of a function, whose own come first."""
         if variant is not None and variant.timeouts is not None:
             return read_timeouts(self._settings, variant.timeouts, target.timeouts, model.timeouts)
         if model.timeouts is None and target.timeouts is None:  # as nearly always

@@ -60,7 +60,7 @@ def read_key(parameters: Parameters, references: CredentialReferences, provider:
 
 
 def read_google_options(parameters: Parameters, environment: Environment) -> dict[str, str]:
-    """`project` and `location`; LiteLLM's default location is us-central1."""
+    """Returns `project` and `location`; LiteLLM's default location is us-central1."""
     options: dict[str, str] = {}
     for option, keys, variables in (
         ("project", ("vertex_project", "vertex_ai_project"), ("VERTEXAI_PROJECT", "VERTEX_PROJECT")),

@@ -1,4 +1,4 @@
-"""`model_list`: each entry as a target, with what LiteLLM's router knows of it."""
+"""The entries of `model_list`: each becomes a target, with what LiteLLM's router knows of it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,23 +18,20 @@ from app.imports.source_table import SourceTable
 
 
 class Entry(Struct, frozen=True):
-    """An entry that can be served. `rates`: its `weight`, `rpm` and `tpm`; `order`: its rank among the entries of its name.
-
-    `budget`: US dollars, and the period as LiteLLM writes it.
-    """
+    """An entry that can be served."""
 
     name: str
     path: str
     target: Target
     info: ModelInfo
-    rates: Mapping[str, float]
-    order: float | None
+    rates: Mapping[str, float]  # its `weight`, `rpm` and `tpm`
+    order: float | None  # its rank among the entries of its name
     drop_params: bool | None
-    budget: tuple[float, str] | None
+    budget: tuple[float, str] | None  # US dollars, and the period as LiteLLM writes it
 
 
 class EntryReader:
-    """`general`, `max_concurrency`: what holds for entries that set nothing else."""
+    """Reads the entries of `model_list`. `general` and `max_concurrency` hold for entries that set nothing else."""
 
     def __init__(
         self,

@@ -8,7 +8,10 @@ _PREFIX = "os.environ/"
 
 
 class Environment:
-    """`variables`: the environment of this command. `configured`: the file's `environment_variables`, which LiteLLM sets at its start."""
+    """The variables that a configuration may name.
+
+    `variables` is the environment of this command, and `configured` the file's `environment_variables`, which LiteLLM sets at its start.
+    """
 
     def __init__(self, variables: Mapping[str, str], configured: Mapping[str, str]) -> None:
         self._values = {**variables, **configured}

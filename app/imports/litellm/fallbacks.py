@@ -23,13 +23,13 @@ class Fallbacks:
     """The models to fall back to, by reasons and model. Of several sections with a list, the first one decides on it."""
 
     def __init__(self, sections: Sequence[SourceTable], ids: Mapping[str, str]) -> None:
-        """`ids`: LiteLLM's ids of single entries, and the models that these belong to."""
+        """Reads the lists. `ids` leads from LiteLLM's ids of single entries to the models that these belong to."""
         self._ids = ids
         self._lists = {key: self._read_first(sections, key) for key in _KEYS}
         self._default_path, self._defaults = self._read_defaults(sections)
 
     def apply(self, draft: Draft, aliases: Mapping[str, str]) -> None:
-        """`aliases`: names that stand for other models, and have their fallbacks."""
+        """Gives the models of the draft their fallbacks. `aliases` are names that stand for other models, and have their fallbacks."""
         for name, config in tuple(draft.models.items()):
             reasons: dict[str, list[FallbackReason]] = {}
             path = ""

@@ -10,16 +10,13 @@ from msgspec import Struct
 
 
 class LiteLLMHost(Struct, frozen=True):
-    """`key_variables`: where LiteLLM looks for a key that an entry does not have. `address_variables`: the same for the address.
-
-    `base_url`: the address if neither has one; None: our adapter's own. `needs_address`: there is no default.
-    """
+    """A host as LiteLLM knows it, and our adapter for it."""
 
     adapter: str
-    key_variables: tuple[str, ...] = ()
-    address_variables: tuple[str, ...] = ()
-    base_url: str | None = None
-    needs_address: bool = False
+    key_variables: tuple[str, ...] = ()  # where LiteLLM looks for a key that an entry does not have
+    address_variables: tuple[str, ...] = ()  # where LiteLLM looks for an address that an entry does not have
+    base_url: str | None = None  # the address if neither has one; None: our adapter's own
+    needs_address: bool = False  # whether there is no default
 
 
 _AZURE = LiteLLMHost("azure", ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY"), ("AZURE_API_BASE",), needs_address=True)
@@ -108,7 +105,7 @@ _BARE_NAMES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def split_model(name: str, provider: str | None) -> tuple[str, str] | None:
-    """LiteLLM's provider and that provider's name of the model. `provider`: the entry's own. None: neither says who serves it."""
+    """LiteLLM's provider and that provider's name of the model. `provider` is the entry's own. None: neither says who serves it."""
     prefix, slash, rest = name.partition("/")
     if provider is not None:
         return provider, rest if slash and prefix == provider else name

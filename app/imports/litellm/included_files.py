@@ -1,4 +1,4 @@
-"""`include` of config.yaml: further files, whose lists are appended and whose other sections take the place of those before."""
+"""The files that `include` of config.yaml names: their lists are appended, and their other sections take the place of those before."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +13,9 @@ TWICE = "It is in the file twice: the last one counts, as in LiteLLM."
 
 
 def with_included_files(document: Mapping[str, Any], folder: Path | None, report: Report) -> dict[str, Any]:
-    """`folder`: of the file, below which included ones lie; None: none are read.
+    """The document with the files that it includes. Raises BadConfiguration for files that cannot be read, or lie elsewhere.
 
-    Raises BadConfiguration for files that cannot be read, or lie elsewhere.
+    `folder` is that of the file, below which included ones lie; None means that none are read.
     """
     merged = dict(document)
     names = merged.get("include")

@@ -1,4 +1,4 @@
-"""`model_info` of an entry: what a model can do, and how long its context is."""
+"""The `model_info` of an entry: what a model can do, and how long its context is."""
 
 from collections.abc import Mapping, Sequence
 
@@ -38,10 +38,10 @@ _MORE_DESCRIPTIVE = ("max_output_tokens", "litellm_provider", "key", "supports_s
 
 
 class ModelInfo(Struct, frozen=True):
-    """`mode`: as LiteLLM names it; None: not given. `id`: by which LiteLLM's fallbacks may name this one entry."""
+    """The facts about a model that its entry states."""
 
-    id: str | None
-    mode: str | None
+    id: str | None  # by which LiteLLM's fallbacks may name this one entry
+    mode: str | None  # as LiteLLM names it; None: not given
     context_length: int | None
     capabilities: Sequence[Capability]
 

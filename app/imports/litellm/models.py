@@ -27,7 +27,7 @@ _DROPS_FOR_ALL = "`drop` is of a model: it holds for this entry, too, if another
 
 
 def add_models(draft: Draft, entries: Mapping[str, Sequence[Entry]], general: AttemptSettings, litellm: SourceTable) -> None:
-    """`general`: for all models. `litellm`: `litellm_settings`."""
+    """Adds a model for each name. `general` holds for all models; `litellm` is the section `litellm_settings`."""
     drop_params = litellm.flag("drop_params") or False
     if drop_params:
         draft.report.changed(litellm.path_of("drop_params"), _DROPS_ALL)
@@ -50,7 +50,7 @@ def add_models(draft: Draft, entries: Mapping[str, Sequence[Entry]], general: At
 
 
 def add_aliases(draft: Draft, entries: Mapping[str, Sequence[Entry]], aliases: Mapping[str, tuple[str, str]]) -> None:
-    """`aliases`: the model that each stands for, and the path of that statement. Each becomes a copy of the model."""
+    """Adds a copy of the model for each alias. `aliases` has the model that each stands for, and the path of that statement."""
     for alias, (name, path) in aliases.items():
         if name not in entries or name not in draft.models:
             draft.report.leave_out(path, "No such model was brought.")
@@ -59,7 +59,7 @@ def add_aliases(draft: Draft, entries: Mapping[str, Sequence[Entry]], aliases: M
 
 
 def add_entry_limits(draft: Draft, entries: Mapping[str, Sequence[Entry]], *, enforced: bool) -> None:
-    """Limits of models by `rpm`, `tpm` and `max_budget`. `enforced`: LiteLLM refuses by `rpm` and `tpm`; else they only weigh."""
+    """Limits of models by `rpm`, `tpm` and `max_budget`. With `enforced` LiteLLM refuses by `rpm` and `tpm`; else they only weigh."""
     for name, of_name in entries.items():
         if name not in draft.models:
             continue

@@ -7,7 +7,7 @@ from app.imports.source_table import SourceTable
 
 
 class NamedCredentials:
-    """`credential_list`: values for entries that name them with `litellm_credential_name`."""
+    """The section `credential_list`: values for entries that name them with `litellm_credential_name`."""
 
     def __init__(self, config: SourceTable) -> None:
         self._report = config.report
@@ -37,7 +37,7 @@ class NamedCredentials:
 
 
 class Parameters:
-    """Finds the table that has a key. `params`: `litellm_params` of the entry."""
+    """Finds the table that has a key. `params` is `litellm_params` of the entry."""
 
     def __init__(self, params: SourceTable, credential: SourceTable | None) -> None:
         self.params = params

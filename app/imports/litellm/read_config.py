@@ -36,10 +36,10 @@ _KEY_LIMITS: Mapping[str, Limit] = {
 
 
 def import_litellm(text: str, variables: Mapping[str, str], folder: Path | None = None) -> Imported:
-    """`variables`: the environment, from which addresses and the like are read where the file names a variable; secrets never are.
-    `folder`: of the file, below which files lie that it includes; None: none are read.
+    """Reads a config.yaml of LiteLLM's proxy. Raises BadConfiguration for a file that is no such configuration.
 
-    Raises BadConfiguration for a file that is no such configuration.
+    `variables` is the environment, from which addresses and the like are read where the file names a variable; secrets never are. `folder`
+    is that of the file, below which files lie that it includes; None means that none are read.
     """
     report = Report()
     document = parse_yaml(text, lambda path: report.changed(path, TWICE))
@@ -92,7 +92,7 @@ def _read_variables(config: SourceTable) -> Mapping[str, str]:
 
 
 def _read_aliases(router: SourceTable) -> Mapping[str, tuple[str, str]]:
-    """`model_group_alias`: the models, and the paths of the aliases, by alias."""
+    """Reads `model_group_alias`: the models, and the paths of the aliases, by alias."""
     table = router.table("model_group_alias")
     aliases: dict[str, tuple[str, str]] = {}
     for alias in table.keys:

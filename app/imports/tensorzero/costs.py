@@ -1,4 +1,4 @@
-"""`cost` of a provider: rates for numbers in its responses, as a price for a million tokens."""
+"""The `cost` of a provider: rates for numbers in its responses, as a price for a million tokens."""
 
 from collections.abc import Mapping
 

@@ -10,7 +10,7 @@ _NOT_IN_A_HEADER = re.compile(r"[^a-z0-9]+")
 
 
 class CredentialReader:
-    """`variables`: the environment, in which `path_from_env::NAME` and the like are looked up."""
+    """Reads where credentials are. `path_from_env::NAME` and the like are looked up in `variables`, the environment."""
 
     def __init__(self, references: CredentialReferences, variables: Mapping[str, str]) -> None:
         self._references = references
@@ -19,7 +19,7 @@ class CredentialReader:
     def read(
         self, table: SourceTable, key: str, default: str | None, provider: str, chain: str | None = None
     ) -> str | tuple[str, ...] | None:
-        """`default`: TensorZero's own. `chain`: what `sdk` means."""
+        """The references for the key of a table. `default` is TensorZero's own; `chain` is what `sdk` means."""
         if key not in table:
             return self._convert(default, table, key, provider, chain)
         value = table.read(key)

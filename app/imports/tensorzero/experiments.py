@@ -81,5 +81,5 @@ def _read_experimentation(table: SourceTable, variants: Sequence[str]) -> tuple[
 
 
 def read_weights(tables: Mapping[str, Any]) -> dict[str, float]:
-    """`weight` of variants, where they have one."""
+    """Reads the `weight` of variants, where they have one."""
     return {name: weight for name, table in tables.items() if (weight := cast("SourceTable", table).number("weight")) is not None}

@@ -1,4 +1,4 @@
-"""`[functions.NAME]`, with the tools that they use."""
+"""Reads the sections `[functions.NAME]`, with the tools that they use."""
 
 import contextlib
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ _ROLES = ("system", "user", "assistant")
 
 
 class _FunctionSource(Struct, frozen=True):
-    """A function as it was read. `bare`: without what depends on its variants; `variants` None: one that cannot be brought."""
+    """A function as it was read."""
 
     name: str
     table: SourceTable
-    bare: FunctionConfig
-    variants: Mapping[str, VariantConfig | None]
+    bare: FunctionConfig  # without what depends on its variants
+    variants: Mapping[str, VariantConfig | None]  # None: one that cannot be brought
     variant_paths: Mapping[str, str]
     weights: Mapping[str, float]
 

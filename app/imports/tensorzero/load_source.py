@@ -18,14 +18,11 @@ _MAX_DEPTH = 50
 
 
 class Source(Struct, frozen=True):
-    """`document`: all files together. `folders`: of each text in it, by its path, the folder of its file, to which it may be relative.
+    """A configuration of TensorZero, read from its files."""
 
-    `root`: the folder that holds all of the files.
-    """
-
-    document: Mapping[str, Any]
-    folders: Mapping[str, Path]
-    root: Path
+    document: Mapping[str, Any]  # all files together
+    folders: Mapping[str, Path]  # of each text in `document`, by its path, the folder of its file, to which it may be relative
+    root: Path  # the folder that holds all of the files
 
 
 def load_source(source: str) -> Source:

@@ -1,4 +1,4 @@
-"""`[metrics.NAME]`. Comments and demonstrations are there without a declaration, as in TensorZero."""
+"""Reads the sections `[metrics.NAME]`. Comments and demonstrations are there without a declaration, as in TensorZero."""
 
 from app.domain.experiments import MetricConfig
 from app.imports.draft import Draft

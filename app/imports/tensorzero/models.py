@@ -1,4 +1,4 @@
-"""`[models.NAME]` and `[embedding_models.NAME]`, and models that variants name by a provider's own name."""
+"""Reads the sections `[models.NAME]` and `[embedding_models.NAME]`, and models that variants name by a provider's own name."""
 
 from app.domain.routing import ModelConfig, Target, TimeoutConfig
 from app.imports.draft import Draft

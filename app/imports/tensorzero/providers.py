@@ -36,11 +36,11 @@ _LEFT_OUT_OF_TYPES: Mapping[str, str] = {"sft": "Models are not fine-tuned here.
 
 
 class ProviderType(Struct, frozen=True):
-    """`model_key`: the field with the provider's own name of the model. `key_location`: where TensorZero looks for the key by itself."""
+    """A type of provider that TensorZero has, and our adapter for it."""
 
     adapter: str
-    key_location: str | None = None
-    model_key: str = "model_name"
+    key_location: str | None = None  # where TensorZero looks for the key by itself
+    model_key: str = "model_name"  # the field with the provider's own name of the model
     shorthand: bool = False
 
 
@@ -77,7 +77,7 @@ class ProviderSource(Struct, frozen=True):
 
 
 class ProviderReader:
-    """Makes the providers of a draft. `provider_types` of `config`: the defaults for all providers of a type."""
+    """Makes the providers of a draft. `provider_types` of `config` has the defaults for all providers of a type."""
 
     def __init__(self, draft: Draft, credentials: CredentialReader, config: SourceTable) -> None:
         self._draft = draft

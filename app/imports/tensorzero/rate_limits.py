@@ -1,4 +1,4 @@
-"""`[[rate_limiting.rules]]` as limits."""
+"""Turns `[[rate_limiting.rules]]` into limits."""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,9 +15,9 @@ _EACH, _TOTAL = "tensorzero::each", "tensorzero::total"
 
 
 class _Rule(Struct, frozen=True):
-    """`priority` None: it always applies."""
+    """A limit that a rule became, with the rule's priority."""
 
-    priority: int | None
+    priority: int | None  # None: it always applies
     limit: Limit
     path: str
 

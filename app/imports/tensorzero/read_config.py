@@ -24,9 +24,9 @@ _KNOWN_SECTIONS = ("functions", "models", "embedding_models", "metrics", "tools"
 
 
 def import_tensorzero(source: str, root: Path | None, variables: Mapping[str, str]) -> Imported:
-    """`source`: a file, a folder, or a pattern. `root`: templates and schemas are read below it; None: below the source's own folder.
+    """Reads a configuration of TensorZero. Raises BadConfiguration for files that are no such configuration.
 
-    Raises BadConfiguration for files that are no such configuration.
+    `source` is a file, a folder, or a pattern. Templates and schemas are read below `root`; None means below the source's own folder.
     """
     loaded = load_source(source)
     if not any(section in loaded.document for section in _KNOWN_SECTIONS):

@@ -19,7 +19,10 @@ class Unreadable(Exception):
 
 
 class ReferencedFiles:
-    """`folders`: of each path in the configuration, by where it stands, the folder that it is relative to. `root`: see the module."""
+    """Reads the files that the configuration names; the module says what `root` is for.
+
+    `folders` has, for each path in the configuration, by where it stands, the folder that it is relative to.
+    """
 
     def __init__(self, folders: Mapping[str, Path], root: Path) -> None:
         self._folders = folders
@@ -67,7 +70,7 @@ class ReferencedFiles:
     def read_included(self, template: str, base: Path | None, table: SourceTable, path: str) -> dict[str, str]:
         """The templates that a template includes, and those include, by the names that they are included by. Raises Unreadable.
 
-        `base`: the folder of such templates; None: the configuration allows none.
+        `base` is the folder of such templates; None means that the configuration allows none.
         """
         included: dict[str, str] = {}
         pending = [template]

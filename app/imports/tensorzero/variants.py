@@ -30,7 +30,7 @@ _LEFT_OUT: Mapping[str, str] = {
 
 
 class VariantReader:
-    """`base`: the folder of the templates that others include; None: there is none."""
+    """Reads variants of functions. `base` is the folder of the templates that others include; None means that there is none."""
 
     def __init__(self, models: ModelReader, files: ReferencedFiles, base: Path | None) -> None:
         self._models, self._files, self._base = models, files, base

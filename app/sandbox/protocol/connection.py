@@ -20,13 +20,13 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
 class ClientConnection:
-    """`model`: the requested model, for the metrics; empty until it is known."""
+    """One request of a client and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._extensions: Mapping[str, Any] = scope.get("extensions") or {}
         self._receive = receive
         self._send = send
-        self.model = ""
+        self.model = ""  # the requested model, for the metrics; empty until it is known
         self.is_complete = False
         self.is_cut = False
 
@@ -63,7 +63,7 @@ class ClientConnection:
         await self.write(b"data: " + msgspec.json.encode(event) + b"\n\n")
 
     async def send_json(self, status: int, body: object, headers: Sequence[Header] = ()) -> None:
-        """Sends a complete response. `body`: encoded JSON, or what msgspec encodes."""
+        """Sends a complete response. `body` is encoded JSON, or what msgspec encodes."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
         await self.start_response(status, "json", [*headers, (b"content-length", str(len(raw)).encode())])
         await self.write(raw, is_last=True)

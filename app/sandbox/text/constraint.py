@@ -163,7 +163,10 @@ def approximate_schema(text: str, whitespace: str | None) -> Approximation | Non
 
 
 def schema_grammar(text: str, whitespace: str | None, *, is_approximate: bool = False) -> str:
-    """`is_approximate`: without the keywords that llguidance does not know, and with `oneOf` as `anyOf`."""
+    """The grammar of a schema.
+
+    Where it `is_approximate`, it is without the keywords that llguidance does not know, and has `oneOf` as `anyOf`.
+    """
     if whitespace is None:
         return LLMatcher.grammar_from_json_schema(
             text, overrides={"whitespace_flexible": False, "lenient": is_approximate, "coerce_one_of": is_approximate}

@@ -22,11 +22,11 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
-    """A text and its draws. `is_finished` False: the constraint could not be met within the maximum length."""
+    """A text and its draws."""
 
     text: str
     draws: Sequence[Draw] = ()
-    is_finished: bool = True
+    is_finished: bool = True  # False: the constraint could not be met within the maximum length
 
 
 class Draft:

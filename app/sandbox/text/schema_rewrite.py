@@ -63,7 +63,10 @@ def rewrite_schema(text: str) -> str:
 
 
 def rewrite(schema: Any, outer_properties: Mapping[str, Any] = NO_PROPERTIES) -> Any:
-    """The schema with every subschema rewritten, the inner ones first. `outer_properties`: of the schemas around it for the same value."""
+    """The schema with every subschema rewritten, the inner ones first.
+
+    `outer_properties` are those of the schemas around it for the same value.
+    """
     inner = dict(as_object(schema))
     if not inner:
         return schema
@@ -102,7 +105,7 @@ def rewrite_dependencies(schema: Schema) -> None:
 
 
 def rewrite_conditions(schema: Schema, properties: Mapping[str, Any]) -> None:
-    """`if` A `then` B `else` C: A and B, or C without A, where A is a value of a property whose values are listed.
+    """Rewrites `if` A `then` B `else` C: A and B, or C without A, where A is a value of a property whose values are listed.
 
     Elsewhere that A does not hold beside C is left to the check.
     """

@@ -76,7 +76,10 @@ async def page_accounts(
     only: Collection[str] | None,
     search: str | None,
 ) -> Page[Account]:
-    """A page of accounts. `only`: those with a role in one of these teams; None: all. `search`: text in their names, in any case."""
+    """A page of accounts.
+
+    `only` leaves those with a role in one of these teams; None means all. `search` is text in their names, in any case.
+    """
     selected = select(_accounts).where(_accounts.c.kind == kind)
     if only is not None:
         selected = selected.where(_has_role_in(only, group_roles))
@@ -107,7 +110,7 @@ def check_account_name(name: str) -> str:
 
 
 async def create_service_account(connection: AsyncConnection, author: Author, name: str, *, team: str | None = None) -> str | None:
-    """Create a service account without roles, and return its id; None: there is one of that name. `team`: for the audit log."""
+    """Create a service account without roles, and return its id; None: there is one of that name. `team` is for the audit log."""
     check_account_name(name)
     await lock_access(connection)
     taken = select(_accounts.c.id).where(_accounts.c.kind == "service_account", _accounts.c.name == name)

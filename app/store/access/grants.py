@@ -51,7 +51,9 @@ async def page_grants(
     role: Role | None = None,
     receiver: tuple[ReceiverKind, str] | None = None,
 ) -> Page[RoleGrant]:
-    """A page of grants. `only`: within these teams; None: all. `receiver`: a group by its name, an account by its name or id."""
+    """A page of grants. `only` leaves those within these teams; None means all. `receiver` is a group by its name, an account by its name
+    or id.
+    """
     selected = _select_rows()
     if only is not None:
         selected = selected.where(one_of(_teams.c.name, only))

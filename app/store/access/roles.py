@@ -69,16 +69,13 @@ class Grant(Struct, frozen=True):
 
 
 class Principal(Struct, frozen=True):
-    """Who uses the admin API: an admin key, a user or a service account, with the roles in force now.
-
-    `id`: a key's public part, else the id of the user or service account. `session_id`: of the token or session that was used; None: a key.
-    """
+    """Who uses the admin API: an admin key, a user or a service account, with the roles in force now."""
 
     kind: Literal["key", "user", "service_account"]
-    id: str
+    id: str  # a key's public part, else the id of the user or service account
     name: str
     grants: Sequence[Grant]
-    session_id: str | None = None
+    session_id: str | None = None  # of the token or session that was used; None: a key
 
     def may(self, permission: Permission, team: str | None = None) -> bool:
         """Whether it has a permission for the whole company or, with `team`, at least within that team."""

@@ -38,7 +38,10 @@ class TooManyLookups(Exception):
 
 
 class TokenLookups:
-    """`idle_s`: a session that was not used for so long has ended. `group_roles`: as the settings give them."""
+    """Looks up whom the tokens of the admin API stand for.
+
+    A session that was not used for `idle_s` has ended. `group_roles` are as the settings give them.
+    """
 
     def __init__(self, database_url: str, idle_s: float, group_roles: GroupRoles) -> None:
         self._connection = PgConnection(database_url, retry_after_s=_RETRY_AFTER_S, timeout_s=_LOOKUP_TIMEOUT_S)

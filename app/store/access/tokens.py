@@ -65,7 +65,7 @@ async def create_token(
     expires_at: datetime | None = None,
     team: str | None = None,
 ) -> tuple[str, Token]:
-    """A token, to be shown once, and what is stored of it. Raises InvalidKeyField. `team`: for the audit log."""
+    """A token, to be shown once, and what is stored of it. Raises InvalidKeyField. `team` is for the audit log."""
     expires_at = check_expiry(expires_at)
     check_name(name)
     # Locks the account: two of these at once must not pass the limit.

@@ -51,17 +51,14 @@ _KEY_PREFIX_CHARACTERS = 12
 
 
 class Changed(Struct, frozen=True):
-    """The result of a change. `version`: the one that has it; None: nothing differs. `warnings`: about probable mistakes that it adds.
+    """The result of a change."""
 
-    `experiment_versions`: of each experiment that started or has other weights or another enrolment.
-    """
-
-    version: int | None
+    version: int | None  # the one that has it; None: nothing differs
     before: State
     after: State
     changes: Sequence[EntryChange]
-    warnings: Sequence[str]
-    experiment_versions: Sequence[NewVersion] = ()
+    warnings: Sequence[str]  # about probable mistakes that it adds
+    experiment_versions: Sequence[NewVersion] = ()  # of each experiment that started or has other weights or another enrolment
 
 
 async def change_configuration(
@@ -76,9 +73,9 @@ async def change_configuration(
 ) -> Changed:
     """Change what a file can set, in the caller's transaction, under a lock that others who change it wait for.
 
-    `edit` gets the state in force and returns the wanted one; it runs in a thread. `output_tokens`: the setting for models without one of
-    their own, for warnings. `guard`: what new addresses may be; None: there are none. `warn`: finds warnings, by the state before and the
-    wanted one. Raises BadConfiguration, as does `edit`; then nothing was changed.
+    `edit` gets the state in force and returns the wanted one; it runs in a thread. `output_tokens` is the setting for models without one of
+    their own, for warnings. `guard` says what new addresses may be; None means that there are none. `warn` finds warnings, by the state
+    before and the wanted one. Raises BadConfiguration, as does `edit`; then nothing was changed.
     """
     await lock_configuration(connection)
     current = await read_state(connection)

@@ -40,13 +40,13 @@ class Entry(Struct, frozen=True):
 
 
 class Section(Struct, Generic[T], frozen=True):
-    """A section of the file. `searched`: the columns in which a search looks."""
+    """A section of the file."""
 
     name: str
     kind: type[T]
     table: Table
     keyset: Keyset
-    searched: Sequence[str] = ("name",)
+    searched: Sequence[str] = ("name",)  # the columns in which a search looks
 
     @property
     def key_columns(self) -> list[str]:
@@ -58,7 +58,7 @@ class Section(Struct, Generic[T], frozen=True):
         return None if row is None else self._entry(row)
 
     async def page(self, connection: AsyncConnection, query: PageQuery, search: str | None, conditions: Sequence[Condition]) -> Page[Entry]:
-        """`search`: entries with this text in what identifies them, in any case."""
+        """A page of the entries. `search` leaves those with this text in what identifies them, in any case."""
         selected = select(self.table).where(*conditions)
         if search is not None:
             selected = selected.where(or_(*(self.table.c[name].icontains(search, autoescape=True) for name in self.searched)))
@@ -125,7 +125,7 @@ def providers_with(adapter: str | None) -> list[Condition]:
 
 
 def models_with(provider: str | None) -> list[Condition]:
-    """`provider`: of one of their targets."""
+    """The condition that one of a model's targets is at the provider; none without one."""
     if provider is None:
         return []
     return [_models.c.config.op("@>", is_comparison=True)(cast({"targets": [{"provider": provider}]}, JSONB))]
@@ -137,7 +137,10 @@ def metrics_with(kind: str | None, level: str | None) -> list[Condition]:
 
 
 def limits_with(resource: str | None, per: str | None, scope: Mapping[str, str | None]) -> list[Condition]:
-    """`scope`: dimensions with the name, or "each", that they have; of a key also that of one which it replaces, or is replaced by."""
+    """Conditions of limits with these values.
+
+    `scope` has dimensions with the name, or "each", that they have; of a key also that of one which it replaces, or is replaced by.
+    """
     fields = {"resource": resource, "per": per}
     of_scope = [
         one_of_key(_limits.c.config["scope"]["key"].astext, value)

@@ -57,7 +57,7 @@ async def publish_changes(
 ) -> int:
     """Publish a new version of the configuration, in the transaction that stores `changes`, with its history and audit events.
 
-    `positions`: of all limits before and after, if limits were stored. Returns the version.
+    `positions` are those of all limits before and after, if limits were stored. Returns the version.
     """
     version = await snapshots.publish_version(connection)
     values = {"author_kind": author.kind, "author_id": author.id, "author_name": author.name, "via": author.via, "restores": restores}

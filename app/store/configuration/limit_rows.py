@@ -16,15 +16,12 @@ _SCOPE_KEY = _limits.c.config["scope"]["key"].astext
 
 
 class StoredLimit(Struct, frozen=True):
-    """`since_ms`: when it began to count what it counts, by Postgres's clock; None: since before that was recorded.
-
-    `counts_as`: the name that it had before it was renamed; `key_counts_as`: the first of the keys that the one in its scope replaces.
-    """
+    """A limit, and what its row says of how it counts."""
 
     limit: Limit
-    since_ms: int | None
-    counts_as: str | None = None
-    key_counts_as: str | None = None
+    since_ms: int | None  # when it began to count what it counts, by Postgres's clock; None: since before that was recorded
+    counts_as: str | None = None  # the name that it had before it was renamed
+    key_counts_as: str | None = None  # the first of the keys that the one in its scope replaces
 
 
 def counted_as(stored: Iterable[StoredLimit]) -> CountedAs:

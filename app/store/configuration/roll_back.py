@@ -27,10 +27,10 @@ from providers.transport.address_guard import AddressGuard
 
 
 class RolledBack(Struct, frozen=True):
-    """`left`: what a rollback does not restore, a sentence each; also what becomes of limits of keys."""
+    """The result of a rollback."""
 
     changed: Changed
-    left: Sequence[str]
+    left: Sequence[str]  # what a rollback does not restore, a sentence each; also what becomes of limits of keys
 
 
 async def restore(

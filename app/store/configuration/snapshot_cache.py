@@ -38,8 +38,7 @@ class SnapshotCache:
     """The snapshot in force and the known keys. start() returns once there is a snapshot to serve by, and keeps both current.
 
     `prepare` is called with each new snapshot, in a thread and in steps; what it returns puts that snapshot in force, in one turn of the
-    event loop with `snapshot` itself. `connected`: whether Postgres answered the last query.
-    `worker`: this worker's id among those of all machines. `workers_alive`: how many reported in the minute before the last check.
+    event loop with `snapshot` itself. `workers_alive` is how many reported in the minute before the last check.
     """
 
     def __init__(
@@ -53,12 +52,12 @@ class SnapshotCache:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.snapshot = snapshots.EMPTY
         self.keys = KeyIndex(settings.database_url, self._folder, worker, settings.keys_remembered)
-        self.connected = False
+        self.connected = False  # whether Postgres answered the last query
         self.workers_alive = max(settings.workers, 1)  # of this machine, until the first check
         self.trusted_proxies = settings.trusted_proxies.parsed
         self._settings = settings
         self._database = database
-        self.worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"
+        self.worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"  # among those of all machines
         self._path = self._folder / "snapshot.json"
         self._prepare = prepare
         self._check_requested = asyncio.Event()

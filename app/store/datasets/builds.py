@@ -30,13 +30,13 @@ _versions = tables.dataset_versions.c
 
 
 class DueVersion(Struct, frozen=True):
-    """A version to work on, locked for this transaction. `team_id`: of the dataset's team; None: it has none."""
+    """A version to work on, locked for this transaction."""
 
     id: str
     dataset_id: str
     status: str
     selection: Selection
-    team_id: str | None
+    team_id: str | None  # of the dataset's team; None: it has none
     position: str
     examined: int
     last_row: int
@@ -60,11 +60,11 @@ class FoundContent(Struct, frozen=True):
 
 
 class Demonstration(Struct, frozen=True):
-    """`id`: of the event of feedback. `tags`: which its caller gave it."""
+    """A demonstration that a caller sent as feedback."""
 
-    id: str
+    id: str  # of the event of feedback
     value: Any
-    tags: Mapping[str, str] | None
+    tags: Mapping[str, str] | None  # those that its caller gave it
 
 
 class Source(Struct, frozen=True):

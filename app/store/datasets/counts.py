@@ -15,7 +15,8 @@ _OTHER = "(other)"
 
 
 class DatasetCounts(Struct):
-    """`splits`, `outputs`: rows by each. `formats`: rows that can be written in each. `left_out`: by format, why the others cannot.
+    """The numbers of a version's rows. `splits`, `outputs`: rows by each. `formats`: rows that can be written in each. `left_out`: by
+    format, why the others cannot.
 
     `omitted`: rows by what OpenAI's chat has no field for. `skipped`: inferences that matched and got no row, by the reason.
     """
@@ -28,7 +29,7 @@ class DatasetCounts(Struct):
     skipped: dict[str, int] = field(default_factory=dict[str, int])
 
     def add_row(self, split: str | None, output: str, faults: Mapping[str, str], omitted: Iterable[str], *, by: int = 1) -> None:
-        """`faults`: by the format that cannot say it. `by` -1: the row is gone."""
+        """Counts a row. `faults` has, by format, why that cannot say it. A `by` of -1 means that the row is gone."""
         if split is not None:
             _add(self.splits, split, by)
         _add(self.outputs, output, by)

@@ -57,7 +57,7 @@ def _select() -> Select[Any]:
 
 
 async def page_datasets(connection: AsyncConnection, query: PageQuery, only_teams: Collection[str] | None) -> Page[Dataset]:
-    """`only_teams`: of teams with these names; None: all."""
+    """A page of the datasets of the teams named in `only_teams`; None means of all."""
     found = _select()
     if only_teams is not None:
         found = found.where(_team.in_(sorted(only_teams)))

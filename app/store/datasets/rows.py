@@ -123,8 +123,8 @@ async def walk_rows(
 ) -> AsyncGenerator[list[StoredRow]]:
     """All rows in order, some at a time, each time in a transaction of its own: nothing is held while a caller reads slowly.
 
-    `without_faults_of`: only what can be written in this format. Raises NotPossible if the version is deleted meanwhile: what has come
-    until then is not all.
+    `without_faults_of` leaves only what can be written in this format. Raises NotPossible if the version is deleted meanwhile: what has
+    come until then is not all.
     """
     after = 0
     status = select(tables.dataset_versions.c.status).where(tables.dataset_versions.c.id == version_id)

@@ -72,7 +72,7 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, o
     ] = 0.0
 
     def filter(self, team_id: str | None) -> InferenceFilter:
-        """`team_id`: of the dataset's team; None: it has none."""
+        """The filter for what is selected. `team_id` is that of the dataset's team; None means that it has none."""
         return InferenceFilter(
             model=self.model,
             team_id=team_id,
@@ -113,7 +113,9 @@ class CheckedCondition(NamedTuple):
     metric: MetricConfig
 
     def holds(self, number: float | None) -> bool:
-        """`number`: the mean of what counts, 0 for a comment; None: there is nothing that counts."""
+        """Whether `number` meets the condition. It is the mean of what counts, 0 for a comment; None means that there is nothing that
+        counts.
+        """
         if number is None:
             return False
         wanted = self.condition

@@ -59,18 +59,18 @@ _decode_means = msgspec.json.Decoder(dict[str, int]).decode
 
 
 class Scan(NamedTuple):
-    """How far it is. `after`: the last event that was looked at."""
+    """How far the scan of an experiment is."""
 
     experiment_id: str
-    after: str
+    after: str  # the last event that was looked at
 
 
 class Event(NamedTuple):
-    """`unit`: its hash. `value`: in millionths."""
+    """A value of feedback before the experiment."""
 
-    unit: str
+    unit: str  # its hash
     metric: str
-    value: int
+    value: int  # in millionths
 
 
 async def unfinished_scans(connection: Connection) -> list[Scan]:
@@ -115,7 +115,10 @@ async def move_scan(connection: Connection, scan: Scan) -> None:
 
 
 async def finish_scan(connection: Connection, experiment_id: str, metrics: Collection[str]) -> None:
-    """`metrics`: those that get covariates. A unit without feedback is expected to get what others got in the mean."""
+    """Ends the scan of an experiment; `metrics` are those that get covariates.
+
+    A unit without feedback is expected to get what others got in the mean.
+    """
     means = {row["metric"]: row["mean"] for row in await connection.fetch(_MEANS, experiment_id, list(metrics))}
     await connection.execute(_FINISH, experiment_id, _LOWEST_ID, msgspec.json.encode(means).decode())
 
@@ -133,7 +136,7 @@ async def read_expected_feedback(connection: Connection, keys: Sequence[UnitKey]
 
 
 async def forget_pre_period(connection: Connection, experiment_id: str, units: Sequence[str]) -> None:
-    """`units`: their hashes."""
+    """Deletes what was stored of units, which are given by their hashes."""
     await connection.execute("DELETE FROM pre_period_feedback WHERE experiment_id = $1 AND unit = any($2::text[])", experiment_id, units)
 
 

@@ -15,25 +15,25 @@ COUNT_NAMES = ("units", "excluded", "measured", "complete", "inferences", "episo
 
 
 class SumKey(NamedTuple):
-    """`slice`, `value`: the name of a tag and its value; empty: all units."""
+    """The key of sums over units."""
 
     experiment_id: str
     metric: str
-    slice: str
-    value: str
+    slice: str  # the name of a tag; empty: all units
+    value: str  # of the tag
     version: int
     episode_kind: str
     arm: str
 
 
 class CountKey(NamedTuple):
-    """`day`: (UTC) of the first inference."""
+    """The key of a count of units."""
 
     experiment_id: str
     version: int
     episode_kind: str
     arm: str
-    day: datetime.date
+    day: datetime.date  # (UTC) of the first inference
 
 
 _SUM_TYPES = {
@@ -102,7 +102,7 @@ async def read_slice_values(connection: Connection, experiment_id: str) -> dict[
 async def read_sums(
     connection: AsyncConnection, experiment_id: str, *, metrics: Sequence[str] | None = None, slice: str = ""
 ) -> list[tuple[SumKey, Mapping[str, int]]]:
-    """`metrics` None: all. `slice`: the name of a tag; empty: all units."""
+    """Reads the sums of an experiment. `metrics` None means all. `slice` is the name of a tag; empty means all units."""
     columns = tables.experiment_sums.c
     query = select(tables.experiment_sums).where(columns.experiment_id == experiment_id, columns.slice == slice)
     if metrics is not None:

@@ -47,13 +47,13 @@ _TAKE = f"""
 
 
 class Touch(NamedTuple):
-    """Something about a unit. `experiment`: its name. `id`: the inference it is about. `enrolled`: that may be the unit's first."""
+    """Something about a unit."""
 
-    experiment: str
+    experiment: str  # its name
     version: int
     unit: str
-    id: str
-    enrolled: bool
+    id: str  # the inference it is about
+    enrolled: bool  # whether that may be the unit's first
     arm: str
     episode_kind: str
 

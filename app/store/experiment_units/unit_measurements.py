@@ -82,17 +82,14 @@ _decode_tags = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class Window(NamedTuple):
-    """Inferences of a unit by their ids, the last exclusive. `since`: from where on one that is not enrolled excludes it.
-
-    `is_episode` False: a user or team may also send what is not eligible, which then is no part of the unit.
-    """
+    """Inferences of a unit by their ids, the last exclusive."""
 
     experiment: str
     unit: str
-    since: str
+    since: str  # from where on one that is not enrolled excludes it
     first: str
     until: str
-    is_episode: bool
+    is_episode: bool  # False: a user or team may also send what is not eligible, which then is no part of the unit
 
 
 class FeedbackWindow(NamedTuple):
@@ -119,9 +116,9 @@ class FirstInference(Struct, frozen=True):
 
 
 class UnitSummary(Struct, frozen=True):
-    """Sums over a unit's inferences. `excluded`: why one of them excludes it. `first_tokens`: how many have a time to first token."""
+    """Sums over a unit's inferences."""
 
-    excluded: str | None
+    excluded: str | None  # why one of them excludes it
     inferences: int
     episodes: int
     served_by_other: int
@@ -130,7 +127,7 @@ class UnitSummary(Struct, frozen=True):
     refusal: bool
     duration_us: int
     first_token_us: int
-    first_tokens: int
+    first_tokens: int  # how many have a time to first token
     cost_microusd: int
     unpriced: int
     input_tokens: int

@@ -21,7 +21,7 @@ class UnitKey(NamedTuple):
 
 
 class UnitRow(Struct, frozen=True, kw_only=True):
-    """A unit as it is counted: see the table. `due_at` None: nothing is to come."""
+    """A unit as it is counted: see the table."""
 
     experiment_id: str
     unit: str
@@ -37,7 +37,7 @@ class UnitRow(Struct, frozen=True, kw_only=True):
     measured: Sequence[int | None] | None = None
     covariates: Sequence[int | None] | None = None
     slices: Sequence[str] | None = None
-    due_at: datetime | None = None
+    due_at: datetime | None = None  # None: nothing is to come
 
     @property
     def key(self) -> UnitKey:

@@ -79,18 +79,15 @@ class Subject(NamedTuple):
 
 
 class UsageBefore(Struct, frozen=True):
-    """Sums over what a subject sent before an experiment. `days`: on how many days.
+    """Sums over what a subject sent before an experiment."""
 
-    `first_token_us`: of `first_tokens` inferences that have such a time, as far as sketches know it.
-    """
-
-    days: int
+    days: int  # on how many days
     requests: int
     duration_us: int
     cost_microusd: int
     input_tokens: int
     output_tokens: int
-    first_token_us: int = 0
+    first_token_us: int = 0  # of `first_tokens` inferences that have such a time, as far as sketches know it
     first_tokens: int = 0
 
 

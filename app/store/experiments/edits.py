@@ -34,7 +34,7 @@ def start(name: str) -> Edit:
 
 
 def end(name: str, winner: str | None) -> Edit:
-    """`winner`: the arm that serves from now on; None: the control."""
+    """Ends the experiment. `winner` is the arm that serves from now on; None means the control."""
 
     def change(owned: Owned) -> ExperimentConfig:
         if owned.config.status == "ended" and owned.config.winner == winner:
@@ -45,7 +45,7 @@ def end(name: str, winner: str | None) -> Edit:
 
 
 def stop_arm(name: str, arm: str, *, now: bool) -> Edit:
-    """End the enrolment of new episodes in an arm; `now`: the control serves those that are in it, too."""
+    """End the enrolment of new episodes in an arm; with `now` the control serves those that are in it, too."""
 
     def change(owned: Owned) -> ExperimentConfig:
         config = owned.config
@@ -67,7 +67,9 @@ def stop_arm(name: str, arm: str, *, now: bool) -> Edit:
 
 
 def resume_arm(name: str, arm: str, weight: float | None) -> Edit:
-    """Put a stopped arm back: one that is in `stopped`, or has the weight 0. `weight` None: as it has, which is more than 0."""
+    """Put a stopped arm back: one that is in `stopped`, or has the weight 0. Where `weight` is None, it stays as it is, which is more than
+    0.
+    """
 
     def change(owned: Owned) -> ExperimentConfig:
         config = owned.config

@@ -14,11 +14,11 @@ _changes, _versions = tables.configuration_changes.c, tables.configuration_versi
 
 
 class PutBack(Struct, frozen=True):
-    """`version`: of the configuration that has it."""
+    """Who put an arm back, and when."""
 
     author: str
     at: datetime
-    version: int
+    version: int  # of the configuration that has it
 
 
 async def find_put_back(connection: AsyncConnection, experiment: ExperimentRow, arm: str, since: int) -> PutBack | None:

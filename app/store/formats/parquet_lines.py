@@ -30,7 +30,7 @@ INFERENCE_COLUMNS: Mapping[str, Any] = {**{column.name: column.type for column i
 class ParquetFile:
     """Feed it rows: what is returned goes to the file, in order, and last what finish() returns.
 
-    Both compute for some time: call them in a thread. `columns`: the type of each in SQL, None for a text. `received_at` is a time, and
+    Both compute for some time: call them in a thread. `columns` has the type of each in SQL, None for a text. `received_at` is a time, and
     nested values are JSON.
     """
 

@@ -36,12 +36,12 @@ SELECT (SELECT version FROM snapshot_version) AS snapshot,
 
 
 class Versions(Struct, frozen=True):
-    """Current versions. `last_removal`: the version of the keys when rows were last removed; `now_s`: Unix time on Postgres's clock."""
+    """Current versions."""
 
     snapshot: int
     keys: int
-    last_removal: int
-    now_s: float
+    last_removal: int  # the version of the keys when rows were last removed
+    now_s: float  # Unix time on Postgres's clock
 
 
 class ChangedKeys(Struct, frozen=True):
@@ -64,7 +64,7 @@ async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: 
 
 
 async def find_key_holder(connection: AsyncConnection, *, key_id: str | None = None, prefix: str | None = None) -> Caller | None:
-    """The caller that a key stands for, whose secret nobody sends. None: there is no such key, or it is revoked. `prefix`: without nx-."""
+    """The caller that a key stands for, whose secret nobody sends. None: there is no such key, or it is revoked. `prefix` has no nx-."""
     row = (await connection.execute(_FIND_HOLDER, {"key_id": key_id, "prefix": prefix})).mappings().first()
     return None if row is None else _caller(row)
 

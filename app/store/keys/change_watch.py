@@ -22,7 +22,7 @@ _TIMEOUT_S = 5.0
 class ChangeWatch:
     """Calls `on_change` with the channel of each notification, and with "" when the connection breaks.
 
-    `direct_url`: past a pooler, through which there are no notifications. Without it there, the queries alone show what has changed.
+    `direct_url` leads past a pooler, through which there are no notifications. Without it there, the queries alone show what has changed.
     """
 
     def __init__(self, database_url: str, direct_url: str, channels: Sequence[str], on_change: Callable[[str], None]) -> None:

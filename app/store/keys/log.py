@@ -22,10 +22,10 @@ _line_decoder: msgspec.json.Decoder[tuple[str, Caller | None] | int] = msgspec.j
 
 
 class LoggedKeys(Struct, frozen=True):
-    """The content of a log. `version` None: it is unknown up to which version of the keys it is true."""
+    """The content of a log."""
 
     callers: Mapping[bytes, Caller]
-    version: int | None
+    version: int | None  # None: it is unknown up to which version of the keys it is true
 
 
 class KeyLog:

@@ -26,7 +26,7 @@ def narrow_networks(of_team: Patterns | None, of_key: Patterns | None) -> Patter
 
 
 def permits(patterns: Sequence[str] | None) -> Callable[[str], bool]:
-    """Tells whether names are permitted, for many names and long lists. `patterns` None: all are."""
+    """Tells whether names are permitted, for many names and long lists. Where `patterns` is None, all are."""
     return (lambda _: True) if patterns is None else _pattern_matcher(patterns)
 
 

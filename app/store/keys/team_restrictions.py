@@ -24,7 +24,7 @@ def restrictions_column(team: TeamRestrictions) -> dict[str, Any] | None:
 
 
 def from_restrictions_column(stored: Any) -> TeamRestrictions:
-    """`stored`: as a driver reads it, decoded or as text."""
+    """Reads the column, whose value is as a driver reads it, decoded or as text."""
     if stored is None:
         return TeamRestrictions()
     return msgspec.json.decode(stored, type=TeamRestrictions) if isinstance(stored, str) else msgspec.convert(stored, TeamRestrictions)
@@ -48,5 +48,5 @@ def limit_of_each_key(team: str, limit: TeamLimit) -> Limit:
 
 
 def with_restrictions(values: Mapping[str, Any], restrictions: TeamRestrictions) -> TeamConfig:
-    """The settings of a team. `values`: those that are columns of their own."""
+    """The settings of a team. `values` are those that are columns of their own."""
     return TeamConfig(**values, **{name: getattr(restrictions, name) for name in FIELDS})

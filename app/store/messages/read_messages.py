@@ -80,9 +80,9 @@ class Messages(Struct, frozen=True):
 
 
 class PackedExchange(Struct, frozen=True):
-    """A recorded request and response, packed; None: it is not kept. `route`: the caller's API."""
+    """A recorded request and response, packed; None: it is not kept."""
 
-    route: str
+    route: str  # the caller's API
     streamed: bool
     request: bytes | None
     response: bytes | None

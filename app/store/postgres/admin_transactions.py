@@ -25,12 +25,13 @@ _SETTINGS = text("SELECT set_config('statement_timeout', :timeout, true), set_co
 async def admin_transaction(
     database: AsyncEngine, timeout_s: float, *, read_only: bool, one_moment: bool = False
 ) -> AsyncGenerator[AsyncConnection]:
-    """A transaction that is committed at the end, unless it was rolled back. `timeout_s`: of each statement; thrice that in all.
+    """A transaction that is committed at the end, unless it was rolled back.
 
-    `one_moment`: all its statements see what was stored when it began.
+    Each statement may take `timeout_s`, and all together thrice that. With `one_moment` all its statements see what was stored when it
+    began.
 
-    Raises Unavailable for a statement that takes too long, Conflict for a deadlock, InvalidRequest for a value that cannot be stored,
-    and one of DB_UNAVAILABLE_ERRORS.
+    Raises Unavailable for a statement that takes too long, Conflict for a deadlock, InvalidRequest for a value that cannot be stored, and
+    one of DB_UNAVAILABLE_ERRORS.
     """
     settings = {"timeout": str(int(timeout_s * 1000)), "read_only": "on" if read_only else "off"}
     limit: asyncio.Timeout | None = None

@@ -23,10 +23,10 @@ _PUBLIC_PART = re.compile(r"nx-[0-9a-f]{12}")  # of a key: it names the key, and
 
 
 class Author(Struct, frozen=True):
-    """Who makes a change. `id`: of the key (its public part), user or service account; None: a command or the gateway itself."""
+    """Who makes a change."""
 
     kind: AuthorKind
-    id: str | None
+    id: str | None  # of the key (its public part), user or service account; None: a command or the gateway itself
     name: str
     via: Via
     ip: str | None = None
@@ -49,18 +49,18 @@ SYSTEM = Author("system", None, "narthex", "system")
 
 
 class AuditEvent(Struct, frozen=True):
-    """A change to one resource. `before` None: it is new; `after` None: it is gone. Neither may hold a secret. `team`: whose it is.
+    """A change to one resource.
 
-    `version`: of the configuration that has the change; None: it changed none.
+    Neither `before` nor `after` may hold a secret.
     """
 
     action: str
     resource: str
     name: str
-    before: Mapping[str, Any] | None = None
-    after: Mapping[str, Any] | None = None
-    team: str | None = None
-    version: int | None = None
+    before: Mapping[str, Any] | None = None  # None: it is new
+    after: Mapping[str, Any] | None = None  # None: it is gone
+    team: str | None = None  # whose it is
+    version: int | None = None  # of the configuration that has the change; None: it changed none
 
 
 def command_author() -> Author:

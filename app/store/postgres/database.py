@@ -27,7 +27,7 @@ Database = str | AsyncEngine | AsyncConnection  # an address, an engine, or the 
 class _Connection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument]
     """A connection whose close() and rollback are quick, as on a dead connection nobody answers them; and that suits a pooler.
 
-    `is_pooled`: a pooler, or another proxy that knows the protocol, is between. Set by detect_pooler(), before the first query.
+    `is_pooled` says that a pooler, or another proxy that knows the protocol, is between. detect_pooler() sets it, before the first query.
     """
 
     is_pooled = False
@@ -77,8 +77,8 @@ def sqlalchemy_url(database_url: str) -> str:
 def create_database_engine(database_url: str, *, command_timeout_s: float | None = COMMAND_TIMEOUT_S, **options: Any) -> AsyncEngine:
     """An engine whose connections are opened by connect(); `options` are create_async_engine's.
 
-    `command_timeout_s`: the longest any command may take, the pool's own rollback included; None is for migrations only. An
-    asyncio.timeout() around a query does not end the rollback that follows, which on a dead connection would last for ever.
+    Any command, the pool's own rollback included, may take at most `command_timeout_s`; None is for migrations only. An asyncio.timeout()
+    around a query does not end the rollback that follows, which on a dead connection would last for ever.
     """
 
     async def open_connection() -> "asyncpg.Connection[Any]":

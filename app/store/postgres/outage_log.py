@@ -9,7 +9,7 @@ from app.store.postgres.db_errors import describe_without_values, is_outage
 
 
 class OutageLog:
-    """One for each work that is tried again by itself. `held_up`, `goes_on`: sentences about it, without their full stop."""
+    """One for each work that is tried again by itself. `held_up` and `goes_on` are sentences about it, without their full stop."""
 
     def __init__(self, logger: logging.Logger, held_up: str, goes_on: str) -> None:
         self._logger = logger

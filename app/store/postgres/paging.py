@@ -28,7 +28,7 @@ class Page(Struct, Generic[T], frozen=True):
 
 
 class PageQuery(Protocol):
-    """The parameters of a list; its other fields are filters. `sort`: a leading - for descending."""
+    """The parameters of a list; its other fields are filters. A leading - of `sort` means descending."""
 
     @property
     def limit(self) -> int: ...

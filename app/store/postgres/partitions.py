@@ -15,12 +15,12 @@ Connection: TypeAlias = "asyncpg.Connection[Any]"  # generic for the type checke
 
 
 class PartitionedTable(NamedTuple):
-    """`by`: the column that partitions are bound by. `has_updates`: its rows change, so pages keep free space for their new versions."""
+    """A table whose partitions are made and dropped as time goes on."""
 
     name: str
-    by: Literal["id", "time"] = "id"
+    by: Literal["id", "time"] = "id"  # the column that partitions are bound by
     span: Literal["day", "month"] = "day"
-    has_updates: bool = False
+    has_updates: bool = False  # whether its rows change, so pages keep free space for their new versions
 
 
 TABLES = (
@@ -99,7 +99,7 @@ async def drop_expired(connection: Connection, table: str, keep_days: int, now: 
 
 
 class _Partition(NamedTuple):
-    """`begin`, `end`: days since 1970."""
+    """A partition, from the day `begin` to the day `end`, in days since 1970."""
 
     table: PartitionedTable
     name: str

@@ -29,7 +29,10 @@ class NoEncryptionKey(CredentialError):
 
 
 class Vault:
-    """`keys`: random texts, as in NARTHEX_SECRET_KEY; without any, nothing can be encrypted or decrypted. Raises WeakEncryptionKey."""
+    """Encrypts and decrypts stored credentials. Raises WeakEncryptionKey.
+
+    `keys` are random texts, as in NARTHEX_SECRET_KEY; without any, nothing can be encrypted or decrypted.
+    """
 
     def __init__(self, keys: Sequence[str]) -> None:
         if any(len(key) < _MIN_KEY_CHARACTERS or len(set(key)) < _MIN_DISTINCT_CHARACTERS for key in keys):

@@ -70,7 +70,7 @@ class AuditFilter(Struct, frozen=True):
 
 
 async def list_events(connection: AsyncConnection, wanted: AuditFilter, *, before: str | None, limit: int) -> list[RecordedEvent]:
-    """Events, newest first. `before`: the id of the last event of the page before."""
+    """Events, newest first. `before` is the id of the last event of the page before."""
     query = select(tables.audit_log).where(*_conditions(wanted)).order_by(_audit.id.desc()).limit(limit)
     if before is not None:
         query = query.where(_audit.id < before)
@@ -78,7 +78,7 @@ async def list_events(connection: AsyncConnection, wanted: AuditFilter, *, befor
 
 
 async def find_event(connection: AsyncConnection, id: str, *, teams: Collection[str] | None) -> RecordedEvent | None:
-    """`teams`: only if it is of one of these; None: of any, or of no team."""
+    """The event with this id. It is found only if it is of one of `teams`; None: of any, or of no team."""
     found = await _read(connection, select(tables.audit_log).where(_audit.id == id, *_conditions(AuditFilter(teams=teams))))
     return found[0] if found else None
 

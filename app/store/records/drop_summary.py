@@ -48,8 +48,8 @@ async def summarize_drops(
 ) -> list[DropRow]:
     """The fields that were dropped from requests received since a moment and before another, those of most requests first.
 
-    `scope`: values of the dimensions team (its name), key (its public part) and model. `only_teams`: of teams with these names; None: of
-    all. The partitions of the days in between are read: about a second for each million of their requests.
+    `scope` has values of the dimensions team (its name), key (its public part) and model. `only_teams` leaves those of teams with these
+    names; None means all. The partitions of the days in between are read: about a second for each million of their requests.
     """
     rows = (await connection.execute(drop_summary_query(since, until, scope, limit, only_teams))).all()
     if not rows:

@@ -28,16 +28,12 @@ _columns = tables.inferences.c
 
 
 class EpisodeSums(Struct, frozen=True, kw_only=True):
-    """An episode, with sums of all its inferences.
-
-    `newest`: the newest inference that the filter matches, by which it is listed; `route`: its API. `capped`: it
-    has more than MAX_INFERENCES, and the sums are of so many of them.
-    """
+    """An episode, with sums of all its inferences."""
 
     id: str
     team_id: str
-    newest: str
-    route: str
+    newest: str  # the newest inference that the filter matches, by which it is listed
+    route: str  # the API of the newest
     name: str | None
     team: str | None
     key: str | None
@@ -45,7 +41,7 @@ class EpisodeSums(Struct, frozen=True, kw_only=True):
     began_at: datetime
     ended_at: datetime
     inferences: int
-    capped: bool
+    capped: bool  # whether it has more than MAX_INFERENCES, and the sums are of so many of them
     failed: int
     input_tokens: int
     output_tokens: int
@@ -78,11 +74,11 @@ class LeastSums(Struct, frozen=True):
 
 
 class EpisodePage(Struct, frozen=True):
-    """`next`: as `before`, it continues the list; None: this is its end. `searched_to`: as of InferencePage."""
+    """A page of the list of episodes."""
 
     episodes: list[EpisodeSums]
-    next: str | None
-    searched_to: datetime | None = None
+    next: str | None  # as `before`, it continues the list; None: this is its end
+    searched_to: datetime | None = None  # as of InferencePage
 
 
 async def page_episodes(

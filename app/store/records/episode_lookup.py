@@ -30,7 +30,8 @@ async def find_episode_ids(
     team_id: str | None = None,
     only_teams: Collection[str] | None = None,
 ) -> list[str]:
-    """The ids that an episode so named may have: of one team (`team`: its name), of some, or of all. Of several, those that are recorded.
+    """The ids that an episode so named may have: of one team (whose name is `team`), of some, or of all. Of several, those that are
+    recorded.
 
     Raises InvalidKeyField where a text may be of too many teams.
     """

@@ -48,7 +48,8 @@ class TimelineAttempt(Struct, frozen=True, kw_only=True):
 
 
 class TimelineInference(Struct, frozen=True, kw_only=True):
-    """`offset_us`: since the episode began. `tool_calls` null: the response is not kept, hidden, too long, or of no chat.
+    """An inference of an episode. `offset_us`: since the episode began. `tool_calls` null: the response is not kept, hidden, too long, or
+    of no chat.
 
     `variant`: the assigned one. `not_enrolled`: why it does not count in the experiment; null: it does, or there is none.
     """
@@ -100,7 +101,8 @@ class EpisodeTotals(Struct, frozen=True, kw_only=True):
 
 
 class EpisodeTimeline(Struct, frozen=True, kw_only=True):
-    """`name`: the text that its caller names it by; null: none. `began_at`, `ended_at`: of the first request and the last response.
+    """A page of the inferences of an episode, and sums of all. `name`: the text that its caller names it by; null: none. `began_at`,
+    `ended_at`: of the first request and the last response.
 
     `next`: give it as `after` for the next page; null: the last. `content_hidden`: your roles do not show what was written, and so no
     `tool_calls`.

@@ -82,7 +82,7 @@ class FeedbackFilter(Struct, frozen=True):
 
 
 async def list_feedback(connection: AsyncConnection, filters: FeedbackFilter, *, before: str | None, limit: int) -> list[FeedbackEvent]:
-    """A page, newest first. `before`: the id of the last event of the page before."""
+    """A page, newest first. `before` is the id of the last event of the page before."""
     conditions = [*_conditions(filters)]
     if filters.episode is not None:
         ids = await find_episode_ids(connection, filters.episode, team=filters.team, only_teams=filters.only_teams)
@@ -119,7 +119,10 @@ class History(Struct, frozen=True):
 async def read_history(
     connection: AsyncConnection, feedback_id: str, team: str | None, only_teams: Collection[str] | None
 ) -> History | None:
-    """`team` None: of the one that created feedback with this id first. Another team's events with the same id are its own feedback."""
+    """The events of feedback with this id. Another team's events with the same id are its own feedback.
+
+    `team` None means the one that created feedback with this id first.
+    """
     of_teams = [] if only_teams is None else [_of_teams(only_teams)]
     created = func.min(cast(_feedback.id, String)).filter(_feedback.action == "create")
     using = (

@@ -16,7 +16,8 @@ _feedback, _teams = tables.feedback.c, tables.teams.c
 
 
 class MetricSum(Struct, frozen=True):
-    """`mean`, `minimum`, `maximum`: of a boolean (0 or 1) or float. `model` null: the inference or episode is not recorded.
+    """Sums of a metric's feedback. `mean`, `minimum`, `maximum`: of a boolean (0 or 1) or float. `model` null: the inference or episode is
+    not recorded.
 
     `not_enrolled`: why these requests do not count in the experiment of their function or model, such as `pinned`; null: they do, or there
     was none.

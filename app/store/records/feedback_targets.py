@@ -59,9 +59,10 @@ async def find_targets(
     only_erased: bool = False,
     searched: Mapping[TargetKey, datetime.datetime] | None = None,
 ) -> Mapping[TargetKey, Target]:
-    """`only_erased`: inferences that were erased, and episodes that have one.
+    """Finds the inferences and episodes that feedback is about.
 
-    `searched`: episodes that had no inference then; only partitions from SEARCHED_MARGIN before that on may have one by now.
+    `only_erased` leaves inferences that were erased, and episodes that have one. `searched` are episodes that had no inference then; only
+    partitions from SEARCHED_MARGIN before that on may have one by now.
     """
     added = _ONLY_ERASED if only_erased else ""
     found: dict[TargetKey, Target] = {}

@@ -33,10 +33,10 @@ _PARTITIONS = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhpa
 
 
 class InferenceCount(Struct, frozen=True):
-    """`capped`: there are at least `count`; counting stopped there."""
+    """The number of inferences that a filter matches."""
 
     count: int
-    capped: bool
+    capped: bool  # whether there are at least `count`, and counting stopped there
 
 
 async def count_inferences(connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int) -> InferenceCount:
@@ -109,7 +109,7 @@ _Piece = tuple[Literal["hour", "day"], datetime.datetime, datetime.datetime | No
 
 
 def _pieces(first: datetime.datetime, last: datetime.datetime | None) -> Iterator[_Piece]:
-    """Splits whole hours into whole days, and the hours before and after them. `last` None: until whenever there are sums."""
+    """Splits whole hours into whole days, and the hours before and after them. `last` None means until whenever there are sums."""
     midnight = first.replace(hour=0)
     first_day = midnight if midnight == first else midnight + _DAY
     last_day = None if last is None else last.replace(hour=0)

@@ -24,30 +24,23 @@ RANGES = ("cost_microusd", "duration_us", "first_token_us", "input_tokens", "out
 
 
 class InferenceFilter(Struct, frozen=True):
-    """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time. `team`, `model`: its name.
+    """Filters of a list; None: any.
 
-    A filter with several values is met by each of them; `status` and `status_class` together by either. `min_...`, `max_...`: at least
-    and at most that much, of what was measured. `min_attempts`: so many attempts were made.
-
-    `only_teams`: of teams with these names. `key`: its public part, without nx-. `status_class`: the first digit of the status.
-    `tag`: its name and value. `request_id`: the caller's own, or the gateway's id
-    of a request whose caller gave none. `episode`: its UUID, or the text that its caller names it by; `episode_ids`: the ids that it may
-    have, which conditions() needs. `origin`: why the gateway made the request itself; "caller": it did not. `original_id`: made of that
-    inference. `shadow`: of the shadow of this function or model. `text`: a search, as read_search() makes it, of teams with full-text
-    search.
+    A filter with several values is met by each of them; `status` and `status_class` together by either. Those of `min_...` and `max_...`
+    are met by at least and at most that much, of what was measured.
     """
 
-    model: AnyOf | None = None
+    model: AnyOf | None = None  # its name
     team_id: str | None = None
     outcome: AnyOf | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-    team: AnyOf | None = None
-    only_teams: Collection[str] | None = None
-    key: AnyOf | None = None
-    episode: str | None = None
+    since_ms: int | None = None  # when the request was received, Unix time
+    until_ms: int | None = None  # likewise
+    team: AnyOf | None = None  # its name
+    only_teams: Collection[str] | None = None  # those with these names
+    key: AnyOf | None = None  # its public part, without nx-
+    episode: str | None = None  # its UUID, or the text that its caller names it by
     end_user: AnyOf | None = None
-    tag: tuple[str, str] | None = None
+    tag: tuple[str, str] | None = None  # its name and value
     provider: AnyOf | None = None
     served_model: AnyOf | None = None
     route: AnyOf | None = None
@@ -55,7 +48,7 @@ class InferenceFilter(Struct, frozen=True):
     variant: AnyOf | None = None
     experiment: AnyOf | None = None
     status: Statuses | None = None
-    status_class: Statuses | None = None
+    status_class: Statuses | None = None  # the first digit of the status
     error: AnyOf | None = None
     min_cost_microusd: int | None = None
     max_cost_microusd: int | None = None
@@ -67,14 +60,14 @@ class InferenceFilter(Struct, frozen=True):
     max_input_tokens: int | None = None
     min_output_tokens: int | None = None
     max_output_tokens: int | None = None
-    min_attempts: int | None = None
+    min_attempts: int | None = None  # so many attempts were made
     trace_id: str | None = None
-    request_id: str | None = None
-    origin: OriginKind | Literal["caller"] | None = None
-    original_id: str | None = None
-    text: str | None = None
-    episode_ids: Collection[str] | None = None
-    shadow: str | None = None
+    request_id: str | None = None  # the caller's own, or the gateway's id of a request whose caller gave none
+    origin: OriginKind | Literal["caller"] | None = None  # why the gateway made the request itself; "caller": it did not
+    original_id: str | None = None  # made of that inference
+    text: str | None = None  # a search, as read_search() makes it, of teams with full-text search
+    episode_ids: Collection[str] | None = None  # the ids that `episode` may have, which conditions() needs
+    shadow: str | None = None  # of the shadow of this function or model
 
     @property
     def has_repeats(self) -> bool:
@@ -136,7 +129,7 @@ def attempts_made() -> ColumnElement[int]:
 
 
 def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
-    """Whether conditions() and the time choose an inference. `row`: as lists have it, with `key`, the public part of its key."""
+    """Whether conditions() and the time choose an inference. `row` is as lists have it, with `key`, the public part of its key."""
     wanted = (
         *((filters.team_id, row["team_id"]), (filters.outcome, row["outcome"]), (filters.end_user, row["end_user"])),
         *((filters.served_model, row["served_model"]), (filters.route, row["route"])),

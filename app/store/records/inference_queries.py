@@ -46,12 +46,12 @@ async def timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnect
 
 
 class InferencePage(Struct, frozen=True):
-    """`next`: as `before`, it continues the list; None: this is its end. `searched_to`: the time from which on a text was searched for, as
-    the page took too long to be filled; None: it has as many rows as it may have, or everything was searched.
-    """
+    """A page of a list of inferences."""
 
     rows: list[dict[str, Any]]
-    next: str | None
+    next: str | None  # as `before`, it continues the list; None: this is its end
+    # The time from which on a text was searched for, as the page took too long to be filled; None: it has as many rows as it may have, or
+    # everything was searched.
     searched_to: datetime.datetime | None = None
 
 
@@ -105,10 +105,10 @@ async def _page(
 async def list_inferences(
     connection: AsyncConnection, filters: InferenceFilter, *, keep_hours_days: int, before: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """A page of inferences, newest first, within a transaction. `before`: the last id of the previous page. Without `text`.
+    """A page of inferences, newest first, within a transaction, without `text`. `before` is the last id of the previous page.
 
-    Where rollups can tell, only hours that hold a match are read: a filter that matches little, or nothing, is answered as soon.
-    `keep_hours_days`: for how long they are kept; 0: for ever. Raises InvalidKeyField for an episode that may be of too many teams.
+    Where rollups can tell, only hours that hold a match are read: a filter that matches little, or nothing, is answered as soon. They are
+    kept for `keep_hours_days`; 0 means for ever. Raises InvalidKeyField for an episode that may be of too many teams.
     """
     columns, filters = tables.inferences.c, await with_episode_ids(connection, filters)
     query = select_inferences(filters).order_by(columns.id.desc())
@@ -238,7 +238,7 @@ async def find_episodes(
 ) -> dict[str, str]:
     """The id of the episode that is so named, by UUID or text, in each team that has one (by the team's id). At most a hundred.
 
-    `only_teams`: names; None: all. Raises InvalidKeyField as find_episode_ids() does.
+    `only_teams` are names; None means all. Raises InvalidKeyField as find_episode_ids() does.
     """
     columns = tables.inferences.c
     ids = await find_episode_ids(connection, named, team_id=team_id, only_teams=only_teams)
@@ -260,7 +260,7 @@ async def find_team_name(connection: AsyncConnection, team_id: str) -> str | Non
 async def list_episode(
     connection: AsyncConnection, team_id: str, episode_id: str, *, after: str | None, limit: int
 ) -> list[dict[str, Any]]:
-    """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
+    """A page of an episode's inferences, oldest first. `after` is the last id of the previous page."""
     columns = tables.inferences.c
     query: Select[Any] = select(*shown_columns).where(*episode_conditions(team_id, episode_id)).order_by(columns.id).limit(limit)
     if after is not None:

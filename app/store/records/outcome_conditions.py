@@ -12,7 +12,7 @@ _IS_REFUSED_CODE = " || ".join(f'@.code like_regex "^{code}$" flag "i"' for code
 
 
 def failed(prefix: str = "") -> str:
-    """An arm has failed although another one answered. `prefix`: of the columns, such as `i.`."""
+    """An arm has failed although another one answered. `prefix` is that of the columns, such as `i.`."""
     has_other = f"{prefix}served_variant <> {prefix}variant AND {prefix}attempts -> 0 ->> 'error' IS NOT NULL"
     return f"{prefix}outcome IN ('failed', 'aborted') OR ({has_other})"
 

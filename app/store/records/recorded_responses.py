@@ -22,17 +22,14 @@ _LATE_DROP_DAYS = 7  # an expired partition that was in use is dropped later
 
 
 class RecordedResponse(Struct, frozen=True):
-    """`is_visible`: it is the team's, of the route, and complete. `policy` None: its content is not kept any more.
+    """A recorded inference to whose response a caller refers."""
 
-    `episode`: of the inference. `request` and `response` as they were sent; None: see `policy`, or they are longer than was wanted.
-    """
-
-    is_visible: bool
-    episode: RecordedEpisode
+    is_visible: bool  # whether it is the team's, of the route, and complete
+    episode: RecordedEpisode  # of the inference
     is_deleted: bool = False
-    policy: str | None = None
-    request: bytes | None = None
-    response: bytes | None = None
+    policy: str | None = None  # None: its content is not kept any more
+    request: bytes | None = None  # as it was sent; None: see `policy`, or it is longer than was wanted
+    response: bytes | None = None  # as it was sent; None: see `policy`, or it is longer than was wanted
 
 
 async def find_recorded_response(database: AsyncEngine, id: str, team_id: str, route: str, max_bytes: int) -> RecordedResponse | None:

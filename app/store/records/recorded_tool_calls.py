@@ -24,7 +24,7 @@ _BLOCK_BYTES = 16 * 1024
 
 
 class CalledTool(Struct, frozen=True):
-    """`arguments`: the first characters of what the model wrote."""
+    """A tool that the model called. `arguments`: the first characters of what the model wrote."""
 
     id: str
     name: str

@@ -65,7 +65,7 @@ class RefusalFilter(Struct, frozen=True):
 
 
 async def list_refusals(connection: AsyncConnection, filters: RefusalFilter, *, before: str | None, limit: int) -> list[Refusal]:
-    """A page, newest first. `before`: the id of the last one of the page before."""
+    """A page, newest first. `before` is the id of the last one of the page before."""
     joined = tables.refusals.outerjoin(tables.teams, _teams.id == _refusals.team_id).outerjoin(tables.keys, _keys.id == _refusals.key_id)
     query = (
         select(

@@ -36,16 +36,19 @@ _PARTITIONS = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhpa
 
 
 class Matches(Struct, frozen=True):
-    """The newest inferences that match. `searched_to`: an id, from which on everything was searched; None: everything was."""
+    """The newest inferences that match."""
 
     rows: Sequence[Row[Any]]
-    searched_to: str | None
+    searched_to: str | None  # an id, from which on everything was searched; None: everything was
 
 
 async def find_searched_teams(
     connection: AsyncConnection, *, team: AnyOf | None, team_id: str | None, only_teams: Collection[str] | None
 ) -> list[str]:
-    """The ids of the teams to search. `team`, `team_id`: of this one; `only_teams`: of those with these names. Raises InvalidKeyField."""
+    """The ids of the teams to search. Raises InvalidKeyField.
+
+    `team` and `team_id` leave this one, `only_teams` those with these names.
+    """
     columns = tables.teams.c
     query = select(columns.id).where(columns.search).limit(MAX_TEAMS + 1)
     if team is not None:

@@ -141,7 +141,10 @@ class ClaimRequest(Struct):
 
 
 class ClaimResult(Struct, frozen=True):
-    """The result of a claim. `taken`: its owner is silent; the caller takes over, and must find out about `inference_id` first."""
+    """The result of a claim.
+
+    In the state `taken` its owner is silent; the caller takes over, and must find out about `inference_id` first.
+    """
 
     state: Literal["claimed", "running", "answered", "unkept", "reused", "taken"]
     inference_id: str
@@ -213,7 +216,10 @@ class IdempotencyStore:
         return await _run(self._finish, claim_request.key, arguments) == 1
 
     async def release(self, claim_request: ClaimRequest, inference_id: str) -> None:
-        """Give up a claim. `inference_id`: the owner's own; if an earlier one is stored, the next owner must find out about that."""
+        """Give up a claim.
+
+        `inference_id` is the owner's own; if an earlier one is stored, the next owner must find out about that.
+        """
         await _run(self._release, claim_request.key, [claim_request.owner, inference_id])
 
     async def mark_stored(self, spool: str, age_s: float) -> None:

@@ -32,15 +32,12 @@ class ResponseCacheUnavailable(Exception):
 
 
 class CachedResponse(Struct, frozen=True, array_like=True):
-    """A request as it came, and its Response object. Fields are only ever appended, with defaults.
-
-    `episode` None: stored by an older version.
-    """
+    """A request as it came, and its Response object. Fields are only ever appended, with defaults."""
 
     team_id: str
     request: bytes
     response: bytes
-    episode: RecordedEpisode | None = None
+    episode: RecordedEpisode | None = None  # None: stored by an older version
 
 
 class ResponseCache:
@@ -62,7 +59,7 @@ class ResponseCache:
         await self._run(self._redis.exists(RESPONSE_PREFIX))
 
     async def put(self, id: str, cached: CachedResponse, item_ids: Sequence[str] = ()) -> None:
-        """Store a response. `item_ids`: ids of its items, by which find_by_item_ids() finds it."""
+        """Store a response. find_by_item_ids() finds it by the ids of its items, `item_ids`."""
         self._check_available()
         encoded = msgspec.msgpack.encode(cached)
         packed = await pack_beside_loop(encoded)

@@ -118,17 +118,17 @@ class ReplayItem(Struct, frozen=True, kw_only=True):
 
 
 class NewReplay(Struct, frozen=True):
-    """`filters`: of `definition.filter`, with the teams whose content may be read. `team_id`, `key_id`: who pays."""
+    """A replay that is to be stored."""
 
     definition: ReplayDefinition
-    filters: InferenceFilter
-    team_id: str
-    key_id: str
+    filters: InferenceFilter  # of `definition.filter`, with the teams whose content may be read
+    team_id: str  # who pays
+    key_id: str  # who pays
     team: str
 
 
 class NothingToReplay(Exception):
-    """No inference that matches can be replayed. `refused`: how many there are, by reason."""
+    """No inference that matches can be replayed. `refused` says how many there are, by reason."""
 
     def __init__(self, refused: Mapping[str, int]) -> None:
         super().__init__("nothing to replay")
@@ -214,7 +214,7 @@ _BY_NUMBER = Keyset({"number": SortColumn(_items.number, int)}, SortColumn(_item
 async def page_replays(
     connection: AsyncConnection, query: PageQuery, *, only_teams: Collection[str] | None, status: ReplayStatus | None
 ) -> Page[Replay]:
-    """`only_teams`: names of teams that pay; None: all."""
+    """A page of the replays that the teams named in `only_teams` pay for; None means all."""
     found = select(tables.replays)
     if only_teams is not None:
         found = found.where(_replays.team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, only_teams))))
@@ -237,7 +237,10 @@ async def page_items(connection: AsyncConnection, id: str, query: PageQuery, sta
 
 
 def _with_counts(found: Table | Subquery) -> Select[Any]:
-    """`found`: replays, with their columns. Items of those that have ended are not counted again."""
+    """Selects replays with the numbers of their items. `found` has their columns.
+
+    Items of those that have ended are not counted again.
+    """
     counted = case((found.c.counts.is_(None), text(COUNTS.replace("replays.id", f"{found.name}.id"))), else_=found.c.counts)
     team = select(tables.teams.c.name).where(tables.teams.c.id == found.c.team_id).scalar_subquery().label("team")
     return select(found, team, cast(counted, JSONB).label("counted"))

@@ -22,10 +22,10 @@ _HASH_BITS = 48
 
 
 class ChosenItems(Struct, frozen=True):
-    """`refused`: how many of the sample cannot be replayed, by reason."""
+    """The numbers of a sample's inferences."""
 
     items: int
-    refused: Mapping[str, int]
+    refused: Mapping[str, int]  # how many of the sample cannot be replayed, by reason
 
 
 async def choose_items(

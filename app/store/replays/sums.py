@@ -55,28 +55,26 @@ class PairedOutcomes(Struct, frozen=True):
 
 
 class Judgements(Struct, frozen=True):
-    """`scores`: by unit, in their order. The rest counts pairs. `failed`: pairs that differ and have no judgement."""
+    """The judge's results for all pairs."""
 
-    scores: Sequence[float]
+    scores: Sequence[float]  # by unit, in their order; the rest counts pairs
     pairs: int
     wins: int
     losses: int
     ties: int
     flipped: int
-    failed: int
+    failed: int  # pairs that differ and have no judgement
 
 
 class ReplaySums(Struct, frozen=True):
-    """`pairs`, `units`: that count. `pairs_of_unit`: the most. `matches`: by unit, the share of pairs that say the same; of pairs of which
-    that is known.
-    """
+    """Sums over a replay's pairs of an original and a replayed response."""
 
-    pairs: int
-    units: int
-    pairs_of_unit: int
+    pairs: int  # those that count
+    units: int  # those that count
+    pairs_of_unit: int  # the most of any unit
     floats: Mapping[str, PairedSums]
     booleans: Mapping[str, PairedOutcomes]
-    matches: Sequence[float]
+    matches: Sequence[float]  # by unit, the share of pairs that say the same; of pairs of which that is known
     compared: int
     same: int
     judgements: Judgements

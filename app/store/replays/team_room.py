@@ -41,7 +41,7 @@ async def read_kept(connection: AsyncConnection, team_id: str) -> Sequence[Row[A
 
 
 def check_room(team: str, kept: Sequence[Row[Any]], added: int) -> None:
-    """`kept`: what read_kept() returns. Raises TooManyReplays, which names the largest that have ended."""
+    """Raises TooManyReplays, which names the largest that have ended. `kept` is what read_kept() returns."""
     items = sum(row.items for row in kept)
     if len(kept) < MAX_KEPT_OF_TEAM and items + added <= MAX_ITEMS_OF_TEAM:
         return

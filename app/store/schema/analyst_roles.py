@@ -12,10 +12,10 @@ SCHEMA = "narthex_views"
 
 
 class AnalystRole(Struct, frozen=True):
-    """`reads_content`: it may read what was written, too, by other privileges than those of the views."""
+    """A role of Postgres that reads the views for analysts."""
 
     name: str
-    reads_content: bool
+    reads_content: bool  # whether it may read what was written, too, by other privileges than those of the views
 
 
 class UnknownRole(ValueError):

@@ -31,10 +31,10 @@ _FIRST_WORDS = re.compile(r"[A-Za-z_][\w.]*(?:\s+[A-Za-z_][\w.]*){0,2}")
 
 
 class Blocker(Struct, frozen=True):
-    """A session that holds what a migration needs; `pid` 0: a prepared transaction. `description`: who it is, what it does, since when."""
+    """A session that holds what a migration needs."""
 
-    pid: int
-    description: str
+    pid: int  # 0: a prepared transaction
+    description: str  # who it is, what it does, since when
 
 
 class MigrationWaits:

@@ -31,28 +31,23 @@ class WorkerRow(Struct, frozen=True):
 
 
 class PostgresStatus(Struct, frozen=True):
-    """`revision`: of the existing tables; None: there are none. `newest_revision`: the one that this Narthex needs.
-
-    `receives_notifications` None: nobody listens, as a pooler is between and no direct address is known (`is_pooled`).
-    `skew_s`: how far Postgres's clock is ahead of this machine's. `snapshot`, `known_names` (the names that limits may use), `workers` and
-    `uncounted` (inferences that are in no analytics) None: the tables are of another revision.
-    """
+    """The facts about Postgres that `narthex doctor` and `narthex status` need."""
 
     version: str
     version_number: int
-    revision: str | None
-    newest_revision: str
+    revision: str | None  # of the existing tables; None: there are none
+    newest_revision: str  # the one that this Narthex needs
     response_s: float
-    skew_s: float
+    skew_s: float  # how far Postgres's clock is ahead of this machine's
     is_read_only: bool
     connections: int
     max_connections: int
     is_pooled: bool
-    receives_notifications: bool | None
-    snapshot: Snapshot | None
-    known_names: KnownNames | None
+    receives_notifications: bool | None  # None: nobody listens, as a pooler is between and no direct address is known (`is_pooled`)
+    snapshot: Snapshot | None  # None: the tables are of another revision; so it is for the three below
+    known_names: KnownNames | None  # the names that limits may use
     workers: tuple[WorkerRow, ...] | None
-    uncounted: int | None
+    uncounted: int | None  # inferences that are in no analytics
 
 
 async def revisions(database_url: str) -> tuple[str | None, str]:
@@ -67,7 +62,7 @@ async def revisions(database_url: str) -> tuple[str | None, str]:
 
 
 async def read_postgres_status(database_url: str, direct_url: str = "") -> PostgresStatus:
-    """Read the status. `direct_url`: past a pooler, if there is one. Raises one of DB_UNAVAILABLE_ERRORS."""
+    """Read the status. `direct_url` leads past a pooler, if there is one. Raises one of DB_UNAVAILABLE_ERRORS."""
     database = create_database_engine(database_url)
     try:
         async with database.connect() as connection:

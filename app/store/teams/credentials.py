@@ -24,7 +24,8 @@ _credentials = tables.credentials
 
 
 class CredentialRow(Struct, frozen=True):
-    """`key`: the id of the encryption key; None: nothing is stored under the name, though `providers` name it.
+    """A stored credential, or one that providers name. `key`: the id of the encryption key; None: nothing is stored under the name, though
+    `providers` name it.
 
     `decryptable`: whether the vault has that key and the value is undamaged. `updated_at` as ISO 8601.
     """
@@ -37,10 +38,10 @@ class CredentialRow(Struct, frozen=True):
 
 
 class Reencrypted(Struct, frozen=True):
-    """`reencrypted`: names that are now encrypted with the newest key. `undecryptable`: names that no key decrypts, left unchanged."""
+    """The result of encrypting stored credentials anew."""
 
-    reencrypted: Sequence[str]
-    undecryptable: Sequence[str]
+    reencrypted: Sequence[str]  # names that are now encrypted with the newest key
+    undecryptable: Sequence[str]  # names that no key decrypts, left unchanged
     version: int | None
 
 

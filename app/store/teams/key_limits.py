@@ -75,7 +75,7 @@ async def add_key_limits(
 ) -> Changed:
     """Add limits of a key, as change_configuration() does. Warnings name only models that it may use.
 
-    `lists_models`: whether an error may say which models there are. Raises InvalidKeyField for a model that the key may not use, and
+    `lists_models` says whether an error may say which models there are. Raises InvalidKeyField for a model that the key may not use, and
     BadConfiguration.
     """
     team_models = (await read_restrictions(connection, key.team)).models

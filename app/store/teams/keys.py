@@ -1,6 +1,6 @@
 """Keys: create, change, rotate and revoke them. A key itself is shown once and stored nowhere; shown_keys.py lists what may be shown.
 
-Changes are audited in their transactions. `database`: an address, an engine, or the connection of a transaction to take part in.
+Changes are audited in their transactions. `database` is an address, an engine, or the connection of a transaction to take part in.
 """
 
 import secrets
@@ -87,7 +87,7 @@ async def create_key(
 
 
 async def revoke_key(database: Database, prefix: str, *, author: Author = SYSTEM) -> bool:
-    """Revoke a key; returns whether there was one to revoke. `prefix`: as parse_prefix() takes it."""
+    """Revoke a key; returns whether there was one to revoke. `prefix` is what parse_prefix() takes."""
     return await _update_key(database, prefix, {"revoked_at": func.now()}, author, "revoke")
 
 

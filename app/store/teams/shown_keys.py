@@ -86,7 +86,7 @@ async def list_keys(
 ) -> list[KeyRow]:
     """Keys, oldest first, after the one with the prefix `after`.
 
-    `valid_only`: without those revoked or expired. `with_drop`: only those with the option `drop`.
+    `valid_only` leaves out those revoked or expired, `with_drop` those without the option `drop`.
     """
     query = _select_rows().order_by(_keys.c.id).limit(limit)
     if team is not None:

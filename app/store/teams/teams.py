@@ -58,7 +58,7 @@ _KEYSET = Keyset({"name": SortColumn(_teams.c.name), "created_at": SortColumn(_t
 
 
 async def list_teams(database: Database, *, limit: int | None = None, with_drop: bool = False) -> list[Team]:
-    """All teams by name. `with_drop`: only those with the option `drop`."""
+    """All teams by name. `with_drop` leaves only those with the option `drop`."""
     query = _select_rows().order_by(_teams.c.name).limit(limit)
     if with_drop:
         query = query.where(_teams.c.drop.is_not(None))
@@ -67,7 +67,9 @@ async def list_teams(database: Database, *, limit: int | None = None, with_drop:
 
 
 async def page_teams(connection: AsyncConnection, query: PageQuery, *, only: Collection[str] | None, search: str | None) -> Page[Team]:
-    """A page of teams. `only`: of these names; None: of all. `search`: with this text in their names, in any case."""
+    """A page of teams. `only` leaves those of these names; None means all. `search` leaves those with this text in their names, in any
+    case.
+    """
     selected = _select_rows()
     if only is not None:
         selected = selected.where(one_of(_teams.c.name, only))
@@ -78,7 +80,7 @@ async def page_teams(connection: AsyncConnection, query: PageQuery, *, only: Col
 
 
 async def find_team(connection: AsyncConnection, name: str, *, lock: bool = False) -> Team | None:
-    """`lock`: nobody else changes the team until the end of the transaction."""
+    """The team with this name. With `lock` nobody else changes it until the end of the transaction."""
     if lock:
         await lock_configuration(connection)
         await lock_changes(connection)
@@ -135,7 +137,7 @@ async def set_team(
 ) -> TeamConfig:
     """Create or change a team; returns it as it is now. UNSET: unchanged, or the default of a new team. Raises InvalidKeyField.
 
-    `restrictions`: fields of TeamRestrictions that change.
+    `restrictions` are fields of TeamRestrictions that change.
     """
     check_team(name)
     if content is not UNSET and content not in get_args(ContentPolicy):

@@ -66,7 +66,10 @@ Key = tuple[Any, ...]
 
 
 async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, only_teams: Collection[str] | None = None) -> Analytics:
-    """Rows by time and group, within a transaction. `only_teams`: of teams with these names; None: of all. Raises InvalidKeyField."""
+    """Rows by time and group, within a transaction. Raises InvalidKeyField.
+
+    `only_teams` leaves those of teams with these names; None means all.
+    """
     # Compiling a plan takes longer than these queries do.
     await connection.execute(text("SET LOCAL jit = off"))
     stored_until = await spools.stored_until(connection)

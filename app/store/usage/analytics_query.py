@@ -63,19 +63,16 @@ class Piece(Struct, frozen=True):
 
 
 class AnalyticsQuery(Struct, frozen=True):
-    """`interval` None: one row for the whole period. `filters`: a value by dimension, or several of which any will do.
-
-    `limit`: groups, the first by `order_by`.
-    """
+    """A query for sums, checked."""
 
     pieces: tuple[Piece, ...]
-    interval: Interval | None
+    interval: Interval | None  # None: one row for the whole period
     time_zone: str
     zone: datetime.tzinfo
     group_by: tuple[str, ...]
-    filters: Mapping[str, AnyOf]
+    filters: Mapping[str, AnyOf]  # a value by dimension, or several of which any will do
     order_by: Order
-    limit: int
+    limit: int  # groups, the first by `order_by`
     quantiles: bool
     fill: bool = False  # rows of zero for intervals without requests
 
@@ -135,7 +132,7 @@ def make_query(
     quantiles: bool = False,
     fill: bool = False,
 ) -> AnalyticsQuery:
-    """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by`: names with commas.
+    """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by` has names with commas.
 
     Raises InvalidKeyField for what cannot be answered, with what could be.
     """

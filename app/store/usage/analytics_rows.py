@@ -47,7 +47,8 @@ class AnalyticsRow(Struct, frozen=True, kw_only=True):
 
 
 class Analytics(Struct, frozen=True):
-    """`since`, `until`: the period, widened to what sums are kept by. `has_more`: there are more groups than `limit`.
+    """Sums of recorded requests by group and interval. `since`, `until`: the period, widened to what sums are kept by. `has_more`: there
+    are more groups than `limit`.
 
     `complete_until`: requests that had ended by then are counted; what ended later may still be on its way into the database. Null: no
     writer has run yet. `uncounted`: requests of these days, of all groups, that an earlier version recorded and that are in no sum;

@@ -38,7 +38,7 @@ _targets = _subquery(_TARGETS, "targets", "counts_as", "provider", "model")
 def counts(
     name: ColumnElement[str], variant: ColumnElement[str], provider: ColumnElement[str], served_model: ColumnElement[str]
 ) -> ColumnElement[bool]:
-    """Whether what was recorded so counts as COUNTED says. `name`: of the function or model that was named."""
+    """Whether what was recorded so counts as COUNTED says. `name` is that of the function or model that was named."""
     first, target, counted = _tried_first.c, _targets.c, COUNTED.c
     was_first = exists().where(first.name == counted.name, first.counts_as == counted.counts_as, first.variant == variant)
     served = exists().where(target.counts_as == counted.counts_as, target.provider == provider, target.model == served_model)

@@ -15,9 +15,9 @@ _usage = tables.usage.c
 
 
 class UsedKey(Struct, frozen=True):
-    """The usage of a key. `last_used`: the hour of its newest recorded request, whenever that was; None: there is none."""
+    """The usage of a key."""
 
-    last_used: datetime.datetime | None
+    last_used: datetime.datetime | None  # the hour of its newest recorded request, whenever that was; None: there is none
     requests: int
     failed: int
     cost_microusd: int

@@ -27,11 +27,11 @@ _SECTIONS: Mapping[str, tuple[str, Table, ColumnElement[str]]] = {
 
 
 class NamedFilters(Struct, frozen=True):
-    """The filters that name something; None: there is none. `key`: the public part, with or without nx-."""
+    """The filters that name something; None: there is none."""
 
     team: AnyOf | None = None
     team_id: str | None = None
-    key: AnyOf | None = None
+    key: AnyOf | None = None  # the public part, with or without nx-
     model: AnyOf | None = None
     function: AnyOf | None = None
     provider: AnyOf | None = None

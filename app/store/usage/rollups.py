@@ -44,11 +44,11 @@ Group = tuple[Any, ...]  # the values of GROUP_COLUMNS
 
 
 class SubjectKey(NamedTuple):
-    """`time`: Unix time in seconds at which the period begins."""
+    """The key of the sums of a subject in a period."""
 
     dimension: str
     value: str
-    time: int
+    time: int  # Unix time in seconds at which the period begins
     group_id: int
     team_id: str
 
@@ -77,7 +77,7 @@ def broad_group(group: Group, breadth: Breadth) -> Group:
 async def add_rollups(connection: Connection, sums: RollupSums, known_groups: Collection[int]) -> None:
     """Add a batch to the stored rollups, in the transaction that stores it. Their partitions must exist.
 
-    `known_groups`: ids of groups that are stored.
+    `known_groups` are ids of groups that are stored.
     """
     await _insert_groups(connection, {id: group for id, group in sums.groups.items() if id not in known_groups})
     for level, added in sums.by_level.items():

@@ -94,9 +94,9 @@ async def read_spending(
 ) -> dict[Subject, int]:
     """Millionths of a dollar by subject, those who spent most first; who spent nothing is left out.
 
-    `dimensions`: key, team, model, function, tag:NAME; none: everything together. `values`: only these of a dimension. `teams`: only what
-    keys of these teams have spent. `most`: only so many subjects. `least`: only those that have spent so much.
-    Cheap, except where no sums are kept: for two tags together, and for the part of an hour with which a period begins.
+    The `dimensions` may be key, team, model, function, tag:NAME; none means everything together. `values` leaves only these of a dimension,
+    and `teams` only what keys of these teams have spent. `most` bounds the number of subjects; `least` leaves those that have spent so
+    much. Cheap, except where no sums are kept: for two tags together, and for the part of an hour with which a period begins.
     """
     full_hours_since = first_full_hour(since)
     wanted = _Wanted(dimensions, values, teams, least if full_hours_since == since else None)
@@ -141,7 +141,9 @@ def _from_usage(wanted: _Wanted, since: datetime.datetime) -> Select[Any]:
 
 
 def _from_rollups(wanted: _Wanted, tag: str, since: datetime.datetime) -> Select[Any]:
-    """`(other)` is no value: it stands for all those beyond the number that is told apart."""
+    """Selects what the values of a tag have spent. Not `(other)`: that is no value, and stands for all those beyond the number that is told
+    apart.
+    """
     joined = _subjects.join(_groups, _groups.c.id == _subjects.c.group_id)
     columns = (_groups.c.key_id, _subjects.c.team_id, _of_groups, _subjects.c.cost_microusd)
     query = _sum_by(wanted, joined, *columns, {tag: _subjects.c.value})

@@ -44,7 +44,7 @@ async def count_uncounted(
 ) -> int:
     """How many inferences of the days of a period are in no rollups, by the usage of each key, which has counted all.
 
-    `only_teams`: of teams with these names; None: of all. 0 once everything that is still stored has been counted.
+    `only_teams` leaves those of teams with these names; None means all. 0 once everything that is still stored has been counted.
     """
     since: datetime.datetime = (await connection.execute(select(tables.rollups_since.c.since))).scalar_one()
     last = since if end is None else min(since, end)

@@ -70,7 +70,7 @@ async def read_used(
 async def _read_hours(
     connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime, sent: Sequence[str] | None
 ) -> UsedAmounts:
-    """`sent`: the names that callers sent, instead of the model of the scope."""
+    """Sums whole hours. `sent` are the names that callers sent, instead of the model of the scope."""
     columns = tables.usage.c
     sums = select(
         func.sum(columns.requests), func.sum(columns.charged_input), func.sum(columns.charged_output), func.sum(columns.cost_microusd)

@@ -43,7 +43,7 @@ class Applied(Struct, frozen=True):
 
 
 class AppliedChanges:
-    """Waits for gateway processes. `read_workers`: the query, which may raise one of DB_UNAVAILABLE_ERRORS."""
+    """Waits for gateway processes. `read_workers` is the query, which may raise one of DB_UNAVAILABLE_ERRORS."""
 
     def __init__(self, read_workers: Callable[[], Awaitable[Sequence[LiveWorker]]]) -> None:
         self._read_workers = read_workers

@@ -23,16 +23,19 @@ _rows = tables.admin_idempotency
 
 
 class StoredAnswer(Struct, frozen=True):
-    """A response as it is sent. `body`: JSON. `change`: the versions that it made."""
+    """A response as it is sent."""
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
-    change: ServedVersions
+    body: bytes  # JSON
+    change: ServedVersions  # the versions that it made
 
 
 class Repetitions:
-    """`vault`: encrypts responses that show a secret; one without keys keeps none of these."""
+    """Responses to requests with an Idempotency-Key, kept to be repeated.
+
+    `vault` encrypts responses that show a secret; one without keys keeps none of these.
+    """
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault

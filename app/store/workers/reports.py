@@ -45,11 +45,11 @@ class ServedVersions(Struct, frozen=True):
 
 
 class LiveWorker(Struct, frozen=True):
-    """A gateway process of any machine, with what it serves. `keys` None: it is of an earlier Narthex, which does not report them."""
+    """A gateway process of any machine, with what it serves."""
 
     id: str
     configuration: int
-    keys: int | None
+    keys: int | None  # None: it is of an earlier Narthex, which does not report them
 
     def serves(self, versions: ServedVersions) -> bool:
         return self.configuration >= versions.configuration and (self.keys or 0) >= versions.keys

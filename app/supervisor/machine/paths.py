@@ -20,11 +20,11 @@ from app.supervisor.machine.os_user import OsUser, can_enter, describe_user, for
 
 @dataclass(frozen=True, slots=True)
 class ServerPaths:
-    """The servers' folders. `os_user` None: the servers run as the current user."""
+    """The servers' folders."""
 
     data: Path
     sockets: Path
-    os_user: OsUser | None
+    os_user: OsUser | None  # None: the servers run as the current user
 
     def server_folder(self, name: str) -> Path:
         """A folder that only the servers' user can read and write; made if it is missing."""

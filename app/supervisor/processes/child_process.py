@@ -16,7 +16,7 @@ from app.supervisor.processes import launch
 class ChildProcess:
     """Started with start(), ended with stop(). Its log is HOME/logs/NAME.log, its pid file HOME/run/NAME.pid.
 
-    `environment` None: ours. `os_user` None: the current user. `files`: descriptors that it inherits.
+    Without `environment` it has ours, without `os_user` it runs as the current user. It inherits the descriptors `files`.
     """
 
     def __init__(

@@ -59,12 +59,12 @@ _PathAndBlock = tuple[str, Any]
 
 
 class _Turn(Struct):
-    """A turn of the assistant with calls. `missing`: the path of each that has no result. `user_index`: of the message behind it."""
+    """A turn of the assistant with calls."""
 
-    missing: dict[str, str]
+    missing: dict[str, str]  # the path of each that has no result
     last_index: int
     results: list[_PathAndBlock]
-    user_index: int | None = None
+    user_index: int | None = None  # of the message behind it
 
 
 def put_calls_in_order(messages: Sequence[Message], body: Body) -> Repair | None:

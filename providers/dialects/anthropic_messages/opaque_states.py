@@ -54,7 +54,7 @@ def write_signature(opaque_state: OpaqueState | None) -> str:
 
 
 def read_redacted(data: str, raw: Raw) -> Opaque | Reasoning | CallState:
-    """The content of a redacted block. `raw`: the block itself, which is kept if Anthropic issued it."""
+    """The content of a redacted block. `raw` is the block itself, which is kept if Anthropic issued it."""
     opaque_state = decode_carrier(data, caller_dialect=NAME)
     if opaque_state.origin == NAME:
         return Opaque(NAME, raw)

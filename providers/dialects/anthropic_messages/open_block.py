@@ -10,22 +10,18 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class OpenBlock:
-    """A block that has begun. `part` None: it is not a part, but carries the signature of a call.
-
-    `initial_arguments`: those that came with the start of a call. `input_pieces` and `fields`: what followed the start of a block that
-    only Anthropic has.
-    """
+    """A block that has begun."""
 
     __slots__ = ("citations", "fields", "has_content", "initial_arguments", "input_pieces", "part", "part_index", "signature")
 
     def __init__(self, part_index: int, part: Part | None, initial_arguments: str = "") -> None:
         self.part_index = part_index
-        self.part = part
+        self.part = part  # None: it is not a part, but carries the signature of a call
         self.has_content = False
         self.signature = ""
         self.citations: list[Citation] = []
-        self.initial_arguments = initial_arguments
-        self.input_pieces: list[str] = []
+        self.initial_arguments = initial_arguments  # those that came with the start of a call
+        self.input_pieces: list[str] = []  # what followed the start of a block that only Anthropic has, as is `fields`
         self.fields: dict[str, Raw] = {}
 
     def collect_opaque(self, partial_json: str | None, data: bytes) -> None:

@@ -128,7 +128,7 @@ class _RequestReader:
         return user, None
 
     def _thinking(self, output_config: Object) -> Thinking | None:
-        """`display` becomes the summary. Types that Thinking cannot express stay in `extra`."""
+        """Reads `thinking`, whose `display` becomes the summary. Types that Thinking cannot express stay in `extra`."""
         fields: Object | None = _object.decode(self._remaining.pop("thinking")) if "thinking" in self._remaining else None
         thinking_type = None if fields is None else _any.decode(fields.pop("type", NULL))
         effort: Effort | None = None
@@ -155,7 +155,7 @@ class _RequestReader:
         return ToolChoice(_TOOL_CHOICE_MODES[mode], name), None if disabled is None else not disabled
 
     def _output_format(self, output_config: Object) -> JsonSchema | None:
-        """`output_format` is the older field, which is ignored beside output_config.format."""
+        """Reads the output format. The field `output_format` is the older one, which is ignored beside output_config.format."""
         older, newer = self._remaining.pop("output_format", NULL), output_config.pop("format", NULL)
         path, raw_format = ("output_format", older) if newer == NULL else ("output_config.format", newer)
         if raw_format == NULL:

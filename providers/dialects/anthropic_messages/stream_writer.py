@@ -30,21 +30,17 @@ _encode = msgspec.json.encode
 
 
 class _OutputBlock:
-    """A part that is being written as a block.
-
-    `index`: that of the block, negative until it has begun. `pending`: text that could not be written yet. `deferred`: nothing can be
-    written before the part is finished.
-    """
+    """A part that is being written as a block."""
 
     __slots__ = ("closed", "deferred", "delta_prefix", "delta_suffix", "index", "part", "pending")
 
     def __init__(self, part: Part) -> None:
         self.part = part
-        self.index = -1
+        self.index = -1  # that of the block, negative until it has begun
         self.delta_prefix = b""
         self.delta_suffix = b"}}\n\n"
-        self.pending: list[str] = []
-        self.deferred = False
+        self.pending: list[str] = []  # text that could not be written yet
+        self.deferred = False  # whether nothing can be written before the part is finished
         self.closed: PartFinished | None = None
 
 
@@ -184,7 +180,7 @@ class MessagesStreamWriter:
                 assert_never(part)
 
     def _flush_with_initial(self, block: _OutputBlock, initial_text: str) -> bytes:
-        """`initial_text`: what the part held when it was started."""
+        """Writes the pending text of a block, after what the part held when it was started."""
         text = "".join((initial_text, *block.pending))
         block.pending = [text] if text else []
         return self._flush_pending(block, text) if text else b""
@@ -192,7 +188,7 @@ class MessagesStreamWriter:
     def _flush_pending(self, block: _OutputBlock, last_text: str) -> bytes:
         """Writes the pending text of a block if possible; later deltas are then written at once.
 
-        `last_text`: the latest piece of it. Earlier pieces of a call are blank.
+        `last_text` is the latest piece of it. Earlier pieces of a call are blank.
         """
         part = block.part
         if isinstance(part, ToolCall):

@@ -41,15 +41,15 @@ class _CacheCreation(Struct):
 
 
 class _ServerToolUse(Struct):
-    """`web_fetch_requests` cost nothing beyond their tokens."""
+    """How often the host used its own tools. Its `web_fetch_requests` cost nothing beyond their tokens."""
 
     web_search_requests: int | None = None
 
 
 class _Iteration(Struct):
-    """An entry of `iterations`: message, compaction, advisor_message or fallback_message."""
+    """An entry of `iterations`."""
 
-    type: str = ""
+    type: str = ""  # message, compaction, advisor_message or fallback_message
     model: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -59,7 +59,7 @@ class _Iteration(Struct):
 
 
 class Counts(Struct):
-    """`usage` of a response, or of one event of a stream: a total so far.
+    """The `usage` of a response, or of one event of a stream: a total so far.
 
     What is rare is decoded only when it is there: another shape of it must not cost the counts.
     """
@@ -108,10 +108,10 @@ def merge_counts(earlier: Counts | None, newer: Counts | None) -> Counts | None:
 
 
 def to_usage(counts: Counts | None) -> Usage | None:
-    """`input_tokens` excludes the tokens that were read from and written to the cache: the input is the sum of the three.
+    """The usage of a response; None if there are no legible counts (yet).
 
-    None if there are no legible counts (yet). `speed` is the tier "fast" where no other one is reported: fast mode is not offered together
-    with those.
+    Anthropic's `input_tokens` excludes the tokens that were read from and written to the cache: the input is the sum of the three. `speed`
+    is the tier "fast" where no other one is reported: fast mode is not offered together with those.
     """
     if counts is None:
         return None

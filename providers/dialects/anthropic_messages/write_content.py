@@ -45,7 +45,10 @@ def write_content(message: Message, path: str, drop_policy: DropPolicy, *, is_na
 
 
 class _ContentWriter:
-    """`from_assistant`: the message is an earlier answer, which callers only repeat, so that its fields demand nothing."""
+    """Writes the parts of a message as blocks.
+
+    `from_assistant` says that the message is an earlier answer, which callers only repeat, so that its fields demand nothing.
+    """
 
     def __init__(self, drop_policy: DropPolicy, *, is_native: bool, from_assistant: bool) -> None:
         self._drop_policy = drop_policy

@@ -83,7 +83,9 @@ class _RequestWriter:
         return body
 
     def _messages(self) -> tuple[Any, list[dict[str, Any]]]:
-        """`system` and the messages. Instructions at the beginning become `system`, later ones stay; messages of one role are joined."""
+        """Returns `system` and the messages. Instructions at the beginning become `system`, later ones stay; messages of one role are
+        joined.
+        """
         messages = list(write_participant_names(self._chat.messages, self._drop_policy))
         if self._chat.prompt is not None:
             self._drop_policy.drop_or_refuse("prompt", "it answers messages and cannot continue a raw prompt.")

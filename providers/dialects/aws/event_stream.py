@@ -100,7 +100,7 @@ def _read_headers(raw: bytes) -> dict[str, str]:
 
 
 class EventStreamUnwrapper:
-    """A StreamUnwrapper for a host that sends another stream in messages. `read_payload`: the bytes of it that a message carries.
+    """A StreamUnwrapper for a host that sends another stream in messages. `read_payload` gives the bytes of it that a message carries.
 
     feed() raises an exception or a damage of the stream once all earlier bytes were returned, at the latest on feed(b"").
     """

@@ -44,7 +44,7 @@ def cache_point(extra: Mapping[str, Raw], position: CachePosition, path: str, fa
 def limit_cache_points(block_lists: list[Blocks], drop_policy: DropPolicy) -> None:
     """Keeps the last four, in place, which is Bedrock's maximum: a later point covers what an earlier one does.
 
-    `block_lists`: in the order in which Bedrock reads them.
+    `block_lists` are in the order in which Bedrock reads them.
     """
     points = [(blocks, block) for blocks in block_lists for block in blocks if "cachePoint" in block]
     for blocks, point in points[:-_MAX_CACHE_POINTS]:

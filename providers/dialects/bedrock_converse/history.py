@@ -21,11 +21,11 @@ _SEE_DOCUMENT = "See the attached document."
 
 
 class History(Struct, frozen=True):
-    """`called_tools`: the names of tools that the conversation has calls of."""
+    """The messages of a chat as Bedrock takes them."""
 
     system: Blocks
     turns: list[dict[str, Any]]
-    called_tools: list[str]
+    called_tools: list[str]  # the names of tools that the conversation has calls of
 
 
 def write_history(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -> History:

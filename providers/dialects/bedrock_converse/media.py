@@ -58,7 +58,7 @@ def write_audio(audio: Audio) -> dict[str, Any] | RefusalReason:
 
 
 def write_document(file: File, name: str, *, with_citations: bool) -> dict[str, Any] | RefusalReason:
-    """The block, or why the document cannot be sent. `with_citations`: a text is sent as text, so that citations count characters."""
+    """The block, or why the document cannot be sent. With citations, a text is sent as text, so that they count characters."""
     formats = _DOCUMENT_FORMATS
     if isinstance(file.source, Inline) and file.source.media_type.startswith("text/") and file.source.media_type not in formats:
         formats = {file.source.media_type: "txt"}

@@ -72,16 +72,13 @@ _decode_payload = msgspec.json.Decoder(_Payload).decode
 
 
 class _OpenBlock:
-    """A block that has begun. `part_index`: None until its part is started.
-
-    `part` None: only Bedrock has such a block. It is assembled from `events` and emitted when it is complete.
-    """
+    """A block that has begun."""
 
     __slots__ = ("citations", "events", "has_content", "part", "part_index", "redacted", "signature")
 
     def __init__(self, part: Part | None) -> None:
-        self.part_index: int | None = None
-        self.part = part
+        self.part_index: int | None = None  # None until its part is started
+        self.part = part  # None: only Bedrock has such a block. It is assembled from `events` and emitted when it is complete
         self.has_content = False
         self.citations: list[Citation] = []
         self.signature = ""
@@ -90,10 +87,10 @@ class _OpenBlock:
 
 
 class ConverseStreamReader:
-    """Implements providers.dialect.StreamReader. `done`: usage was reported, which follows the end of the message."""
+    """Implements providers.dialect.StreamReader."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.done = False  # whether usage was reported, which follows the end of the message
         self._stream = EventStreamDecoder()
         self._started = False
         self._finished = False

@@ -22,7 +22,7 @@ _UNAVAILABLE = "This tool is not available any more: it must not be called."
 
 
 def write_tools(chat: ChatRequest, family: Family, called_tools: Iterable[str], drop_policy: DropPolicy) -> dict[str, Any] | None:
-    """The toolConfig; None if there are no tools. `called_tools`: the names of tools that the conversation has calls of."""
+    """The toolConfig; None if there are no tools. `called_tools` are the names of tools that the conversation has calls of."""
     choice = chat.tool_choice
     if choice is not None and choice.mode == "none":
         return _unavailable_tools(called_tools)

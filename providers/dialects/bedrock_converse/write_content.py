@@ -25,16 +25,19 @@ _EMPTY_TEXT: Mapping[str, str] = {"text": "(empty)"}
 
 
 class ContentWriter:
-    """Writes the parts of one request. `called_tools`: the names of the tools that it has calls of."""
+    """Writes the parts of one request."""
 
     def __init__(self, family: Family, drop_policy: DropPolicy) -> None:
-        self.called_tools: list[str] = []
+        self.called_tools: list[str] = []  # the names of the tools that it has calls of
         self._family = family
         self._drop_policy = drop_policy
         self._document_names = DocumentNames()
 
     def write_part(self, part: Content, path: str, *, from_assistant: bool) -> Blocks:
-        """`from_assistant`: the part belongs to an earlier answer, which callers only repeat, so that its fields demand nothing."""
+        """The blocks of a part.
+
+        `from_assistant` says that the part belongs to an earlier answer, which callers only repeat, so that its fields demand nothing.
+        """
         match part:
             case Text():
                 blocks = self._text(part, path)

@@ -41,7 +41,7 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
-    """`chat.model` must be Bedrock's own id: the rules depend on the model family."""
+    """Writes a request. Its `chat.model` must be Bedrock's own id: the rules depend on the model family."""
     family = find_family(chat.model)
     history = write_history(chat, family, drop_policy)
     output, instruction = write_format(chat.output, family, drop_policy)

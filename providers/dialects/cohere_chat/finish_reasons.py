@@ -22,7 +22,7 @@ _FINISH_REASONS: Mapping[str, tuple[str, str | None]] = {
 def read_finish_reason(reason: str, error: str | None = None) -> tuple[str, str | None]:
     """OpenAI's finish reason, and the host's own if it says more.
 
-    Raises UpstreamError for a reason that means failure. `error`: the host's message, which may hold credentials.
+    Raises UpstreamError for a reason that means failure. `error` is the host's message, which may hold credentials.
     """
     if reason in ("ERROR", "USER_CANCEL"):
         raise UpstreamFailed(mask_credentials(error) if error else f"The host aborted the response (finish_reason {reason!r}).")

@@ -32,7 +32,7 @@ from providers.unsupported import drop_opaque_part, drop_part_fields
 
 
 def write_messages(chat: ChatRequest, drop_policy: DropPolicy, *, constrained: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The messages, and the documents that callers put into theirs. `constrained`: a response_format allows no documents."""
+    """The messages, and the documents that callers put into theirs. If it is `constrained`, a response_format allows no documents."""
     writer = _MessagesWriter(drop_policy, constrained=constrained)
     for index, message in enumerate(write_participant_names(chat.messages, drop_policy)):
         writer.add_message(message, f"messages[{index}]")

@@ -26,7 +26,7 @@ _MAX_CITED_CHARACTERS = 4_000_000
 class CandidateParser:
     """Parses one candidate. At most one text, reasoning or call is open at a time.
 
-    `response_id`: new ids of calls are derived from it. `used_call_ids`: those of all candidates.
+    New ids of calls are derived from `response_id`. `used_call_ids` are those of all candidates.
     """
 
     def __init__(self, choice: int, response_id: str, used_call_ids: set[str]) -> None:

@@ -37,11 +37,11 @@ _SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 
 class Contents:
-    """The conversation of a chat. `instructions`: the parts of systemInstruction. `turns`: the contents, in order."""
+    """The conversation of a chat."""
 
     def __init__(self, chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPolicy) -> None:
-        self.instructions: list[Part] = []
-        self.turns: list[dict[str, Any]] = []
+        self.instructions: list[Part] = []  # the parts of systemInstruction
+        self.turns: list[dict[str, Any]] = []  # the contents, in order
         self._result_turn: dict[str, Any] = {}
         self._profile = profile
         self._drop_policy = drop_policy
@@ -150,7 +150,9 @@ class Contents:
         self._result_turn["parts"].append({"functionResponse": function_response})
 
     def _model_parts(self, located_parts: Sequence[tuple[Content, str]]) -> list[Part]:
-        """`signature` below: of the text that follows; it is written without text if none follows."""
+        """Writes the parts of the model's turn. The `signature` below is that of the text that follows; it is written without text if none
+        follows.
+        """
         written: list[Part] = []
         signature: str | None = None
         for part, path in located_parts:

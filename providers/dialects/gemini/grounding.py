@@ -82,7 +82,7 @@ class CitationCollector:
             self._pending = [each for each in located if _citation_key(each) not in self._placed]
 
     def citations_for(self, text: str, *, last: bool) -> tuple[Citation, ...]:
-        """The citations of this text. `last`: no other text follows, so it takes those that could not be located too."""
+        """The citations of this text. If it is the `last`, no other text follows, so it takes those that could not be located too."""
         if not self._pending:
             return ()
         raw = text.encode()

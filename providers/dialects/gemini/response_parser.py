@@ -17,7 +17,7 @@ _MAX_CHOICES = 64
 
 
 class ResponseParser:
-    """Parses one response, frame by frame. `is_finished`: at least one candidate began, and each that began has finished."""
+    """Parses one response, frame by frame. `is_finished` says that at least one candidate began, and each that began has finished."""
 
     def __init__(self) -> None:
         self._response_id: str | None = None

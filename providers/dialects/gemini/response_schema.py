@@ -15,13 +15,13 @@ from providers.dialects.gemini.usage import UsageMetadata
 
 
 class Call(Struct):
-    """`willContinue`: more of the arguments follow, in `partialArgs`."""
+    """A call of a function."""
 
     name: str | None = None
     id: str | None = None
     args: Raw = NULL
     partialArgs: list[PartialArgument] | None = None
-    willContinue: bool = False
+    willContinue: bool = False  # whether more of the arguments follow, in `partialArgs`
 
 
 class Part(Struct):

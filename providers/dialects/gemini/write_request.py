@@ -97,7 +97,7 @@ class _RequestWriter:
         return {key: value for key, value in config.items() if value is not None}
 
     def _sampling_field(self, field: str, default: float | None) -> float | None:
-        """The value to send. `default`: the value that newer models use, which ignore any other."""
+        """The value to send. `default` is the value that newer models use, which ignore any other."""
         value = getattr(self._chat, field)
         if value is None or self._profile.honours_sampling:
             return value

@@ -32,16 +32,11 @@ _FINISH_REASONS = frozenset({"stop", "length"})
 
 
 class ResponseParser:
-    """Parses one response, chunk by chunk. `done`: the engine said so; chunks after that are ignored.
-
-    `has_message`: one of the chunks had a message, if only an empty one.
-
-    At most one text or reasoning is open at a time; calls arrive complete.
-    """
+    """Parses one response, chunk by chunk. At most one text or reasoning is open at a time; calls arrive complete."""
 
     def __init__(self) -> None:
-        self.done = False
-        self.has_message = False
+        self.done = False  # whether the engine said so; chunks after that are ignored
+        self.has_message = False  # whether one of the chunks had a message, if only an empty one
         self._started = False
         self._part_index = 0
         self._open_kind: type[Text | Reasoning] | None = None

@@ -77,7 +77,10 @@ class _RequestWriter:
             return None
 
     def _tools(self, *, constrained: bool) -> list[Any]:
-        """`constrained`: a format holds from the first token on, so that the model could write no call (ollama-python#546)."""
+        """Writes the tools that may be called.
+
+        `constrained` says that a format holds from the first token on, so that the model could write no call (ollama-python#546).
+        """
         choice = self._chat.tool_choice
         if choice is not None and choice.mode == "none":
             return []

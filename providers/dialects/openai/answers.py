@@ -15,7 +15,7 @@ has_content = re.compile(
 def check_answered(choices: bytes, reason: str | None, usage: Usage | None) -> None:
     """Raises InvalidUpstreamResponse for a response without content or calls that nothing shows to be the model's answer.
 
-    It is one if usage was reported, for a model may end at once; or if the response was cut off or filtered. `reason`: the engine's own.
+    It is one if usage was reported, for a model may end at once; or if the response was cut off or filtered. `reason` is the engine's own.
     """
     if has_content(choices) is not None:
         return

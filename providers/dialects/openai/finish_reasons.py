@@ -16,9 +16,9 @@ _decode_choices = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 def normalize_finish_reasons(choices: bytes, empty_as: Raw = NULL) -> bytes:
     """The choices with OpenAI's finish reasons and with indexes, which official clients validate or need. An unknown reason is a stop.
 
-    `empty_as`: in place of none and of "", which some engines send in every chunk that finishes nothing.
-    Raises the UpstreamError of a reason that means that the response failed.
-    Call it only if a choice has a reason that is not in UNCHANGED_FINISH_REASONS, or no index: searching every chunk costs too much.
+    `empty_as` takes the place of none and of "", which some engines send in every chunk that finishes nothing. Raises the UpstreamError of
+    a reason that means that the response failed. Call it only if a choice has a reason that is not in UNCHANGED_FINISH_REASONS, or no
+    index: searching every chunk costs too much.
     """
     decoded = _decode_choices(choices)
     for position, choice in enumerate(decoded):

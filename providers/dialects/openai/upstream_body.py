@@ -4,7 +4,7 @@ from providers.canonical.raw_json import Body, merge_object
 
 
 def prepare_upstream_body(body: Body, stream: bool, *, include_usage: bool) -> None:
-    """Sets `stream` and `stream_options` of a request for an engine. `include_usage`: the engine accepts a request for usage."""
+    """Sets `stream` and `stream_options` of a request for an engine. `include_usage` says that the engine accepts a request for usage."""
     if not stream:
         body.pop("stream", None)
         body.pop("stream_options", None)

@@ -15,10 +15,10 @@ from providers.dialects.openai.tool_uses import read_tool_uses
 
 
 class _Details(Struct):
-    """`cache_write_tokens` is reported by OpenAI's newer models and by OpenRouter, which charge for writing to the cache."""
+    """The parts of a number of tokens."""
 
     cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
+    cache_write_tokens: int | None = None  # reported by OpenAI's newer models and by OpenRouter, which charge for writing to the cache
     reasoning_tokens: int | None = None
     audio_tokens: int | None = None
     image_tokens: int | None = None

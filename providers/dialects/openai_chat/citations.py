@@ -15,7 +15,7 @@ _decode_list = msgspec.json.Decoder(list[dict[str, Any]]).decode
 def read_annotations(raw: Raw, preceding_length: int = 0) -> list[Citation]:
     """The citations of a text, with indexes relative to it. A value that is not a list of annotations is ignored.
 
-    `preceding_length`: the number of characters of content before that text.
+    Before that text there are `preceding_length` characters of content.
     """
     if raw is NULL or raw == NULL:
         return []
@@ -27,7 +27,7 @@ def read_annotations(raw: Raw, preceding_length: int = 0) -> list[Citation]:
 
 
 def _read_annotation(entry: dict[str, Any], preceding_length: int) -> Citation:
-    """Drops `index`: in a stream each annotation has one, by which clients put them together."""
+    """Drops the field `index`, of which each annotation of a stream has one, by which clients put them together."""
     entry.pop("index", None)
     nested = entry.get("url_citation")
     fields = cast("dict[str, Any]", nested) if isinstance(nested, dict) else {}
@@ -53,8 +53,8 @@ def _relative(index: int | None, preceding_length: int) -> int | None:
 def write_annotation(citation: Citation, preceding_length: int, length: int) -> dict[str, Any] | None:
     """The annotation; None for a citation without a URL, which OpenAI cannot express.
 
-    `preceding_length`: the number of characters of content before the text. `length`: that of the text, the end of a citation that
-    has no position.
+    Before the text there are `preceding_length` characters of content. `length` is that of the text, the end of a citation that has no
+    position.
     """
     if citation.origin == DIALECT:
         entry = msgspec.json.decode(citation.raw)

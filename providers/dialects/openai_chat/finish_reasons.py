@@ -43,9 +43,9 @@ def _read_text(raw: Raw) -> str | None:
 
 
 def write_finish_reason(reason: str | None, stop_sequence: str | None, *, ended_with_calls: bool) -> dict[str, Any]:
-    """`finish_reason`, and vLLM's `stop_reason` if a stop sequence is known: OpenAI has no field for it.
+    """Writes `finish_reason`, and vLLM's `stop_reason` if a stop sequence is known: OpenAI has no field for it.
 
-    `ended_with_calls`: the choice has tool calls, and the engine sends `stop` for such choices.
+    `ended_with_calls` says that the choice has tool calls, and the engine sends `stop` for such choices.
     """
     if ended_with_calls and reason == "stop":
         reason = "tool_calls"

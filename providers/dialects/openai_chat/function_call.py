@@ -1,7 +1,7 @@
-"""`function_call`, OpenAI's older form of a tool call, for callers who send `functions` instead of `tools`.
+"""OpenAI's older form of a tool call, `function_call`, for callers who send `functions` instead of `tools`.
 
-Such a caller reads one call, without an id. Further calls of the same choice are `tool_calls`.
-Source: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11.
+Such a caller reads one call, without an id. Further calls of the same choice are `tool_calls`. Source:
+https://platform.openai.com/docs/api-reference/chat/create, read 2026-11.
 """
 
 from typing import Any

@@ -52,11 +52,11 @@ TOOL_CALLS_KEY = b'"tool_calls"'
 
 
 class _Repair(Struct):
-    """The changes of a tool call's fields and of its function's fields. UNSET removes a field. `is_held`: the call is left out."""
+    """The changes of a tool call's fields and of its function's fields. UNSET removes a field."""
 
     call_changes: dict[str, Any]
     function_changes: dict[str, Any]
-    is_held: bool = False
+    is_held: bool = False  # whether the call is left out
 
 
 # By the positions of the choice and of the tool call.
@@ -90,23 +90,20 @@ def choices_with_calls(choices: bytes, message_key: Literal["message", "delta"])
 
 
 class _ClientCall(Struct):
-    """A tool call as the client knows it, with the index that the client got and the argument fragments so far.
-
-    `name`: as far as it was sent; a call without one is held. `has_arguments`: the engine has sent some, if only an empty string.
-    """
+    """A tool call as the client knows it, with the index that the client got and the argument fragments so far."""
 
     index: int
     id: str | None
     fragments: list[str]
-    name: str = ""
-    has_arguments: bool = False
+    name: str = ""  # as far as it was sent; a call without one is held
+    has_arguments: bool = False  # whether the engine has sent some, if only an empty string
 
 
 class ToolCallRepair:
-    """Repairs the tool calls of a stream. One per stream. `awaits_end`: a call lacks its name or its arguments, which its end brings."""
+    """Repairs the tool calls of a stream. One per stream."""
 
     def __init__(self) -> None:
-        self.awaits_end = False
+        self.awaits_end = False  # whether a call lacks its name or its arguments, which its end brings
         # (choice, engine's index) -> the current call.
         self._calls: dict[tuple[int, int], _ClientCall] = {}
         self._used_indexes: dict[int, set[int]] = {}
@@ -222,7 +219,7 @@ def _name_changes(call: _ClientCall, name: str) -> dict[str, Any]:
 
 
 def _argument_changes(function: _Function | None, *, missing: Raw | str | None) -> dict[str, Any]:
-    """`missing`: what stands for arguments that are null or left out; None: nothing has to."""
+    """The change that makes a call's arguments a text. `missing` stands for arguments that are null or left out; None: nothing has to."""
     if function is None:
         return {}
     if function.arguments == NULL:

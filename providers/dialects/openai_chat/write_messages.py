@@ -207,7 +207,7 @@ class _MessageWriter:
         return annotations
 
     def _write_content(self, parts: Iterable[tuple[int, Content]], path: str, *, from_assistant: bool = False) -> Any:
-        """The content: a string if it is one text, as some engines accept no lists. `parts`: with their positions in the message."""
+        """The content: a string if it is one text, as some engines accept no lists. `parts` come with their positions in the message."""
         content_parts = [(at, part) for at, part in parts if not isinstance(part, ToolResult)]
         if len(content_parts) == 1:
             at, part = content_parts[0]
@@ -281,7 +281,7 @@ class _MessageWriter:
     def _write_extra(self, extra: Mapping[str, Raw], path: str, written: dict[str, Any], *, from_assistant: bool = False) -> dict[str, Any]:
         """Adds extra fields if the caller uses this dialect, and drops or refuses them otherwise; returns `written`.
 
-        `from_assistant`: the fields belong to an earlier response, so they request nothing and can always be dropped.
+        `from_assistant` says that the fields belong to an earlier response, so they request nothing and can always be dropped.
         """
         if self._same_dialect:
             for key, value in extra.items():

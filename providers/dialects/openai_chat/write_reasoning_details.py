@@ -15,7 +15,7 @@ _decode_entry = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def write_details(parts: Iterable[tuple[Part, int]]) -> list[dict[str, Any]]:
-    """The entries; empty if no part needs one. `parts`: each with the number of characters that it adds to the content."""
+    """The entries; empty if no part needs one. Each of `parts` comes with the number of characters that it adds to the content."""
     entries: list[dict[str, Any]] = []
     index = content_offset = last_entry_offset = 0
     has_opaque_state = False

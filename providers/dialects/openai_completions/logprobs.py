@@ -51,7 +51,7 @@ def _entry(token: str, logprob: float | None) -> dict[str, Any]:
 
 
 def write_logprobs(entries: Sequence[Raw], offset: int) -> dict[str, Any]:
-    """The columns. `offset`: the number of characters of text before the first token."""
+    """The columns. Before the first token there are `offset` characters of text."""
     decoded = [_entry_decoder.decode(entry) for entry in entries]
     offsets: list[int] = []
     for entry in decoded:

@@ -9,9 +9,9 @@ from providers.canonical.response_decoding import decode_repaired
 
 
 class WireChoice(Struct):
-    """`text` is null for an empty text of some engines; a complete choice without the field is none."""
+    """A choice of a completion, or of a chunk of one."""
 
-    text: str | UnsetType | None = UNSET
+    text: str | UnsetType | None = UNSET  # null for an empty text of some engines; a complete choice without the field is none
     index: int | None = 0
     finish_reason: str | None = None
     logprobs: Raw = NULL

@@ -22,7 +22,7 @@ def is_base64(vector: Raw) -> bool:
 
 
 def vector_length(vector: Raw, number_bytes: int) -> int:
-    """How many numbers a vector has. `number_bytes`: the size of each in base64. Raises InvalidUpstreamResponse if it is not a vector."""
+    """How many numbers a vector has. Each has `number_bytes` in base64. Raises InvalidUpstreamResponse if it is not a vector."""
     if is_base64(vector):
         size_bytes = _base64_size_bytes(vector)
         if not size_bytes or size_bytes % number_bytes:

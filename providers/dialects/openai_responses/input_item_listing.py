@@ -14,7 +14,7 @@ _item_decoder = msgspec.json.Decoder(dict[str, Any])
 def write_input_items(items: Iterable[Raw], response_id: str, first: int = 0) -> list[dict[str, Any]]:
     """The items of the listing: each has an id, always the same, and all documented fields.
 
-    `first`: how many of the response's input items come before these.
+    `first` says how many of the response's input items come before these.
     """
     return [_write_input_item(_item_decoder.decode(raw), f"{response_id}/{at}") for at, raw in enumerate(items, first)]
 

@@ -12,16 +12,13 @@ items_decoder: msgspec.json.Decoder[str | list[Raw]] = msgspec.json.Decoder(str 
 
 
 class ContinuedInput(list[Raw]):
-    """An input whose first `earlier_count` items come from earlier turns. `is_text`: the request's own input is a string.
-
-    `paths`: the caller's path of each item, once calls and results were put in order; None: they are as they were put together.
-    `rewritten`: the places of items that stand for another one, whose fields they do not have.
-    """
+    """An input whose first `earlier_count` items come from earlier turns."""
 
     earlier_count = 0
-    is_text = False
+    is_text = False  # whether the request's own input is a string
+    # the caller's path of each item, once calls and results were put in order; None: they are as they were put together
     paths: Sequence[str] | None = None
-    rewritten: frozenset[int] = frozenset()
+    rewritten: frozenset[int] = frozenset()  # the places of items that stand for another one, whose fields they do not have
 
     def item_path(self, at: int) -> str:
         """The caller's path of an item; `previous_response_id` for all that comes from earlier turns."""

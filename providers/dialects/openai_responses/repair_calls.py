@@ -31,7 +31,7 @@ def with_whole_calls(output: Raw) -> Raw:
 def whole_call(item: dict[str, Any], arguments: str | None = None) -> dict[str, Any]:
     """The item; if it is a call, with its arguments as text. Official SDKs parse that, and raise an error for null.
 
-    `arguments`: those that came before the item, where it has none itself. Raises InvalidUpstreamResponse for a call without a name.
+    `arguments` are those that came before the item, where it has none itself. Raises InvalidUpstreamResponse for a call without a name.
     """
     field = CALL_FIELDS.get(str(item.get("type")))
     if field is None:

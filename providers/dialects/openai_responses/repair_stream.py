@@ -34,11 +34,11 @@ _REASONING_TYPES = frozenset({"reasoning_text", "reasoning_summary_text", "reaso
 
 
 class EventRepair(Struct):
-    """The events to send before an event, and the fields to set in it. `is_forwarded` False: the event is dropped."""
+    """The events to send before an event, and the fields to set in it."""
 
     missing_events: list[_Event] = []
     changes: _Event = {}
-    is_forwarded: bool = True
+    is_forwarded: bool = True  # False: the event is dropped
 
 
 class StreamRepair:

@@ -15,7 +15,7 @@ PartPosition = tuple[int | str | None, int]
 
 
 class StreamedPart:
-    """A part that has started. `paragraph`: for reasoning, whether it is a summary and the index of the current text."""
+    """A part that has started."""
 
     __slots__ = ("annotations", "has_text", "index", "is_function", "paragraph", "part_type")
 
@@ -24,7 +24,7 @@ class StreamedPart:
         self.part_type = type(part)
         self.is_function = isinstance(part, ToolCall) and not part.custom
         self.has_text = False
-        self.paragraph: tuple[bool, int] | None = None
+        self.paragraph: tuple[bool, int] | None = None  # for reasoning, whether it is a summary and the index of the current text
         self.annotations: list[Raw] = []
 
 

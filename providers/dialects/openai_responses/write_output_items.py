@@ -47,7 +47,7 @@ def write_refusal_content(text: str) -> dict[str, Any]:
 def write_reasoning_item(
     id: str, text: str, opaque_state: OpaqueState | None, *, as_summary: bool, status: str = "completed"
 ) -> dict[str, Any]:
-    """A reasoning item. `as_summary`: the text is written as a summary, because the caller requested one.
+    """A reasoning item. With `as_summary` the text is written as a summary, because the caller requested one.
 
     The opaque state of another dialect is carried in `encrypted_content`.
     """
@@ -60,7 +60,7 @@ def write_reasoning_item(
 
 
 def write_call_item(id: str, call: ToolCall, arguments: str, names: QualifiedNames, status: str = "completed") -> dict[str, Any]:
-    """A call. `names`: the request's functions in namespaces, of which a call names both parts."""
+    """A call. `names` are the request's functions in namespaces, of which a call names both parts."""
     call_fields = {"call_id": call.id, "name": call.name}
     if call.name in names:
         call_fields["namespace"], call_fields["name"] = names[call.name]

@@ -31,7 +31,7 @@ def write_blocks(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
 
 
 def _call_block(call: ToolCall) -> dict[str, Any]:
-    """`arguments` null: the model wrote none that are a JSON object."""
+    """The block of a call. Its `arguments` are null if the model wrote none that are a JSON object."""
     is_object = not call.custom and is_json_object(call.arguments)
     return {
         "type": "tool_call",

@@ -11,7 +11,10 @@ _READ: Mapping[str, str] = {
 
 
 def write_finish_reason(reason: str | None, stop_sequence: str | None, *, ended_with_calls: bool) -> str | None:
-    """`ended_with_calls`: the response has tool calls, and the engine sends `stop` for such responses."""
+    """Writes a finish reason in TensorZero's words.
+
+    `ended_with_calls` says that the response has tool calls, and the engine sends `stop` for such responses.
+    """
     if reason is None:
         return None
     if stop_sequence is not None and reason == "stop":

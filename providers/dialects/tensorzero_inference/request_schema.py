@@ -63,7 +63,7 @@ class Message(Struct, forbid_unknown_fields=True):
 
 
 class Input(Struct, forbid_unknown_fields=True):
-    """`system`: an object is what the system template is rendered with."""
+    """The chat of a request. `system`: an object is what the system template is rendered with."""
 
     messages: list[Message] = []
     system: str | Object | None = None
@@ -111,7 +111,7 @@ class CacheOptions(Struct, forbid_unknown_fields=True):
 
 
 class Request(Struct, forbid_unknown_fields=True):
-    """`internal`: the client's own mark, which has no meaning for an inference."""
+    """The body of a request. `internal`: the client's own mark, which has no meaning for an inference."""
 
     input: Input
     function_name: Name | None = None

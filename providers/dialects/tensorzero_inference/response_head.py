@@ -10,7 +10,7 @@ _PREFIXES = ("tensorzero::model_name::", "tensorzero::function_name::")
 
 
 def response_head(meta: ResponseMeta) -> dict[str, Any]:
-    """`variant_name`: of a model that is called directly TensorZero gives its name there."""
+    """The fields with which a response begins. TensorZero gives a model that is called directly as its own `variant_name`."""
     variant = Body(meta.request_body).value("variant_name")
     if variant is not None:
         return {"inference_id": meta.id, "episode_id": meta.episode_id, "variant_name": variant}

@@ -11,7 +11,7 @@ from providers.canonical.response_decoding import decode_repaired
 
 
 class Token(Struct):
-    """`log_prob` and `special_token` are LMI's."""
+    """A token that was generated. The fields `log_prob` and `special_token` are LMI's."""
 
     text: str | None = None
     logprob: float | None = None
@@ -21,7 +21,10 @@ class Token(Struct):
 
 
 class Details(Struct):
-    """`finish_reason_spaced` is how LMI's documentation spells it; its code, and its streams, use `finish_reason`."""
+    """The engine's facts about a response beside its text.
+
+    The name in `finish_reason_spaced` is how LMI's documentation spells it; its code, and its streams, use `finish_reason`.
+    """
 
     finish_reason: str | None = None
     finish_reason_spaced: str | None = field(default=None, name="finish reason")
@@ -33,13 +36,13 @@ class Details(Struct):
 
 
 class Chunk(Struct):
-    """`outputs`: LMI without continuous batching sends nothing else, and does not mark the end."""
+    """An event of a stream."""
 
     token: Token | None = None
     top_tokens: list[Token] | None = None
     generated_text: str | None = None
     details: Details | None = None
-    outputs: list[str] | None = None
+    outputs: list[str] | None = None  # LMI without continuous batching sends nothing else, and does not mark the end
     error: Raw = NULL
 
 

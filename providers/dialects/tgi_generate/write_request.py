@@ -20,21 +20,16 @@ from providers.unsupported import check_unsupported
 
 
 class GenerateApi(Struct, frozen=True):
-    """The fields of one of the two APIs.
-
-    `top_tokens_field`: the number of alternative tokens to report; None: it reports none. `unlimited`: the value of `max_new_tokens` for
-    no limit; None: it has none. `default_max_tokens`: the limit of a request without one. `engine_fields`: fields of engines that it has
-    too, with its names for them.
-    """
+    """The fields of one of the two APIs."""
 
     name: str
     stop_field: str
-    top_tokens_field: str | None
+    top_tokens_field: str | None  # the number of alternative tokens to report; None: it reports none
     supports_grammar: bool
     supports_frequency_penalty: bool
-    unlimited: Raw | None
-    default_max_tokens: int
-    engine_fields: Mapping[str, str]
+    unlimited: Raw | None  # the value of `max_new_tokens` for no limit; None: it has none
+    default_max_tokens: int  # the limit of a request without one
+    engine_fields: Mapping[str, str]  # fields of engines that it has too, with its names for them
 
 
 TGI = GenerateApi(

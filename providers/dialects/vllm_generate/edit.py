@@ -23,11 +23,11 @@ _ABSENT = Raw(b"null")
 
 
 class _ChoiceHead(Struct):
-    """`token_ids` is null where the engine wrote no token; a complete choice without the field is none."""
+    """The fields of a choice that are read."""
 
     index: int = 0
     finish_reason: str | None = None
-    token_ids: Raw = _ABSENT
+    token_ids: Raw = _ABSENT  # null where the engine wrote no token; a complete choice without the field is none
 
 
 _heads_decoder = msgspec.json.Decoder(list[_ChoiceHead])

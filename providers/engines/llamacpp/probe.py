@@ -30,7 +30,7 @@ def _read_lora_adapters(responses: ProbeResponses, models: Sequence[ListedModel]
 
 
 def _read_image_support(responses: ProbeResponses) -> ImageSupport:
-    """`modalities` of /props, of a server with one model: without a projector (--mmproj) it refuses every image."""
+    """Reads `modalities` of /props, of a server with one model: without a projector (--mmproj) it refuses every image."""
     modalities: object = object_at(responses, "/props").get("modalities")
     vision = cast("dict[str, Any]", modalities).get("vision") if isinstance(modalities, dict) else None
     return {ALL_MODELS: vision} if isinstance(vision, bool) else {}

@@ -39,7 +39,7 @@ def write_schema_pattern(pattern: str) -> str:
 
 
 def write_length_pattern(min_length: int, max_length: int | None) -> str:
-    """A pattern for any string of this length; `max_length` None: no limit. Raises Unsupported."""
+    """A pattern for any string of this length; `max_length` None means no limit. Raises Unsupported."""
     return f"^{_write_repeat(Repeat(_ANY_CHARACTER, min_length, max_length))}$"
 
 

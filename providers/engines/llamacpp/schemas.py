@@ -19,10 +19,10 @@ _COVERED_FORMATS = frozenset({"date", "time", "date-time", "uuid"})
 
 
 class SchemaConverter(Struct, frozen=True):
-    """One of the two converters. `allows_free_strings`: its rule for strings without keywords is JSON's."""
+    """One of the two converters."""
 
     enforces_integer_bounds: bool
-    allows_free_strings: bool
+    allows_free_strings: bool  # whether its rule for strings without keywords is JSON's
 
 
 LLAMACPP_CONVERTER = SchemaConverter(enforces_integer_bounds=True, allows_free_strings=True)
@@ -30,11 +30,11 @@ LLAMACPP_PYTHON_CONVERTER = SchemaConverter(enforces_integer_bounds=False, allow
 
 
 class ConvertedSchema(Struct, frozen=True):
-    """`is_enforced`: whatever the engine's grammar allows is valid by the original schema. `keeps_all_patterns`: none was left out."""
+    """A schema that the engine can make a grammar of."""
 
     schema: Any
-    is_enforced: bool
-    keeps_all_patterns: bool
+    is_enforced: bool  # whether all that the engine's grammar allows is valid by the original schema
+    keeps_all_patterns: bool  # whether none was left out
 
 
 def convert_schema(schema: Raw, converter: SchemaConverter) -> ConvertedSchema:

@@ -13,7 +13,7 @@ def _is_ollama(responses: ProbeResponses) -> bool:
 
 
 def _read_image_support(responses: ProbeResponses) -> ImageSupport:
-    """`capabilities` of each model of /api/tags: newer versions list them there (api/types.go, ListModelResponse), older ones do not.
+    """Reads `capabilities` of each model of /api/tags: newer versions list them there (api/types.go, ListModelResponse), older ones do not.
 
     A model with the tag `latest` may be named without it.
     """

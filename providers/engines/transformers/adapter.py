@@ -1,9 +1,9 @@
-"""`transformers serve`: Hugging Face's own small server. It enforces no constraint and demands no calls, and only streams can be stopped.
+"""Hugging Face's own small server, `transformers serve`. It enforces no constraint and demands no calls, and only streams can be stopped.
 
 It answers 422 to unknown fields, and ignores many that it knows, with a line in its log. Sampling fields beyond temperature and top_p go
-into the string `generation_config`; without `do_sample` in that, temperature and top_p have no effect either.
-Only its chat and completions are used: its Responses stream by default, and hold times that strict clients reject.
-Observed on 5.23.0, 2026-11, whose cli/serving was read too; tests/engines/small/test_transformers_direct.py proves it.
+into the string `generation_config`; without `do_sample` in that, temperature and top_p have no effect either. Only its chat and completions
+are used: its Responses stream by default, and hold times that strict clients reject. Observed on 5.23.0, 2026-11, whose cli/serving was
+read too; tests/engines/small/test_transformers_direct.py proves it.
 """
 
 from collections.abc import Callable, Mapping

@@ -22,8 +22,8 @@ def adapt_tools(
 ) -> None:
     """Adapts tools and the choice among them. Raises Unsupported.
 
-    `strict_unsupported_reason`: why the calls of a free choice are not held to the schemas of strict tools; None: they are.
-    `keeps_host_tools`: tools that the host runs are sent.
+    `strict_unsupported_reason` says why the calls of a free choice are not held to the schemas of strict tools; None means that they are.
+    With `keeps_host_tools`, tools that the host runs are sent.
     """
     if "tools" not in body and "tool_choice" not in body:
         return
@@ -44,8 +44,8 @@ def adapt_tools(
 def tools_exclude_output(body: Body, constraint: Constraint, *, allows_call_or_output: bool) -> bool:
     """Whether vLLM cannot honour both the tools and the constraint on the text.
 
-    `allows_call_or_output`: where one tool is strict and the choice is free, the engine makes a grammar of both, by which a response is a
-    call or obeys the constraint.
+    `allows_call_or_output` says that, where one tool is strict and the choice is free, the engine makes a grammar of both, by which a
+    response is a call or obeys the constraint.
     """
     if constraint.output is None or not body.value("tools"):
         return False

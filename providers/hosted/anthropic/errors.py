@@ -34,7 +34,9 @@ def read_anthropic_error(status: int, headers: Mapping[str, str], body: bytes) -
 
 
 def _classify(error: UpstreamError, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-    """`x-should-retry: true` marks a 4xx that is not the caller's fault (409, a lock), `false` a 429 that no waiting helps."""
+    """Makes the error more exact. `x-should-retry: true` marks a 4xx that is not the caller's fault (409, a lock), `false` a 429 that no
+    waiting helps.
+    """
     should_retry = headers.get("x-should-retry")
     if isinstance(error, CredentialRefused):
         # An HTML page does not come from the API: it says nothing about the key.

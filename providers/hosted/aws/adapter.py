@@ -100,7 +100,7 @@ class AwsHost(OpenAICompatible):
 
 
 def _insert_region(text: str, placeholder: str, region: str) -> str:
-    """`text` with `region` for `placeholder`, on AWS's separate domain for China where the region is there."""
+    """Puts `region` in the place of `placeholder`, on AWS's separate domain for China where the region is there."""
     inserted = text.replace(placeholder, region)
     if placeholder in text and region.startswith("cn-") and ".amazonaws.com" in inserted and ".amazonaws.com.cn" not in inserted:
         return inserted.replace(".amazonaws.com", ".amazonaws.com.cn")

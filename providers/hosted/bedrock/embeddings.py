@@ -22,16 +22,12 @@ from providers.profiles.bedrock.families import bare_model_id
 
 
 class EmbeddingFormat(Struct, frozen=True):
-    """How one maker's embedding models are called.
-
-    `max_texts`: per request. `dimensions`: the allowed vector lengths; None: the length is fixed. `host_fields`: the maker's own request
-    fields, which callers may send.
-    """
+    """How one maker's embedding models are called."""
 
     write_body: Callable[[Sequence[str], int | None, Mapping[str, Any]], dict[str, Any]]
-    max_texts: int
-    dimensions: tuple[int, ...] | None
-    host_fields: frozenset[str] = frozenset()
+    max_texts: int  # per request
+    dimensions: tuple[int, ...] | None  # the allowed vector lengths; None: the length is fixed
+    host_fields: frozenset[str] = frozenset()  # the maker's own request fields, which callers may send
 
 
 def _write_titan_body(texts: Sequence[str], dimensions: int | None, host_fields: Mapping[str, Any]) -> dict[str, Any]:

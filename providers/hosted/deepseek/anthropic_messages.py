@@ -16,7 +16,7 @@ _IGNORED_REASON = "its Messages API ignores it."
 
 
 def adapt_messages_body(body: Body, drop_policy: DropPolicy, *, may_think: bool) -> None:
-    """Refuses, drops or reports what the API ignores. `may_think`: thinking may be on for this request. Raises Unsupported."""
+    """Refuses, drops or reports what the API ignores. `may_think` says that thinking may be on for this request. Raises Unsupported."""
     for field in _IGNORED_FIELDS:
         if body.has_value(field) and body.value(field) != []:
             drop_policy.drop_or_refuse(field, _IGNORED_REASON)

@@ -25,7 +25,7 @@ _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 
 
 def adapt_blocks(body: Body, drop_policy: DropPolicy, *, may_think: bool) -> None:
-    """Raises Unsupported for a block that DeepSeek does not read. `may_think`: thinking may be on for this request."""
+    """Raises Unsupported for a block that DeepSeek does not read. `may_think` says that thinking may be on for this request."""
     raw = bytes(as_raw(body["messages"])) if body.has_value("messages") else b""
     if not any(marker in raw for marker in _MARKERS):
         return

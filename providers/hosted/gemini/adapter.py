@@ -46,7 +46,7 @@ class GoogleAIStudio(Provider):
     constrained_dialects = frozenset({_GEMINI})
 
     def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
-        """`base_url` may have its version segment (/v1beta) or not."""
+        """The address of a request. `base_url` may have its version segment (/v1beta) or not."""
         base = base_url.rstrip("/")
         last_segment = httpx.URL(base).path.rpartition("/")[2]
         method = _METHODS.get(dialect) or ("streamGenerateContent" if stream else "generateContent")

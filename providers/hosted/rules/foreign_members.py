@@ -38,7 +38,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 def drop_foreign_members(body: Body, drop_policy: DropPolicy, kept: frozenset[str] = frozenset(), *, keeps_marks: bool = False) -> None:
     """Drops the FOREIGN_MEMBERS, but those in `kept`, of messages, of their texts and of their calls, and leaves out nulls.
 
-    `keeps_marks`: marks of a cache stay in texts, where alone the host reads them.
+    With `keeps_marks`, marks of a cache stay in texts, where alone the host reads them.
     """
     if not body.has_value("messages"):
         return

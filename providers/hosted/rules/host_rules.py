@@ -101,7 +101,7 @@ _NEUTRAL_VALUES_IN_COMPLETIONS: NeutralValues = {field: values for field, values
 def enforce_rules(body: Body, dialect: str, rules: HostRules, host_unsupported: frozenset[str], drop_policy: DropPolicy) -> None:
     """Adapts a body to the rules where its meaning stays. Raises Unsupported, with the rule, for what the caller does not allow to drop.
 
-    `host_unsupported`: all fields that the host lacks, hints included: they may go where their value is neutral.
+    `host_unsupported` are all fields that the host lacks, hints included: they may go where their value is neutral.
     """
     if dialect not in (_OPENAI_CHAT, _OPENAI_COMPLETIONS):
         return
@@ -159,7 +159,7 @@ def _enforce_chat_rules(body: Body, rules: HostRules, drop_policy: DropPolicy) -
 
 
 def _rename_max_tokens(body: Body, target_name: str) -> None:
-    """`max_completion_tokens` wins where both are set, as at OpenAI."""
+    """Renames the field with the most tokens. Where both are set, `max_completion_tokens` wins, as at OpenAI."""
     newer, older = body.pop("max_completion_tokens", NULL), body.pop("max_tokens", NULL)
     if newer != NULL or older != NULL:
         body[target_name] = older if newer == NULL else newer

@@ -40,21 +40,17 @@ _decode_tools = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 class ModelHosting(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a host takes what its models differ in.
+    """How a host takes what its models differ in."""
 
-    `makes`: the family (ModelFamily.title) whose maker it is: what the maker's API fixes holds here. `thinking_off`: how its chat switches
-    thinking off: by the effort "none", by `thinking: {type: disabled}`, by `reasoning: {enabled: false}`, by `enable_thinking: false` or by
-    `disable_reasoning: true`; None: not known. `takes_any_effort`: it finds the nearest level itself. `efforts`: the values that it takes
-    for models whose bare_name() holds a key, instead of their own, least first. `always_thinking`: parts of bare names: what thinks always
-    there, although its maker can switch that off. `takes_sampling`: it takes any temperature for every model.
-    """
-
-    makes: str | None = None
+    makes: str | None = None  # the family (ModelFamily.title) whose maker it is: what the maker's API fixes holds here
+    # How its chat switches thinking off: by the effort "none", by `thinking: {type: disabled}`, by `reasoning: {enabled: false}`, by
+    # `enable_thinking: false` or by `disable_reasoning: true`; None: not known.
     thinking_off: Literal["effort", "thinking", "reasoning", "enable_thinking", "disable_reasoning"] | None = None
-    takes_any_effort: bool = False
+    takes_any_effort: bool = False  # whether it finds the nearest level itself
+    # the values that it takes for models whose bare_name() holds a key, instead of their own, least first
     efforts: Mapping[str, tuple[str, ...]] = {}
-    always_thinking: tuple[str, ...] = ()
-    takes_sampling: bool = False
+    always_thinking: tuple[str, ...] = ()  # parts of bare names: what thinks always there, although its maker can switch that off
+    takes_sampling: bool = False  # whether it takes any temperature for every model
 
 
 def adapt_to_model(body: Body, dialect: str, hosting: ModelHosting, drop_policy: DropPolicy) -> None:
@@ -143,7 +139,7 @@ class _Adapter:
                     body[field] = rules.max_output  # which it does not exceed anyway
 
     def _adapt_thinking_field(self) -> None:
-        """`thinking: {type: disabled}`, for a model that always thinks: its least effort instead."""
+        """Puts the least effort in the place of `thinking: {type: disabled}`, for a model that always thinks."""
         thinking: Any = self._body.value("thinking")
         kind = thinking.get("type") if isinstance(thinking, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if kind != "disabled":

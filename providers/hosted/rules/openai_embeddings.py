@@ -19,20 +19,20 @@ _HANDLED_FIELDS = frozenset(
 
 
 class EmbeddingRequest(Struct):
-    """`host_fields`: the host's own fields that the caller sent. `dropped`: hints, and fields that the caller allows to drop."""
+    """A request for embeddings, as it has been read."""
 
     texts: list[str]
     dimensions: int | None
-    host_fields: dict[str, Any]
-    dropped: list[str]
+    host_fields: dict[str, Any]  # the host's own fields that the caller sent
+    dropped: list[str]  # hints, and fields that the caller allows to drop
 
 
 def read_embedding_request(
     body: Body, target: str, may_drop: Callable[[str], bool], *, host_fields: Collection[str] = (), max_texts: int | None = None
 ) -> EmbeddingRequest:
-    """`host_fields`: the names that callers may send. `max_texts`: per request. `target`: its name in errors.
+    """Reads a request for embeddings. Raises Unsupported, TooManyInputs.
 
-    Raises Unsupported, TooManyInputs.
+    `target` is its name in errors. Callers may send `host_fields`, and at most `max_texts` per request.
     """
     fields = sorted(key for key in body.keys() - _HANDLED_FIELDS if body.has_value(key))
     dropped = [key for key in fields if key not in host_fields]
@@ -55,7 +55,7 @@ def read_embedding_request(
 
 
 def write_embeddings_response(vectors: Sequence[Any], tokens: int | None, meta: ResponseMeta) -> bytes:
-    """OpenAI's response. `vectors`: lists of numbers, or their JSON. `tokens`: of the input; None: not reported."""
+    """OpenAI's response. `vectors` are lists of numbers, or their JSON. `tokens` are those of the input; None: not reported."""
     response: dict[str, Any] = {
         "object": "list",
         "data": [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)],

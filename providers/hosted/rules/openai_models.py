@@ -27,7 +27,10 @@ API_OPTIONS: Mapping[str, str] = {
 
 
 class OpenAIModels(OpenAICompatible):
-    """`is_openai_host` decides whether names are those of OpenAI's models: another server may call its models as it likes."""
+    """An API like OpenAI's that may serve OpenAI's models.
+
+    `is_openai_host` decides whether names are those of OpenAI's models: another server may call its models as it likes.
+    """
 
     known_options: ClassVar[Mapping[str, str]] = {**Provider.known_options, **API_OPTIONS}
 

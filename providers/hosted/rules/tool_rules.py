@@ -39,7 +39,10 @@ def enforce_tool_rules(
     *,
     functions_only: bool,
 ) -> None:
-    """`allowed_choices`: out of auto, none, required, named. Where tools are dropped, tool_choice and parallel_tool_calls go too."""
+    """Adapts tools and the choice among them to the rules. Where tools are dropped, tool_choice and parallel_tool_calls go too.
+
+    `allowed_choices` are out of auto, none, required, named.
+    """
     if functions_only:
         adapt_functions(body, drop_policy)
     if allowed_choices is not None:

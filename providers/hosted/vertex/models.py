@@ -71,7 +71,7 @@ class VertexModel(Struct, frozen=True):
 
 
 def parse_model(model: str) -> VertexModel:
-    """`claude-...`, `gemini-...`, `PUBLISHER/MODEL`, `publishers/PUBLISHER/models/MODEL`, or the number of an endpoint."""
+    """Reads `claude-...`, `gemini-...`, `PUBLISHER/MODEL`, `publishers/PUBLISHER/models/MODEL`, or the number of an endpoint."""
     parts = model.removeprefix("publishers/").replace("/models/", "/").split("/", 1)
     if parts[0] == "endpoints" and len(parts) == 2:
         return VertexModel("", parts[1])

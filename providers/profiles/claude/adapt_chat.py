@@ -36,9 +36,10 @@ def adapt_claude_chat(
     *,
     native: Literal["as_it_is", "instructions", "all"] = "as_it_is",
 ) -> ChatRequest:
-    """`chat.model` is the host's own name of the model. Raises Unsupported, through the drop policy.
+    """Adapts a chat to what a Claude model accepts. Raises Unsupported, through the drop policy.
 
-    `profile`: the model's rules at this host; None: those of its name. `native`: what is adapted of chats of Messages callers.
+    `chat.model` is the host's own name of the model. `profile` has the model's rules at this host; None means those of its name. `native`
+    says what is adapted of chats of Messages callers.
     """
     if profile is None:
         profile = find_profile(chat.model)

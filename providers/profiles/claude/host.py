@@ -99,7 +99,7 @@ def _refuse_tools(body: Body, refused: re.Pattern[str], drop_policy: DropPolicy)
 
 
 def _drop_message_configs(body: Body, drop_policy: DropPolicy) -> None:
-    """`output_config` of messages, which says the effort from there on, and messages that say nothing else."""
+    """Drops `output_config` of messages, which says the effort from there on, and messages that say nothing else."""
     raw = body.get("messages")
     if not isinstance(raw, Raw) or b'"output_config"' not in bytes(raw):
         return

@@ -24,11 +24,11 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 class InputSchema(Struct, frozen=True):
-    """`loosened`: keywords at the root of which only the description tells. `refusal`: why it cannot be the input of a tool at all."""
+    """The schema of a tool's input as Claude takes it."""
 
     schema: Raw
-    loosened: tuple[str, ...] = ()
-    refusal: str | None = None
+    loosened: tuple[str, ...] = ()  # keywords at the root of which only the description tells
+    refusal: str | None = None  # why it cannot be the input of a tool at all
 
 
 def fit_input_schema(parameters: Raw) -> InputSchema:

@@ -30,13 +30,10 @@ _UNSUPPORTED_REGEX = re.compile(r"\(\?[=!<]|\\[1-9bBkpP]|\{\d{3,}|,\d{3,}\}")
 
 
 class SchemaSubset(Struct, frozen=True):
-    """`schema`: what is sent to Anthropic; None: it cannot compile any part. `dropped`: what it does not support, in the order found.
+    """The part of a schema that Anthropic supports. Its last two fields say how much of Anthropic's limits the schema uses."""
 
-    `optional_properties`, `unions`: how much of Anthropic's limits the schema uses.
-    """
-
-    schema: Raw | None
-    dropped: tuple[str, ...]
+    schema: Raw | None  # what is sent to Anthropic; None: it cannot compile any part
+    dropped: tuple[str, ...]  # what it does not support, in the order found
     optional_properties: int = 0
     unions: int = 0
 
@@ -50,7 +47,10 @@ class _Inexpressible(Exception):
 
 
 def fit_schema(schema: Raw, *, closes_objects: bool) -> SchemaSubset:
-    """`closes_objects`: an object without additionalProperties allows no more properties, as in OpenAI's strict schemas."""
+    """Fits a schema to what Anthropic supports.
+
+    With `closes_objects`, an object without additionalProperties allows no more properties, as in OpenAI's strict schemas.
+    """
     fitter = _SchemaFitter(closes_objects=closes_objects)
     try:
         decoded = msgspec.json.decode(schema)

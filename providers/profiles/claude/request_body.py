@@ -19,10 +19,10 @@ _MAX_CACHE_BREAKPOINTS = 4
 
 
 class RequestDefaults(Struct, frozen=True):
-    """`max_tokens`: for requests without it. `betas`: the beta features of the configuration."""
+    """Values for requests that do not set them."""
 
-    max_tokens: int = DEFAULT_MAX_TOKENS
-    betas: tuple[str, ...] = ()
+    max_tokens: int = DEFAULT_MAX_TOKENS  # for requests without it
+    betas: tuple[str, ...] = ()  # the beta features of the configuration
 
     def fill_in(self, body: Body) -> None:
         """Sets a missing `max_tokens`, which Claude requires and other dialects do not, above the thinking budget if there is one."""
@@ -67,8 +67,8 @@ def _iter_blocks(content: Any) -> Iterator[dict[str, Any]]:
 def adapt_for_cloud(body: Body, version: str, *, keeps_stream: bool) -> None:
     """Adapts a body to a cloud: without `model`, which the URL names, and with the cloud's own `anthropic_version`.
 
-    `keeps_stream`: the cloud wants `stream` in the body, although the URL says it too.
-    Source: _prepare_options in lib/vertex/_client.py and lib/bedrock/_client.py of Anthropic's SDK 2.11, read 2026-11.
+    `keeps_stream` says that the cloud wants `stream` in the body, although the URL says it too. Source: _prepare_options in
+    lib/vertex/_client.py and lib/bedrock/_client.py of Anthropic's SDK 2.11, read 2026-11.
     """
     body.pop("model", None)
     if not keeps_stream:

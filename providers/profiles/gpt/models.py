@@ -61,7 +61,7 @@ _ALWAYS_TO_MAX = replace(_ALWAYS, efforts=_UP_TO_MAX)
 
 
 def _lines(rest: GptRules, **rules: GptRules) -> _Lines:
-    """`rules`: by words in the name, in order; `rest`: of all other names."""
+    """The rows of a table: first `rules` by words in the name, in order, then `rest` for all other names."""
     named = [(re.compile(rf".*-{word.replace('_', '-')}(?![a-z0-9])"), line) for word, line in rules.items()]
     return (*named, (re.compile(""), rest))
 

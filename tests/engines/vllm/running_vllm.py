@@ -77,7 +77,7 @@ def running_vllm(
 ) -> Generator[Engine]:
     """Start the vLLM of this environment with a tiny random model; afterwards stop it and its children.
 
-    `runner`: a process either generates or embeds. `switches` and `environment`: further flags and environment variables.
+    A process either generates or embeds, as `runner` says. `switches` and `environment` are further flags and environment variables.
     """
     write_tiny_model(venv / "models" / "tiny", CONTEXT)
     port = free_port()

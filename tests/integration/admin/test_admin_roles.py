@@ -36,8 +36,7 @@ ANYBODY = "owner admin editor viewer auditor none"
 class Row(NamedTuple):
     """Who may use an operation: roles for the company, and roles within the team whose resource it is about.
 
-    `path`, `query`, `body`: a request about a resource of that team; `{team}` and the like stand for names and ids of it.
-    `is_list`: the operation is about no resource, so roles within any team do. `is_missing`: it is about a resource that does not exist.
+    `path`, `query` and `body` are those of a request about a resource of that team; `{team}` and the like stand for names and ids of it.
     """
 
     company: str
@@ -45,8 +44,8 @@ class Row(NamedTuple):
     path: Mapping[str, str] = {}
     query: Mapping[str, str] = {}
     body: Any = None
-    is_list: bool = False
-    is_missing: bool = False
+    is_list: bool = False  # whether the operation is about no resource, so roles within any team do
+    is_missing: bool = False  # whether it is about a resource that does not exist
 
 
 _NONE, _PRICE = {"name": "none"}, {"provider": "none", "model": "none", "since": "always"}

@@ -1,4 +1,4 @@
-"""`hedge` of a model: a request that waits unusually long gets a second attempt; the loser is stopped, recorded and charged."""
+"""Hedging (`hedge` of a model): a request that waits unusually long gets a second attempt; the loser is stopped, recorded and charged."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""`narthex migrate` while others hold what it changes: it says who, lets others through, ends in time, and starts no server."""
+"""Running `narthex migrate` while others hold what it changes: it says who, lets others through, ends in time, and starts no server."""
 
 import asyncio
 import contextlib

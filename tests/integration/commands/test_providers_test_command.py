@@ -1,4 +1,4 @@
-"""`narthex providers test`: each way in which a host can fail is classified with advice, and a working host is described."""
+"""The command `narthex providers test`: each way in which a host can fail is classified with advice, and a working host is described."""
 
 import asyncio
 import json

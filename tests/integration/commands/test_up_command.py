@@ -1,4 +1,4 @@
-"""`narthex up` as an operator runs it: the real command with real servers and signals.
+"""The command `narthex up` as an operator runs it: the real command with real servers and signals.
 
 One service is shared by the tests of this module, and restarted by one of them.
 """

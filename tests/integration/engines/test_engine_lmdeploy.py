@@ -140,7 +140,7 @@ async def test_every_documented_field_is_forwarded_neutral_or_reported(client: h
 
 
 async def test_do_preprocess_false_chat_is_sent_as_a_text_completion(client: httpx.AsyncClient, lmdeploy: ScriptedLMDeploy):
-    """`do_preprocess: false` takes `messages` as a raw prompt; 0.18 no longer has it."""
+    """LMDeploy's `do_preprocess: false` takes `messages` as a raw prompt; 0.18 no longer has it."""
     lmdeploy.output = ModelOutput(" and so on")
     body = {"model": "lmdeploy", "messages": "Once", "do_preprocess": False, "max_tokens": 9, "stream": False}
     answer = await client.post("/v1/chat/completions", json=body)

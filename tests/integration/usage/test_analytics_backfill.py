@@ -1,4 +1,6 @@
-"""`narthex analytics backfill`: what a version from before analytics recorded is counted, once, whatever else happens meanwhile."""
+"""The command `narthex analytics backfill`: what a version from before analytics recorded is counted, once, whatever else happens
+meanwhile.
+"""
 
 import asyncio
 import dataclasses

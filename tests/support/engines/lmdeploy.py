@@ -30,9 +30,9 @@ _FORMATS = frozenset({"text", "json_object", "json_schema", "regex_schema"})
 
 
 class ScriptedLMDeploy:
-    """`ignored_fields`: received fields that it does not know. `drops_constraints`: it ignores them in silence, as TurboMind of 0.16 does.
+    """LMDeploy's server. With `drops_constraints` it ignores them in silence, as TurboMind of 0.16 does.
 
-    `forced_response`: a status and a body to send instead. `slow`: it streams until the connection closes.
+    With `slow` it streams until the connection closes.
     """
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class ScriptedLMDeploy:
         self.server.script = self.handle
         self.output = ModelOutput()
         self.drops_constraints = self.slow = False
-        self.forced_response: tuple[int, Any] | None = None
+        self.forced_response: tuple[int, Any] | None = None  # a status and a body to send instead
         self.bodies: list[dict[str, Any]] = []
         self.paths: list[str] = []
-        self.ignored_fields: set[str] = set()
+        self.ignored_fields: set[str] = set()  # received fields that it does not know
         self.stopped = asyncio.Event()
 
     async def handle(self, request: ReceivedRequest) -> None:
@@ -126,7 +126,7 @@ def _validation_error(body: dict[str, Any]) -> str | None:
 class ScriptedProxy:
     """LMDeploy's proxy: it sends errors with status 200, in an envelope of its own, and in a stream as a bare line.
 
-    `error_body`: the error. `stream_begun`: it is sent after a first chunk. `as_json_string`: as a JSON string that holds JSON.
+    With `stream_begun` the error is sent after a first chunk, with `as_json_string` as a JSON string that holds JSON.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class ScriptedProxy:
     def reset(self) -> None:
         self.server.requests.clear()
         self.server.script = self.handle
-        self.error_body: Any = None
+        self.error_body: Any = None  # the error
         self.stream_begun = self.as_json_string = False
 
     async def handle(self, request: ReceivedRequest) -> None:

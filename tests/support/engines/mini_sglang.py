@@ -30,9 +30,9 @@ _UNUSED = frozenset({"n", "stop", "presence_penalty", "frequency_penalty"})
 
 
 class ScriptedMiniSGLang:
-    """`tokens`: its output, of which 16 are the default. `ignored_fields`: received fields that it does not use.
+    """Mini-SGLang's server. With `fails` it responds 500.
 
-    `fails`: it responds 500. `slow`: its stream stalls until the caller disconnects, which sets `disconnected`.
+    With `slow` its stream stalls until the caller disconnects, which sets `disconnected`.
     """
 
     def __init__(self) -> None:
@@ -42,10 +42,10 @@ class ScriptedMiniSGLang:
     def reset(self) -> None:
         self.server.requests.clear()
         self.server.script = self.handle
-        self.tokens = ["Hel", "lo."]
+        self.tokens = ["Hel", "lo."]  # its output, of which 16 are the default
         self.fails = self.slow = False
         self.bodies: list[dict[str, Any]] = []
-        self.ignored_fields: set[str] = set()
+        self.ignored_fields: set[str] = set()  # received fields that it does not use
         self.disconnected = asyncio.Event()
 
     async def handle(self, request: ReceivedRequest) -> None:

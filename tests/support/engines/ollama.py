@@ -27,9 +27,9 @@ _CREATED_AT = {"created_at": "2026-09-21T14:13:20.123456789Z"}
 
 
 class ScriptedOllama:
-    """`ignored_fields`: received fields that it does not know. `prompt_cached`: all of the prompt is, so it is not counted.
+    """Ollama's server. With `prompt_cached`, all of the prompt is, so it is not counted.
 
-    `fails_midway`: its stream ends with an error. `slow`: its stream stalls until the caller disconnects, which sets `disconnected`.
+    With `fails_midway` its stream ends with an error; with `slow` it stalls until the caller disconnects, which sets `disconnected`.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class ScriptedOllama:
         self.output = ModelOutput()
         self.busy = self.prompt_cached = self.fails_midway = self.slow = False
         self.bodies: list[dict[str, Any]] = []
-        self.ignored_fields: set[str] = set()
+        self.ignored_fields: set[str] = set()  # received fields that it does not know
         self.disconnected = asyncio.Event()
 
     async def handle(self, request: ReceivedRequest) -> None:

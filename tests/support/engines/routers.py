@@ -21,11 +21,11 @@ class RouterError(NamedTuple):
 
 
 class Router(NamedTuple):
-    """`get_responses`: any other GET is 404. `reports_vllm_version`: whether they name the version of the vLLM behind it."""
+    """A router in front of vLLM."""
 
-    get_responses: Mapping[str, Any]
+    get_responses: Mapping[str, Any]  # any other GET is 404
     errors: Mapping[str, RouterError]
-    reports_vllm_version: bool = False
+    reports_vllm_version: bool = False  # whether they name the version of the vLLM behind it
 
 
 def _models(**more: Any) -> dict[str, Any]:

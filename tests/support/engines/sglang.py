@@ -27,10 +27,7 @@ UNSTOPPED_TOKENS = 2000
 
 
 class ScriptedSGLang:
-    """`ignored_fields`: received fields that it does not know. `grammar_compiles`: whether it can compile a grammar.
-
-    `slow`: it generates UNSTOPPED_TOKENS tokens unless aborted, even if the caller disconnects.
-    """
+    """SGLang's server. With `slow` it generates UNSTOPPED_TOKENS tokens unless aborted, even if the caller disconnects."""
 
     def __init__(self) -> None:
         self.server = ScriptedEngine()
@@ -41,9 +38,9 @@ class ScriptedSGLang:
         self.server.script = self.handle
         self.output = ModelOutput(finish_fields={"matched_stop": 2})
         self.queue_full = self.slow = False
-        self.grammar_compiles = True
+        self.grammar_compiles = True  # whether it can compile a grammar
         self.bodies: list[dict[str, Any]] = []
-        self.ignored_fields: set[str] = set()
+        self.ignored_fields: set[str] = set()  # received fields that it does not know
         self.aborted: list[str] = []
         self.tokens_made: dict[str, int] = {}
         self._running: dict[str, asyncio.Event] = {}

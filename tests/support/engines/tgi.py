@@ -21,9 +21,9 @@ USED_FIELDS = frozenset(
 
 
 class ScriptedTGI:
-    """`ignored_fields`: received fields that it does not use. `repetition_penalty`: that of the last request, as it understands it.
+    """TGI's server. With `fails_midway` its stream ends with an error.
 
-    `fails_midway`: its stream ends with an error. `slow`: it stalls until the caller disconnects, which sets `disconnected`.
+    With `slow` it stalls until the caller disconnects, which sets `disconnected`.
     """
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class ScriptedTGI:
         self.overloaded = self.generation_fails = self.fails_midway = self.slow = False
         self.disconnected = asyncio.Event()
         self.bodies: list[dict[str, Any]] = []
-        self.ignored_fields: set[str] = set()
-        self.repetition_penalty: float | None = None
+        self.ignored_fields: set[str] = set()  # received fields that it does not use
+        self.repetition_penalty: float | None = None  # that of the last request, as it understands it
 
     async def handle(self, request: ReceivedRequest) -> None:
         match request.path:

@@ -21,10 +21,7 @@ _OLD_CONSTRAINT_FIELDS = frozenset({"guided_json", "guided_regex", "guided_choic
 
 
 class ScriptedVLLM:
-    """`version`: what it is and reports. `ignored_fields`: received fields that it does not use.
-
-    `applied_constraints`: the constraint of each response, in vLLM's fields; None: unconstrained. `queue_full`: see --max-num-queued-reqs.
-    """
+    """A server of vLLM of the given version, which it reports, too."""
 
     def __init__(self, version: str) -> None:
         self.server = ScriptedEngine()
@@ -41,9 +38,9 @@ class ScriptedVLLM:
         self.text = "Hello."
         self.reasoning = ""
         self.calls_tool = False
-        self.queue_full = False
-        self.ignored_fields: set[str] = set()
-        self.applied_constraints: list[Any] = []
+        self.queue_full = False  # see --max-num-queued-reqs
+        self.ignored_fields: set[str] = set()  # received fields that it does not use
+        self.applied_constraints: list[Any] = []  # the constraint of each response, in vLLM's fields; None: unconstrained
 
     @property
     def requests(self) -> list[ReceivedRequest]:
@@ -62,7 +59,7 @@ class ScriptedVLLM:
             await _respond(request, write(self._situation(dialect)), dialect)
 
     def _unread_fields(self, dialect: str) -> frozenset[str]:
-        """`structured_outputs` is read in all APIs but Messages; the old constraint fields by old versions alone."""
+        """The fields that an API does not read: Messages not `structured_outputs`, and only old versions the old constraint fields."""
         fields: frozenset[str] = _OLD_CONSTRAINT_FIELDS if not self._is_old else frozenset()
         if dialect == "anthropic_messages":
             fields |= {"structured_outputs"}

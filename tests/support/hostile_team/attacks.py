@@ -20,7 +20,7 @@ Step = Callable[[], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Attack:
-    """`prepare` makes the step that each of the callers repeats."""
+    """An attack of a hostile team: `prepare` makes the step that each of the callers repeats."""
 
     prepare: Callable[[HostileTeam, HostileHost], Awaitable[Step]]
     callers: int = 4

@@ -15,7 +15,7 @@ _READ_BYTES = 1 << 20
 class HostileTeam:
     """Its key for the gateway, and how often its requests got each status; `closed` counts those that got none.
 
-    `redacted_key`, `masked_key`: of other teams on its side, whose content is recorded so.
+    The other two keys are of other teams on its side, whose content is recorded so.
     """
 
     port: int

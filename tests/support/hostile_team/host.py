@@ -23,17 +23,16 @@ _MESSAGE = json.dumps(
 
 
 class HostileHost:
-    """`answer`: the status and body for all requests, None for completions; `silent`: it answers nothing. `bodies`: the small ones.
+    """The host of a hostile team. If it is `silent`, it answers nothing.
 
-    `streams`: the answer is a stream of events. `breaks_off`: it ends before its end. `delay_s`: so long it waits, and does not count
-    what it answered then, as a hedged request has two answers.
+    `streams` says that the answer is a stream of events, and `breaks_off` that it ends before its end.
     """
 
     def __init__(self) -> None:
-        self.answer: tuple[int, bytes] | None = None
+        self.answer: tuple[int, bytes] | None = None  # the status and body for all requests, None for completions
         self.silent = self.streams = self.breaks_off = False
-        self.delay_s = 0.0
-        self.bodies: list[bytes] = []
+        self.delay_s = 0.0  # so long it waits, and does not count what it answered then, as a hedged request has two answers
+        self.bodies: list[bytes] = []  # the small ones
         self.received = 0
         self.answered = 0
         self.port = 0

@@ -119,7 +119,7 @@ class LoadTest:
         self._chance = random.Random(11)
 
     async def run(self, clients: int, seconds: float, kills: Sequence[str]) -> None:
-        """`kills`: names of processes, killed at even times; "connections": all those to Postgres."""
+        """Sends load, and kills the processes of these names at even times; "connections" stands for all those to Postgres."""
         until = time.monotonic() + seconds
         limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
         async with self.service.client(limits=limits) as client:

@@ -25,17 +25,15 @@ _LIFETIME_S = 300
 
 
 class OidcIssuer:
-    """`changed_claims`: of the ID token, before it is signed; None: it has none. `in_id_token` False: the person's are in userinfo only.
-
-    `answers`: by route, what it answers instead of what it should: a status, and bytes or an object.
-    """
+    """An identity provider for OpenID Connect."""
 
     def __init__(self) -> None:
         self.person: dict[str, Any] = {}
-        self.changed_claims: dict[str, Any] = {}
-        self.in_id_token = True
+        self.changed_claims: dict[str, Any] = {}  # of the ID token, before it is signed; None: it has none
+        self.in_id_token = True  # False: the person's claims are in userinfo only
         self.refuses = False
         self.is_down = False
+        # by route, what it answers instead of what it should: a status, and bytes or an object
         self.answers: dict[str, Callable[[], tuple[int, Any]]] = {}
         self.issued_tokens: list[str] = []
         self.published_keys: Sequence[Key] = ()

@@ -11,13 +11,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 class OtlpReceiver:
-    """`status`: with which it answers; 200 takes what was sent. `refused`: how many requests were answered otherwise. `holds`: none is."""
+    """A collector of OpenTelemetry."""
 
     def __init__(self) -> None:
-        self.status = 200
+        self.status = 200  # with which it answers; 200 takes what was sent
         self.answer_headers = ""
-        self.holds = False
-        self.refused = 0
+        self.holds = False  # whether no request is answered
+        self.refused = 0  # how many requests were answered otherwise than by 200
         self.spans: list[Span] = []
         self.metrics: dict[str, Metric] = {}
         self.resource: dict[str, Any] = {}

@@ -23,10 +23,10 @@ _STOP_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class PgBouncer:
-    """`database_url`: the given database through it. `pool_size`: as many sessions of PostgreSQL its clients share."""
+    """PgBouncer in front of PostgreSQL."""
 
-    database_url: str
-    pool_size: int
+    database_url: str  # the given database through it
+    pool_size: int  # as many sessions of PostgreSQL its clients share
     log: Path
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 
 class PostgresProxy:
-    """`database_url` is the given database through this proxy."""
+    """A proxy in front of Postgres whose connections can be stalled and cut."""
 
     def __init__(self, database_url: str) -> None:
         path, _, query = database_url.partition("?")
@@ -15,7 +15,7 @@ class PostgresProxy:
         self._forwarders: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
         self._is_cut = False
-        self.database_url = ""
+        self.database_url = ""  # the given database through this proxy
 
     async def start(self) -> asyncio.Server:
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)

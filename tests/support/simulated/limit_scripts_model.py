@@ -19,19 +19,16 @@ DAY_MS = 86_400_000
 
 
 class Bucket(Struct, frozen=True):
-    """A rule's bucket. `period_ms`: a window's length; of a calendar, that of its periods, which begin at START_MS.
-
-    `stays_full`, `lost_nothing_until_ms`: see Rule. `override`: another amount, until a time.
-    """
+    """A rule's bucket. What `stays_full` and `lost_nothing_until_ms` mean is said of Rule."""
 
     kind: int
     resource: str
     amount: int
-    period_ms: int = 0
+    period_ms: int = 0  # a window's length; of a calendar, that of its periods, which begin at START_MS
     dry: bool = False
     stays_full: bool = False
     lost_nothing_until_ms: int = 0
-    override: tuple[int, int] = (0, 0)
+    override: tuple[int, int] = (0, 0)  # another amount, until a time
 
     @property
     def resource_index(self) -> int:

@@ -17,10 +17,10 @@ FLOOR = 0.05
 
 @dataclass(frozen=True)
 class Played:
-    """`missed`: whether the interval of any look left out the true difference. `regret`: successes less than by always the best arm."""
+    """The result of one simulated experiment."""
 
-    missed: bool
-    regret: float
+    missed: bool  # whether the interval of any look left out the true difference
+    regret: float  # successes less than by always the best arm
     last_share: float
     pooled_z: float
 

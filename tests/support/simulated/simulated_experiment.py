@@ -34,7 +34,10 @@ def facts_of(**changes: Any) -> ExperimentFacts:
 
 
 class SimulatedExperiment:
-    """`draw`: a unit's value of each metric, by the source of randomness, its arm, and how many units came before it."""
+    """An experiment whose units are drawn at random.
+
+    `draw` gives a unit's value of each metric, by the source of randomness, its arm, and how many units came before it.
+    """
 
     def __init__(self, facts: ExperimentFacts, draw: Callable[[random.Random, str, int], Mapping[str, float]], seed: int) -> None:
         self.facts = facts

@@ -71,7 +71,7 @@ def experiments(values: Values, versions: Versions, count: int, seed: int) -> It
 
 
 def booleans(rate: float, effect: float = 0.0) -> Values:
-    """`effect` on the rate of the arm; the levels of versions add to it."""
+    """Values of 0 and 1. `effect` is on the rate of the arm; the levels of versions add to it."""
 
     def draw(generator: np.random.Generator, versions: Versions, arm: Booleans) -> Units:
         return Units(arm, (generator.random(arm.shape) < rate + effect * arm + versions.of_unit(versions.levels)).astype(np.float64))
@@ -87,7 +87,9 @@ def normals(effect: float = 0.0) -> Values:
 
 
 def log_normals(sigma: float, cap: float | None = None) -> Values:
-    """`cap`: a quantile of the first version's distribution, frozen before the start; levels multiply."""
+    """Values of a log-normal distribution; levels multiply. `cap` is a quantile of the first version's distribution, frozen before the
+    start.
+    """
 
     def draw(generator: np.random.Generator, versions: Versions, arm: Booleans) -> Units:
         drawn = np.exp(sigma * generator.standard_normal(arm.shape) + versions.of_unit(versions.levels))

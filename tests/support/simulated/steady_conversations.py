@@ -46,13 +46,13 @@ ANSWERS_WITHIN_S = 600.0  # on a machine with ten times the work that it can do
 
 
 class Conversation(Struct):
-    """`answers`: the headers of each."""
+    """A conversation over one API."""
 
     number: int
     api: Literal["chat", "responses", "messages"]
     model: Literal["split", "answer"]
     messages: list[dict[str, str]] = field(default_factory=lambda: list[dict[str, str]]())
-    answers: list[httpx.Headers] = field(default_factory=lambda: list[httpx.Headers]())
+    answers: list[httpx.Headers] = field(default_factory=lambda: list[httpx.Headers]())  # the headers of each
 
 
 async def assert_conversations_keep_their_arms(conversations: int, turns: int, *, kills: int, weights_every_s: float) -> None:

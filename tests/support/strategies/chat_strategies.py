@@ -198,7 +198,7 @@ message_deltas = some_of({"role": st.just("assistant"), "content": st.none() | t
 
 @st.composite
 def deltas(draw: st.DrawFn, started_calls: set[int]) -> dict[str, Any]:
-    """`started_calls`: the calls of this choice so far. Only the first fragment of a call has id, type and name."""
+    """A delta of a choice, whose calls so far are `started_calls`. Only the first fragment of a call has id, type and name."""
     delta = draw(message_deltas)
     if draw(st.booleans()):
         delta["tool_calls"] = [draw(tool_call_fragments(started_calls)) for _ in range(draw(st.integers(0, 2)))]

@@ -1,4 +1,4 @@
-"""`narthex writer` and its home: it may be the first to make it, and says what is wrong with one that it cannot use."""
+"""The home of `narthex writer`: it may be the first to make it, and says what is wrong with one that it cannot use."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`phase` of Responses: kept between a caller and an engine of Responses, whichever way, and passed over where no field says it.
+"""The field `phase` of Responses: kept between a caller and an engine of Responses, whichever way, and passed over where no field says it.
 
 Source: https://www.openresponses.org/changelog (2026-04-24), read 2026-11.
 """

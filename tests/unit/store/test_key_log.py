@@ -81,7 +81,7 @@ def test_key_log_reads_back_what_was_logged(steps: list[tuple[bytes, Caller | No
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(HASHES), CALLERS | st.none()) | st.integers(1, 99), min_size=1, max_size=8), st.floats(0, 1))
 def test_torn_last_line_of_the_key_log_is_ignored(steps: list[tuple[bytes, Caller | None] | int], part: float):
-    """`part` is the share of the log that is there; how long it is depends on when it was rewritten."""
+    """Cuts the log to `part` of it; how long it is depends on when it was rewritten."""
 
     async def write_log(path: Path) -> None:
         index = FakeKeyIndex(path)

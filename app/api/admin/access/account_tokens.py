@@ -25,7 +25,7 @@ class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CreatedToken(Struct, frozen=True):
-    """`token` is shown this once."""
+    """A new token of a service account. `token` is shown this once."""
 
     token: str
     id: str

@@ -26,7 +26,7 @@ _EDITABLE = ("name", "models", "routes", "networks", "expires_at", "drop", "prio
 
 
 class KeyOperations:
-    """`output_tokens`: the setting for models without one of their own, for warnings."""
+    """The operations of keys. `output_tokens` is the setting for models without one of their own, for warnings."""
 
     def __init__(self, output_tokens: int) -> None:
         self._output_tokens = output_tokens

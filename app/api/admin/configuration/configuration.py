@@ -49,7 +49,8 @@ class ChangesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """`version`: of the configuration in force; it is a new one if anything changed. `changed`: how many entries of each section.
+    """The result of applying a configuration. `version`: of the configuration in force; it is a new one if anything changed. `changed`: how
+    many entries of each section.
 
     `warnings`: probable mistakes that it adds, and what a file would undo and does not.
     """
@@ -60,7 +61,9 @@ class Applied(Struct, frozen=True, kw_only=True):
 
 
 class Restored(Applied, frozen=True, kw_only=True):
-    """`left`: what the restoring left as it is, a sentence each; also what became of limits of keys."""
+    """The result of restoring an earlier configuration. `left`: what the restoring left as it is, a sentence each; also what became of
+    limits of keys.
+    """
 
     left: Sequence[str]
 

@@ -84,7 +84,7 @@ class BudgetSubjects(Struct, frozen=True):
 
 
 class BudgetOperations:
-    """Reads of budgets, with what is spent of them. `resource`: budgets as they are configured."""
+    """Reads of budgets, with what is spent of them. `resource` has budgets as they are configured."""
 
     def __init__(self, resource: EntryResource[Limit], gateway: Gateway) -> None:
         self._resource = resource

@@ -80,7 +80,10 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, permission: Permission | None = None) -> InferenceFilter:
-    """`given` None: those of the query. `permission`: which says of which teams; None: the operation's. Raises InvalidRequest."""
+    """Reads the filters of the query, or those `given`. Raises InvalidRequest.
+
+    `permission` says of which teams inferences are found; None means the operation's.
+    """
     query: InferenceFilters = call.query if given is None else given
     if query.text is None:
         return to_filter(query, call.visible_teams(permission))
@@ -92,7 +95,7 @@ def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, pe
 
 
 def to_filter(query: InferenceFilters, only_teams: Collection[str] | None) -> InferenceFilter:
-    """`only_teams`: names; None: all. Raises InvalidRequest."""
+    """Reads filters. `only_teams` are names; None means all. Raises InvalidRequest."""
     tag = query.tag and query.tag.partition("=")
     if tag and not (tag[0] and tag[1]):
         raise InvalidRequest("`tag` must be NAME=VALUE.", param="tag")

@@ -18,7 +18,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BucketSet:
-    """Buckets that are taken from together. `rules`: ten numbers for each; see take.lua."""
+    """Buckets that are taken from together. `rules` has ten numbers for each; see take.lua."""
 
     __slots__ = ("_after_settle", "_after_take", "_before_settle", "_before_take", "_lease_ms")
 
@@ -32,7 +32,7 @@ class BucketSet:
         self._after_settle = buckets
 
     def take(self, reservation_id: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> bytes:
-        """Take `need` from every bucket, or from none. `base`: how many buckets the reservation has already."""
+        """Take `need` from every bucket, or from none. `base` says how many buckets the reservation has already."""
         arguments = _encode((mode, base, self._lease_ms, *need))
         return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
             self._before_take,
@@ -59,7 +59,7 @@ class BucketSet:
 
 
 def encode_renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Renew leases: see renew.lua. `leases`: bucket and reservation of each."""
+    """Renew leases: see renew.lua. `leases` has the bucket and the reservation of each."""
     keys = [key for key, _ in leases]
     reservation_ids = [reservation_id for _, reservation_id in leases]
     return command((b"EVALSHA", scripts.renew.sha, b"%d" % (len(keys) + 1), EPOCH, *keys, b"%d" % lease_ms, *reservation_ids))
@@ -71,7 +71,7 @@ def encode_seed(scripts: Scripts, key: bytes, born_ms: int, start_ms: int, finis
 
 
 def encode_rebuild(scripts: Scripts, key: bytes, born_ms: int, window_ms: int, used: Sequence[tuple[int, int]]) -> bytes:
-    """Add to a window what was used before an epoch: see rebuild.lua. `used`: slots, each with an amount."""
+    """Add to a window what was used before an epoch: see rebuild.lua. `used` has slots, each with an amount."""
     arguments = _encode([born_ms, window_ms, *(number for pair in used for number in pair)])
     return command((b"EVALSHA", scripts.rebuild.sha, b"2", EPOCH, key, arguments))
 

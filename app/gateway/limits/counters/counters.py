@@ -27,10 +27,10 @@ async def _do_nothing() -> None:
 
 
 class RedisCounters:
-    """`is_ready`: the server replied, and on_ready() is done. While it is False, commands need not be tried.
+    """A connection to Redis that is made anew whenever it ends. While `is_ready` is False, commands need not be tried.
 
-    on_ready() is called on each new connection, before `is_ready`: it may call(); if it raises RedisUnavailable or RedisReplyError, that
-    connection ends.
+    `is_ready` says that the server replied, and on_ready() is done. on_ready() is called on each new connection, before that: it may
+    call(); if it raises RedisUnavailable or RedisReplyError, that connection ends.
     """
 
     def __init__(self, url: str, timeout_s: float, write_batcher: WriteBatcher, scripts: Scripts | None = None) -> None:

@@ -30,7 +30,7 @@ class Scripts(Struct, frozen=True):
 
 
 def read_scripts(clock: str | None = None) -> Scripts:
-    """Read the scripts. `clock`: Lua that defines `now` in place of clock.lua, for tests."""
+    """Read the scripts. `clock` is Lua that defines `now` in place of clock.lua, for tests."""
     prelude = (clock or _text("clock")) + _text("rings")
 
     def script(name: str) -> Script:

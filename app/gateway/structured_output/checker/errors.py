@@ -2,7 +2,7 @@
 
 
 class CheckFailed(Exception):
-    """`message`: what is wrong, without a full stop. `path`: where in the source."""
+    """A source did not pass its check. `message` says what is wrong, without a full stop, and `path` where in the source."""
 
     def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)

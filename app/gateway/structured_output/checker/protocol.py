@@ -16,17 +16,13 @@ _MAX_STEPS = 30
 
 
 class CheckTask(Struct, frozen=True, array_like=True):
-    """One constraint, or a response to check against it. `source`: a schema's JSON, a pattern, a grammar, or a structural tag's JSON.
-
-    `response_text` None: check the constraint itself. `is_complete` False: the response was cut off. `whitespace`: of a schema whose regex
-    is requested too, the regex of the white space in its JSON.
-    """
+    """One constraint, or a response to check against it."""
 
     kind: OutputKind
-    source: str
-    response_text: str | None = None
-    is_complete: bool = True
-    whitespace: str | None = None
+    source: str  # a schema's JSON, a pattern, a grammar, or a structural tag's JSON
+    response_text: str | None = None  # None: check the constraint itself
+    is_complete: bool = True  # False: the response was cut off
+    whitespace: str | None = None  # of a schema whose regex is requested too, the regex of the white space in its JSON
 
 
 class CheckOrder(Struct, frozen=True, array_like=True):
@@ -37,18 +33,16 @@ class CheckOrder(Struct, frozen=True, array_like=True):
 
 
 class Verdict(Struct, frozen=True, array_like=True):
-    """valid: all tasks passed. invalid: task `task_index` failed, at `path` in its source. too_expensive: it exceeded the limits.
-    out_of_time: it took long by the clock, although little of the processor: the machine is too busy to say more.
+    """The checker's result for an order."""
 
-    `unenforced`: tasks with a schema that engines' grammars are not known to enforce in full. `whitespace_regexes`: by task, for those
-    with `whitespace` whose schemas outlines-core is known to convert faithfully.
-    """
-
+    # valid: all tasks passed; invalid: task `task_index` failed, at `path` in its source; too_expensive: it exceeded the limits;
+    # out_of_time: it took long by the clock, although little of the processor: the machine is too busy to say more
     outcome: Literal["valid", "invalid", "too_expensive", "out_of_time"]
     message: str = ""
     task_index: int = 0
     path: tuple[str | int, ...] = ()
-    unenforced: tuple[int, ...] = ()
+    unenforced: tuple[int, ...] = ()  # tasks with a schema that engines' grammars are not known to enforce in full
+    # by task, for those with `whitespace` whose schemas outlines-core is known to convert faithfully
     whitespace_regexes: Mapping[int, str] = {}
 
 

@@ -37,7 +37,7 @@ _PARTS_OF_A_CHARACTER = 3
 
 
 def write_whitespace_regex(source: str, whitespace: str) -> str | None:
-    """`source`: a schema that passed its check. None: it is not on the list, or its regex would be too large."""
+    """The regex of `source`, a schema that passed its check; None: it is not on the list, or its regex would be too large."""
     if len(source) > _MAX_SCHEMA_CHARS:
         return None
     schema = msgspec.json.decode(source)

@@ -65,7 +65,7 @@ class LastWeights(Struct, frozen=True):
 
 
 def describe_arms(config: ExperimentConfig) -> dict[str, Any]:
-    """`before` and `after` of an act."""
+    """Describes an experiment for `before` and `after` of an act."""
     return {"arms": dict(config.arms), "stopped": list(config.stopped), "status": config.status, "winner": config.winner}
 
 

@@ -18,12 +18,12 @@ Section: TypeAlias = Literal["models", "functions"]
 
 
 class Owned(Struct, frozen=True):
-    """An experiment of the configuration, and the model or function that has it. `control`: the arm that is meant by none."""
+    """An experiment of the configuration, and the model or function that has it."""
 
     section: Section
     owner: str
     config: ExperimentConfig
-    control: str
+    control: str  # the arm that is meant by none
 
     @property
     def path(self) -> str:
@@ -66,11 +66,11 @@ class VersionAdded(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """`winner` None: the control serves."""
+    """An experiment that a change ended."""
 
     owner: str
     name: str
-    winner: str | None
+    winner: str | None  # None: the control serves
 
 
 ExperimentChange: TypeAlias = DraftSaved | DraftDropped | Started | VersionAdded | Ended

@@ -20,7 +20,7 @@ _MAX_ADAPTIVE_MINUTES = 7 * 24 * 60
 
 
 def check_analysis(path: str, experiment: ExperimentConfig, declared: Mapping[str, MetricConfig]) -> None:
-    """Raises BadConfiguration for the first error. `declared`: the configuration's metrics."""
+    """Raises BadConfiguration for the first error. `declared` has the configuration's metrics."""
     analysis = experiment.analysis
     path = f"{path}.analysis"
     if len(analysis.metrics) > _MAX_METRICS or len(set(analysis.metrics)) < len(analysis.metrics):

@@ -62,7 +62,7 @@ def check_model_experiment(name: str, wanted: Snapshot) -> None:
 
 
 def check_experiment(path: str, experiment: ExperimentConfig, choices: Collection[str], default: str | None) -> None:
-    """Raises BadConfiguration. `choices`: what an arm may name. `default`: the control, unless the experiment names one."""
+    """Raises BadConfiguration. An arm may name one of `choices`. `default` is the control, unless the experiment names one."""
     arms = experiment.arms
     if not 1 <= len(arms) <= _MAX_ARMS:
         raise BadConfiguration(f"{path}.arms: an experiment has 1 to {_MAX_ARMS} arms, not {len(arms)}.")

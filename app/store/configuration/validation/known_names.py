@@ -6,8 +6,8 @@ from msgspec import Struct
 
 
 class KnownNames(Struct, frozen=True):
-    """Names that are not in the snapshot. `output_tokens`: the setting for models without one of their own; None: unknown here."""
+    """Names that are not in the snapshot."""
 
     teams: Collection[str] = ()
     keys: Collection[str] = ()
-    output_tokens: int | None = None
+    output_tokens: int | None = None  # the setting for models without one of their own; None: unknown here

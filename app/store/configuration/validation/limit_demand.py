@@ -57,8 +57,9 @@ class _Names:
 
 
 class Demand:
-    """`prices`: those that count today. `output_tokens`: the setting for models without one of their own; None: unknown.
+    """The amounts that requests reserve, by model or function.
 
+    `prices` are those that count today. `output_tokens` is the setting for models without one of their own; None means that it is unknown.
     Of a rule about functions the names are those of functions, else of models that `may_use` permits.
     """
 

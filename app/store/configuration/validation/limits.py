@@ -49,15 +49,15 @@ def validate(wanted: Snapshot) -> None:
 
 
 class Mistake(Struct, frozen=True):
-    """A probable mistake. `about`: its place, and what is wrong there; `models`: for which it is wrong; `text`: all as a sentence."""
+    """A probable mistake."""
 
-    about: str
-    text: str
-    models: Collection[str] = ()
+    about: str  # its place, and what is wrong there
+    text: str  # all as a sentence
+    models: Collection[str] = ()  # those for which it is wrong
 
 
 def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[str]:
-    """Probable mistakes, a sentence each, with their place. `today`: in UTC; None: the clock's. Later prices do not count yet."""
+    """Probable mistakes, a sentence each, with their place. `today` is in UTC; None means the clock's. Later prices do not count yet."""
     return [each.text for each in find_mistakes(wanted, known_names, today)]
 
 
@@ -131,7 +131,10 @@ def _check_scope(limit: Limit, models: Mapping[str, ModelConfig], functions: Col
 
 
 def check_period(limit: Limit, path: str | None = None) -> None:
-    """`path`: where it is; None: among the limits of a file. Raises BadConfiguration."""
+    """Raises BadConfiguration for a period that does not suit the resource.
+
+    `path` is where the limit is; None means among the limits of a file.
+    """
     path = path or limit_path(limit.name)
     if limit.resource == "concurrency" and limit.per is not None:
         raise BadConfiguration(f"{path}.per: concurrency counts requests in progress, and has no period.")
@@ -204,6 +207,6 @@ def _shadow_mistakes(wanted: Snapshot, demand: Demand) -> Iterator[Mistake]:
 
 
 def _join_names(names: Collection[str]) -> str:
-    """`names`: in order."""
+    """Joins names, which are in order, for a message."""
     hidden = len(names) - _MAX_NAMES_SHOWN
     return ", ".join(islice(names, _MAX_NAMES_SHOWN)) + (f" and {hidden} more" if hidden > 0 else "")

@@ -196,7 +196,7 @@ def _check_hedge(path: str, hedge: HedgeConfig | None) -> None:
 
 
 def _check_timeouts(path: str, *levels: TimeoutConfig | None) -> None:
-    """`levels`: the nearest first."""
+    """Raises BadConfiguration for timeouts that are out of range or contradict each other. `levels` begin with the nearest."""
     limits = {
         name: next((value for level in levels if level is not None and (value := getattr(level, name)) is not None), None)
         for name in ("connect_s", "first_token_s", "silence_s", "total_s", "queue_s")

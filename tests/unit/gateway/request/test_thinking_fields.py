@@ -1,4 +1,6 @@
-"""`thinking`, `reasoning` and a default effort in a chat: said as each target takes them, and never sent to one that refuses them."""
+"""The fields `thinking`, `reasoning` and a default effort in a chat: said as each target takes them, and never sent to one that refuses
+them.
+"""
 
 import asyncio
 import json
