@@ -10,7 +10,7 @@ from app.settings import Settings
 
 
 def routes(settings: Settings, *, for_callers: bool, for_admins: bool) -> Router:
-    """`for_callers`, `for_admins`: whose routes are at this address."""
+    """Makes the route. `for_callers` and `for_admins` say whose other routes are at this address."""
     paths = {
         **({"api": "/v1", "models": "/v1/models"} if for_callers else {}),
         **({"admin_api": "/admin/v1"} if for_admins else {}),

@@ -13,7 +13,10 @@ STATIC_PATH = "/docs/static"
 
 
 def render_page(document: Schema, guide: str, files: Iterable[str], *, dashboard: str | None) -> str:
-    """`guide` is HTML. `files`: the names of those that the page needs. `dashboard`: its path; None: there is none."""
+    """Renders the page around a guide in HTML.
+
+    `files` are the names of those that the page needs. `dashboard` is its path, or None where there is none.
+    """
     back = f' data-dashboard="{dashboard}"' if dashboard else ""
     link = f'<p><a href="{dashboard}">Dashboard</a></p>' if dashboard else ""
     return "".join(
