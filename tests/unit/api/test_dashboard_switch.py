@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -17,16 +18,15 @@ from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
-NOWHERE = {"database_url": "postgresql://nobody@127.0.0.1:9/none", "redis_url": "redis://127.0.0.1:9"}
 
 
 def client_of(application: Litestar) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://127.0.0.1:8787")
+    return httpx.AsyncClient(transport=httpx.ASGITransport(cast(Any, application)), base_url="http://127.0.0.1:8787")
 
 
 @pytest.fixture
 async def without() -> AsyncGenerator[httpx.AsyncClient]:
-    settings = Settings(**NOWHERE, dashboard="off")
+    settings = Settings(database_url="postgresql://nobody@127.0.0.1:9/none", redis_url="redis://127.0.0.1:9", dashboard="off")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LitestarDeprecationWarning)  # about the style of parameters
         applications = create_applications(settings, WriteBatcher(), LoopTurns(), name="switch")
