@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import health, metrics
+from app.api import health, metrics, root
 from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.authentication import authentication_by_key
 from app.api.callers.inference_route import InferenceRoute
@@ -26,9 +26,13 @@ def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[
     return {path: CorsRoute(route, cors) for path, route in found.items()}
 
 
-def shared_routes(gateway: Gateway) -> list[ControllerRouterHandler]:
-    """Returns the routes on both addresses: health, and the metrics unless only the admin API has them."""
-    return [health.routes(gateway), *([] if gateway.settings.metrics == "admin" else [metrics.routes(gateway)])]
+def shared_routes(gateway: Gateway, *, for_callers: bool, for_admins: bool) -> list[ControllerRouterHandler]:
+    """Returns the routes on both addresses: the start, health, and the metrics unless only the admin API has them.
+
+    `for_callers`, `for_admins`: whose other routes are there.
+    """
+    start = root.routes(gateway.settings, for_callers=for_callers, for_admins=for_admins)
+    return [start, health.routes(gateway), *([] if gateway.settings.metrics == "admin" else [metrics.routes(gateway)])]
 
 
 def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:

@@ -81,7 +81,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *snapshots.operations(),
         *inferences.operations(gateway.settings),
         *inference_counts.operations(gateway.settings),
-        *inference_detail.operations(),
+        *inference_detail.operations(gateway.settings),
         *inference_tail.operations(lambda: gateway.draining),
         *episodes.operations(gateway.settings),
         *analytics.operations(gateway.settings),

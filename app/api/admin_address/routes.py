@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api import metrics
 from app.api.admin.routes import admin_router, operations
 from app.api.dashboard import routes as dashboard
+from app.api.dashboard.static_files import StaticFiles
 from app.api.openapi import routes as openapi
 from app.api.own import routes as own
 from app.api.own.key_access import KeyAccess
@@ -30,14 +31,14 @@ def admin_address_routes(
     """
     settings = gateway.settings
     authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
-    keys = KeyAccess(authentication, database)
+    keys, static_files = KeyAccess(authentication, database), StaticFiles()
     handlers: list[ControllerRouterHandler] = [
         admin_router(gateway, database, authentication),
         *own.routes(gateway, keys, callers_database),
         sign_in.routes(gateway, database),
         key_sign_in.routes(gateway, database),
-        dashboard.routes(),
-        openapi.routes(operations(gateway), settings),
+        *([dashboard.routes(static_files)] if settings.dashboard == "on" else []),
+        openapi.routes(operations(gateway), settings, static_files),
         *([metrics.routes(gateway)] if settings.metrics == "admin" else []),
     ]
     return handlers, playground_routes(gateway, keys, database, access_log)

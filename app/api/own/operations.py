@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.api.admin.records.inference_detail import DetailQuery, InferenceWithContent, show_row
+from app.api.admin.records.inference_detail import DetailQuery, FoundInference, InferenceDetails, InferenceWithContent
 from app.api.admin.records.inference_filters import Outcomes, parse_id, to_filter
 from app.api.admin.records.inferences import (
     TIMEOUT_S,
@@ -90,12 +91,12 @@ def _own_prefix(call: Call[Any, Any]) -> str:
     return call.principal.id
 
 
-async def _show_inference(call: Call[DetailQuery, NoBody]) -> Answer:
+async def _find_own(call: Call[DetailQuery, NoBody], connection: AsyncConnection) -> FoundInference:
     id, own = parse_id(call.path["id"], "id"), _own_prefix(call)
-    row = await inference_queries.find_inference(call.connection, id)
+    row = await inference_queries.find_inference(connection, id)
     if row is None or row["key"] != own or row["origin"] not in _SENT_BY_PEOPLE:
         raise UnknownRecord(f"No inference {id} was made with your key. A new one appears here a moment after its response.")
-    return await show_row(call, row, hidden=False)
+    return FoundInference(row, hidden=False, teams=frozenset({row["team"]}))
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
@@ -151,13 +152,14 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             tag="Own key",
             summary="Show an inference of the key that you use, with what was written",
             permission=None,
+            access="memory",
             query=DetailQuery,
             response=InferenceWithContent,
             errors=missing,
             timeout_s=TIMEOUT_S,
             caller_route=_ROUTE,
             commands=(),
-            handler=_show_inference,
+            handler=InferenceDetails(settings, _find_own).show,
         ),
     ]
 

@@ -9,7 +9,7 @@ import { Icon } from '../../parts/Icon';
 import { Fault, Skeleton } from '../../parts/States';
 import { Status } from '../../parts/Status';
 import { Tabs } from '../../parts/Tabs';
-import { Inline } from '../../parts/Text';
+import { Inline, Text } from '../../parts/Text';
 import { copy } from '../../parts/Toast';
 import { useResource } from '../../resource';
 import { go, here, place, to } from '../../router';
@@ -20,7 +20,7 @@ import { CostTab } from './CostTab';
 import { FeedbackTab } from './FeedbackTab';
 import { RawTab } from './RawTab';
 import { attemptsOf } from './record';
-import { reasons } from './why';
+import { titleOf } from './why';
 
 type Tab = 'said' | 'attempts' | 'cost' | 'feedback' | 'raw';
 
@@ -65,7 +65,7 @@ function Content({ row, tab }: { row: InferenceWithContent; tab: Tab }) {
   return (
     <>
       <ul class="why" aria-label="Why">
-        {reasons(row).map((each) => <li key={each.title} class={each.salient ? 'salient' : ''}><b>{each.title}</b><span>{each.sentence}</span></li>)}
+        {row.why.map((each) => <li key={each.about} class={each.salient ? 'salient' : ''}><b>{titleOf(each)}</b><Text text={each.sentence} /></li>)}
       </ul>
       <Tabs
         label="Parts of the request"
