@@ -46,8 +46,8 @@ class DetailQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     max_characters: Annotated[int, Meta(ge=1, le=1_000_000, description="Most characters of each part of a message.")] = 20_000
 
 
-async def _find(call: Call[Any, NoBody]) -> dict[str, Any]:
-    """Raises UnknownRecord."""
+async def find_shown(call: Call[Any, NoBody]) -> dict[str, Any]:
+    """Finds the inference of the path. Raises UnknownRecord if there is none that the principal may see."""
     id = parse_id(call.path["id"], "id")
     row = await inference_queries.find_inference(call.connection, id)
     if row is None or not is_visible(call, row):
@@ -59,7 +59,7 @@ async def _find(call: Call[Any, NoBody]) -> dict[str, Any]:
 
 
 async def _show(call: Call[DetailQuery, NoBody]) -> Answer:
-    row, wanted = await _find(call), call.query.content
+    row, wanted = await find_shown(call), call.query.content
     hidden = not is_visible(call, row, "records:content")
     packed = None if hidden else await inference_queries.read_packed_content(call.connection, row["id"])
     content = messages = None
@@ -82,7 +82,7 @@ async def _show(call: Call[DetailQuery, NoBody]) -> Answer:
 
 
 async def _show_media(call: Call[NoQuery, NoBody]) -> Answer:
-    row, number = await _find(call), call.path["number"]
+    row, number = await find_shown(call), call.path["number"]
     packed = await inference_queries.read_packed_content(call.connection, row["id"])
     if packed is not None and number.isdecimal() and len(number) < _MAX_NUMBER_DIGITS:
         exchange = PackedExchange(row["route"], row["streamed"], packed.request, packed.response)
