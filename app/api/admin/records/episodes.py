@@ -162,7 +162,7 @@ async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
 async def _find_episode(
     call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody], connection: AsyncConnection
 ) -> tuple[str, str | None, str]:
-    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest, InvalidKeyField.
+    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest.
 
     Several teams may have it: one that uses another's id or name has an episode of its own.
     """

@@ -84,8 +84,8 @@ class InferenceDetails:
             return await _show_media(call)
 
 
-async def _find(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[str, Any]:
-    """Raises UnknownRecord."""
+async def find_shown(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[str, Any]:
+    """Finds the inference of the path. Raises UnknownRecord if there is none that the principal may see."""
     id = parse_id(call.path["id"], "id")
     row = await inference_queries.find_inference(connection, id)
     if row is None or not is_visible(call, row):
@@ -97,7 +97,7 @@ async def _find(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[st
 
 
 async def _find_visible(call: Call[DetailQuery, NoBody], connection: AsyncConnection) -> FoundInference:
-    row = await _find(call, connection)
+    row = await find_shown(call, connection)
     return FoundInference(row, not is_visible(call, row, "records:content"), call.visible_teams())
 
 
@@ -154,7 +154,7 @@ async def _usual_duration(
 async def _show_media(call: Call[NoQuery, NoBody]) -> Answer:
     number = call.path["number"]
     async with call.read_transaction() as connection:
-        row = await _find(call, connection)
+        row = await find_shown(call, connection)
         packed = await inference_queries.read_packed_content(connection, row["id"])
     if packed is not None and number.isdecimal() and len(number) < _MAX_NUMBER_DIGITS:
         exchange = PackedExchange(row["route"], row["streamed"], packed.request, packed.response)
