@@ -6,7 +6,7 @@ from typing import Any
 from litestar import Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.access import account_tokens, credentials, keys, role_grants, service_accounts, session, teams, users
+from app.api.admin.access import account_tokens, credentials, key_sessions, keys, role_grants, service_accounts, session, teams, users
 from app.api.admin.configuration import (
     configuration,
     functions,
@@ -53,6 +53,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     return [
         *session.operations(gateway.settings.public_url),
         *keys.operations(gateway.settings.limits_output_tokens),
+        *key_sessions.operations(),
         *teams.operations(),
         *users.operations(group_roles),
         *service_accounts.operations(group_roles),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.api.callers.caller_route import Access, CallerRoute
-from app.api.openapi.responses import ERRORS, error_response, error_responses, header, json_content
+from app.api.openapi.responses import ERRORS, ERRORS_OF_ANY, error_response, error_responses, header, json_content
 from app.api.openapi.schemas import Schema, component_name, schemas_of
 
 _SECURITY: dict[Access, list[Schema]] = {
@@ -129,7 +129,7 @@ def _responses(route: CallerRoute) -> dict[str, Any]:
         responses["303"] = {"description": route.redirects, "headers": {"location": location}}
     if route.cached:
         responses["304"] = {"description": "It is what you have."}
-    statuses = {*(() if route.access == "public" else _KEYED_ERRORS), *route.errors} - {*route.also}
+    statuses = {*ERRORS_OF_ANY, *(() if route.access == "public" else _KEYED_ERRORS), *route.errors} - {*route.also}
     if route.error_schema == "Error":
         return {**responses, **error_responses(statuses, route.described)}
     return {**responses, **{str(status): error_response(ERRORS[status][1], status, route.error_schema) for status in sorted(statuses)}}

@@ -19,12 +19,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.api.server.client_ip import client_address
+from app.api.server.inference_protocol import BREAK_OFF
 from app.api.server.path_segments import decode_slashes
 from app.api.server.query_parameters import check_parameter
 from app.api.server.request_id import request_id_of
 from app.api.server.response_coding import LEAST_BYTES, accepts_gzip, compress
 from app.api.server.response_headers import request_headers, to_litestar_headers
-from app.domain.errors import BadConfiguration, InvalidKeyField, StillUsed
+from app.domain.errors import BadConfiguration, BoundReached, InvalidKeyField, StillUsed
 from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
@@ -104,6 +105,7 @@ class Dispatcher:
             functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=False),
             functools.partial(self._authenticate_for, operation, request),
             request.headers.get("last-event-id"),
+            cast("dict[str, Any]", request.scope).get("extensions", {}).get(BREAK_OFF),
         )
         change = ServedVersions()
         try:
@@ -117,7 +119,7 @@ class Dispatcher:
                 answer, change = await self._write(operation, call, request, (raw_query, body[0]), dry_run=options.dry_run)
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None
-        except StillUsed as fault:
+        except (StillUsed, BoundReached) as fault:
             raise Conflict(str(fault)) from None
         except BadConfiguration as fault:
             raise InvalidRequest(str(fault)) from None

@@ -74,6 +74,8 @@ class Call(Generic[Q, B]):
     # For an answer that lasts. It raises what authentication raises, and NotAllowed once the permission is gone.
     authenticate_again: Callable[[], Awaitable[Principal]]
     last_event_id: str | None  # the header of a client that goes on with a stream of events
+    # Closes the client's connection, so that a response that has begun does not look complete. None: there is no connection.
+    break_off: Callable[[], None] | None
     teams_checked: bool = field(default=False)
     teams_by_permission: dict[Permission, frozenset[str] | None] = field(default_factory=dict[Permission, frozenset[str] | None])
     required: set[tuple[Permission, str | None]] = field(default_factory=set[tuple[Permission, str | None]])

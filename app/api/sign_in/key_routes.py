@@ -26,7 +26,7 @@ from app.api.sign_in.attempt_limit import AttemptLimit
 from app.api.sign_in.pages import handle_error
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.routing.permissions import Address
-from app.store.access.key_sessions import SignedInWithKey, create_key_session, redeem_one_time_code
+from app.store.access.key_sessions import SignedInWithKey, create_key_session, find_one_time_code, use_one_time_code
 from app.store.keys.key_format import hash_key, key_prefix
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import Author
@@ -44,6 +44,8 @@ _NO_COOKIES = (
     " itself, http://127.0.0.1 and http://localhost work without."
 )
 
+_NO_SUCH_LINK = "This link was used already, or has expired: sign in with an admin key. `narthex up` keeps one in HOME/admin-key."
+
 
 class KeySignIn(Struct, frozen=True, forbid_unknown_fields=True):
     """The admin key with which somebody signs in."""
@@ -52,7 +54,7 @@ class KeySignIn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OnceSignIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """The code of a one-time link, which is used up."""
+    """The code of a one-time link, which is used up once it has signed somebody in."""
 
     code: Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -99,22 +101,23 @@ class _KeySignInRoutes:
         code = parse_admin_body(await _read_body(request), OnceSignIn).code
         async with self._limit.attempt(self._address(request)):
             async with self._transaction() as connection:
-                redeemed = await redeem_one_time_code(connection, code)
-            if redeemed is None:
-                raise CallerCredentialRequired(
-                    "This link was used already, or has expired: sign in with an admin key. `narthex up` keeps one in HOME/admin-key."
-                )
-            return await self._begin(request, redeemed.hash, redeemed.prefix)
+                found = await find_one_time_code(connection, code)
+            if found is None:
+                raise CallerCredentialRequired(_NO_SUCH_LINK)
+            return await self._begin(request, found.hash, found.prefix, code)
 
-    async def _begin(self, request: _Request, hash: bytes, prefix: str) -> Response[bytes]:
+    async def _begin(self, request: _Request, hash: bytes, prefix: str, code: str | None = None) -> Response[bytes]:
+        """Begin a session of a key that may be used here; a one-time `code` is used up with it, and by nothing less."""
         caller = await authenticate_session(self._snapshot_cache, request.scope, hash, prefix)
         address = self._address(request)
         agent, id = request.headers.get("user-agent"), request_id_of(request.scope)
         author = Author("key", caller.prefix, caller.prefix, "sign_in", address and str(address), agent, id)
         async with self._transaction() as connection:
+            if code is not None and not await use_one_time_code(connection, code):
+                raise CallerCredentialRequired(_NO_SUCH_LINK)
             signed_in = await create_key_session(connection, author, lasts_s=self._settings.session_max_s)
-        if signed_in is None:
-            raise CallerCredentialRequired("This admin key is not valid: it is unknown, expired or revoked.")
+            if signed_in is None:
+                raise CallerCredentialRequired("This admin key is not valid: it is unknown, expired or revoked.")
         answer = SignedInBrowser(caller.prefix, signed_in.expires_at.isoformat())
         return _respond(request, answer, self._cookie(signed_in))
 

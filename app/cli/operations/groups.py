@@ -44,6 +44,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "A role applies to the whole company or, with --team, within one team. docs/roles.md says what each one permits. Changes take"
         " effect with the next request.",
     ),
+    "keys sessions": ("List where browsers are signed in with an admin key, and sign them out.",),
     "service-accounts": (
         "Create service accounts for programs, and their tokens.",
         "A program sends a token as `Authorization: Bearer nxs-...` to the admin API, and may do what the roles of its account permit."

@@ -95,6 +95,7 @@ async def _serve(
         lambda: open_transaction(read_only=False),
         authenticate_again,
         None,
+        None,
     )
     if operation.access == "memory":
         return await _respond(await operation.handler(call), request), ServedVersions()

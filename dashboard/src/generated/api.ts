@@ -396,6 +396,8 @@ export interface Operations {
   "PATCH /keys/{prefix}": { query: { dry_run?: boolean; wait?: boolean }; body: KeyChanges; answer: Key | DryRun };
   "DELETE /keys/{prefix}": { query: { dry_run?: boolean; wait?: boolean }; body: never; answer: Key | DryRun };
   "POST /keys/{prefix}/rotate": { query: { dry_run?: boolean; wait?: boolean }; body: Rotation; answer: DryRun | CreatedKey };
+  "GET /keys/{prefix}/sessions": { query: {  }; body: never; answer: SessionList };
+  "DELETE /keys/{prefix}/sessions": { query: { session?: string; dry_run?: boolean; wait?: boolean }; body: never; answer: EndedSessions | DryRun };
   "GET /limit-overrides": { query: { limit?: number; after?: string; sort?: "-created_at" | "-ends_at" | "created_at" | "ends_at"; limit_name?: string; state?: "ended" | "in_force" }; body: never; answer: OverridePage };
   "POST /limit-overrides": { query: { dry_run?: boolean; wait?: boolean }; body: NewOverride; answer: DryRun | Override };
   "GET /limit-overrides/{id}": { query: {  }; body: never; answer: Override };
@@ -486,7 +488,7 @@ export interface Operations {
   "GET /users/{id}": { query: {  }; body: never; answer: User };
   "PATCH /users/{id}": { query: { dry_run?: boolean; wait?: boolean }; body: UserChanges; answer: User | DryRun };
   "GET /users/{id}/sessions": { query: {  }; body: never; answer: SessionList };
-  "DELETE /users/{id}/sessions": { query: { dry_run?: boolean; wait?: boolean }; body: never; answer: EndedSessions | DryRun };
+  "DELETE /users/{id}/sessions": { query: { session?: string; dry_run?: boolean; wait?: boolean }; body: never; answer: EndedSessions | DryRun };
   "GET /webhooks": { query: { limit?: number; after?: string; sort?: "-created_at" | "-name" | "created_at" | "name" }; body: never; answer: WebhookPage };
   "POST /webhooks": { query: { dry_run?: boolean; wait?: boolean }; body: NewWebhook; answer: DryRun | CreatedWebhook };
   "GET /webhooks/{name}": { query: {  }; body: never; answer: Webhook };

@@ -66,6 +66,8 @@ TABLE = {
     "get_key": Row(READ, READ, _KEY),
     "patch_key": Row(EDIT, EDIT, _KEY, body={"name": "changed"}),
     "revoke_key": Row(EDIT, EDIT, _KEY),
+    "list_key_sessions": Row(LOOK_AT_ACCESS, "", _KEY),
+    "end_key_sessions": Row("owner", "", _KEY),
     "rotate_key": Row(EDIT, EDIT, _KEY, body={"overlap_s": 0}),
     "list_teams": Row(READ, READ, is_list=True),
     "create_team": Row(EDIT, body={"name": "{unused}"}),

@@ -56,6 +56,11 @@ def test_document_has_every_inference_route_with_its_body(document: dict[str, An
     assert [path for path in INFERENCE_PATHS if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
 
 
+def test_every_operation_may_be_sent_with_too_long_a_head(document: dict[str, Any]) -> None:
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    assert [operation["operationId"] for operation in operations if "431" not in operation["responses"]] == []
+
+
 def test_operation_ids_are_unique_and_every_operation_says_what_it_needs(document: dict[str, Any]) -> None:
     operations = [operation for item in document["paths"].values() for operation in item.values()]
     ids = [operation["operationId"] for operation in operations]
@@ -69,7 +74,7 @@ def test_bounds_descriptions_and_defaults_of_parameters_are_in_the_document(docu
     assert parameters["limit"]["description"] and not parameters["limit"]["required"]
     patch = document["paths"]["/admin/v1/teams/{name}"]["patch"]
     assert {"dry_run", "Idempotency-Key", "If-Match"} <= {each["name"] for each in patch["parameters"]}
-    assert {"200", "400", "401", "403", "404", "409", "412", "413", "422", "428", "500", "503"} == set(patch["responses"])
+    assert {"200", "400", "401", "403", "404", "409", "412", "413", "422", "428", "431", "500", "503"} == set(patch["responses"])
     assert document["components"]["schemas"]["TeamChanges"]["additionalProperties"] is False
 
 

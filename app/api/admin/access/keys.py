@@ -47,7 +47,7 @@ class KeyOperations:
         return Answer(Page(shown, page.next))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
-        return await _answer(call, await _find(call))
+        return await _answer(call, await find_key(call))
 
     async def create(self, call: Call[NoQuery, NewKey]) -> Answer:
         body = call.body
@@ -114,7 +114,7 @@ class KeyOperations:
         return await _answer(call, await _reload(call, key), created=key)
 
 
-async def _find(call: Call[Any, Any]) -> KeyRow:
+async def find_key(call: Call[Any, Any]) -> KeyRow:
     """A key that the caller cannot see does not exist for them."""
     row = await shown_keys.show_key(call.connection, call.path["prefix"])
     if row is None or not call.is_visible(row.team, "keys:read"):
@@ -123,7 +123,7 @@ async def _find(call: Call[Any, Any]) -> KeyRow:
 
 
 async def _find_to_change(call: Call[Any, Any]) -> KeyRow:
-    row = await _find(call)
+    row = await find_key(call)
     call.require("keys:write", row.team)
     if row.admin:
         call.require("admin_keys:write")
@@ -208,6 +208,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             response=CreatedKey,
             status=201,
             secret_response=True,
+            errors={409: "The team has as many valid keys as it may have."},
             example={"team": "search", "name": "nightly", "models": ["sandbox*"], "budget": {"amount_usd": 50}},
             commands=(CREATE_KEY,),
             handler=handlers.create,

@@ -184,7 +184,7 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             body=NewServiceAccount,
             response=ServiceAccount,
             status=201,
-            errors={409: "There is a service account of that name already."},
+            errors={409: "There is a service account of that name already, or as many as there may be."},
             example={"name": "terraform", "roles": [{"role": "editor"}]},
             commands=(
                 Command(

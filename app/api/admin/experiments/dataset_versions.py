@@ -133,7 +133,7 @@ def version_operations(settings: Settings) -> list[Operation[Any, Any]]:
             body=NewVersion,
             response=DatasetVersion,
             status=201,
-            errors={**NO_DATASET, 409: "Too much is being built."},
+            errors={**NO_DATASET, 409: "Too much is being built, or there are as many versions as there may be."},
             example={"selection": SELECTION_EXAMPLE},
             timeout_s=TIMEOUT_S,
             commands=(

@@ -128,7 +128,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             body=NewDataset,
             response=Dataset,
             status=201,
-            errors={409: "There is such a dataset already, or too much is being built."},
+            errors={409: "There is such a dataset already, too much is being built, or there are as many versions as there may be."},
             example={"name": "helpful", "selection": SELECTION_EXAMPLE},
             timeout_s=TIMEOUT_S,
             commands=(
