@@ -390,7 +390,9 @@ class Settings:
     breaker_failures: int = setting(5, "Consecutive failures of an endpoint after which its breaker opens.")
     breaker_open_s: float = setting(10.0, "How long a breaker stays open; meanwhile its endpoint is tried last.")
     endpoint_cooldown_max_s: float = setting(
-        30.0, "Longest time for which an endpoint that answers 503 with Retry-After gets no request for that model. 0: it gets them all."
+        30.0,
+        "Longest time for which an endpoint that answers 503 with Retry-After gets no request for that model of that team, and of no team"
+        " once it answers a second one so. 0: it gets them all.",
     )
 
     spool_fsync: Literal["never", "group", "always"] = setting(
@@ -489,6 +491,9 @@ class Settings:
         Origins(),
         "Origins of web pages (https://app.example.com, ...), separated by commas, whose scripts may use this gateway from a browser; * for"
         " all. Empty: none.",
+    )
+    dashboard: Literal["on", "off"] = setting(
+        "on", "Whether there is a dashboard at /dashboard, beside the admin API. The admin API and /docs are there in any case."
     )
     public_url: PublicUrl = setting(
         PublicUrl(), "Address of the gateway as browsers see it (https://narthex.example.com); signing in needs it."

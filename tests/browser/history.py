@@ -81,9 +81,9 @@ BUDGETS = (("support in a month", "support", 2), ("search in a month", "search",
 TEAMS = ("support", "search", "research", "mobile")
 
 
-async def fill(service: Service, *, rows: int, days: int, conversations: int) -> None:
+async def fill(service: Service, *, rows: int, days: int, conversations: int, content: int = 0) -> None:
     if rows:
-        await prepare(database_url(service), rows, days)
+        await prepare(database_url(service), rows, days, content)
     service.apply(CONFIGURATION)
     async with service.admin_client() as admin:
         keys = {team: await _create_key(admin, team) for team in TEAMS}

@@ -70,6 +70,7 @@ class InferenceFilter(Struct, frozen=True):
     text: str | None = None  # a search, as read_search() makes it, of teams with full-text search
     episode_ids: Collection[str] | None = None  # the ids that `episode` may have, which conditions() needs
     shadow: str | None = None  # of the shadow of this function or model
+    sent_by_people: Literal[True] | None = None  # by a caller, or by somebody in the playground
     excluded: "InferenceFilter | None" = None  # what meets any of its filters by values is left out; what has no value there stays
 
     @property
@@ -114,6 +115,8 @@ def _field_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]
     yield from status_conditions(filters, columns.status)
     if filters.origin is not None:
         yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
+    if filters.sent_by_people:
+        yield or_(columns.origin.is_(None), columns.origin == "playground")
     if filters.model is not None:
         yield columns.model.in_(_sent_models(filters))
     if filters.team is not None:
@@ -171,6 +174,7 @@ def _field_matches(filters: InferenceFilter, row: Mapping[str, Any]) -> Iterator
         *((filters.team, row["team"]), (filters.key, (row["key"] or "").removeprefix("nx-")), (filters.original_id, row["original_id"])),
         (filters.origin, row["origin"] or "caller"),
         (filters.shadow, row["shadow"]),
+        (("caller", "playground") if filters.sent_by_people else None, row["origin"] or "caller"),
     )
     yield from (found in values_of(value) for value, found in wanted if value is not None)
     if filters.episode is not None:

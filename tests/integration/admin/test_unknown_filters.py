@@ -131,6 +131,12 @@ async def test_roles_within_a_team_do_not_learn_of_others(service: Service, reco
             missing = await viewer.get("/admin/v1/inferences", params={filter_name: UNKNOWN[filter_name]})
             assert hidden.status_code == missing.status_code == 400
             assert hidden.text.replace(value, "") == missing.text.replace(UNKNOWN[filter_name], "")
+        for path in ("inferences", "analytics", "episodes"):  # which providers there are is of the configuration
+            served, unknown = [
+                await viewer.get(f"/admin/v1/{path}", params={"provider": each}) for each in ("sandbox", UNKNOWN["provider"])
+            ]
+            assert served.status_code == unknown.status_code == 400
+            assert served.text.replace("sandbox", "") == unknown.text.replace(UNKNOWN["provider"], ""), served.text
     assert service.run("service-accounts", "delete", name, "--yes").returncode == 0
 
 

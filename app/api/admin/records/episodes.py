@@ -5,20 +5,24 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.admin.records.inference_filters import Amount, InferenceFilters, Outcomes, TeamId, parse_id, read_filters
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, Preview, page_of
-from app.api.rest.command import Command
+from app.api.admin.records.reading_places import ReadingPlaces
+from app.api.rest.command import Command, Option
 from app.api.rest.fields import Values
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText
+from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.settings import Settings
 from app.store.messages.previews import read_previews
 from app.store.postgres.paging import Limit
 from app.store.records import inference_queries
 from app.store.records.episode_list import MAX_INFERENCES, EpisodeSums, LeastSums, page_episodes
 from app.store.records.episode_lookup import check_episode
-from app.store.records.episode_timeline import EpisodeTimeline, read_timeline
+from app.store.records.episode_timeline import EpisodeTimeline, make_timeline, read_stored_timeline
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
 _MAX_TIMELINE_ROWS = 200
@@ -107,10 +111,13 @@ class EpisodesQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 _OF_EPISODES = ("limit", "before", "preview", "min_inferences", "min_cost_microusd", "min_duration_us")
 
 
+_Team = Annotated[str, Meta(description="The UUID of a team, as `team_id` of its records, or its name.")]
+
+
 class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 1000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
-    team_id: TeamId | None = None
+    team_id: _Team | None = None
 
 
 class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,58 +127,65 @@ class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
     ] = "none"
     max_characters: Annotated[int, Meta(ge=1, le=20_000, description="Most characters of each part of a message.")] = 4_000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
-    team_id: TeamId | None = None
+    team_id: _Team | None = None
 
 
 async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
-    id, after, team_id = await _find_episode(call)
+    id, after, team_id = await _find_episode(call, call.connection)
     rows = await inference_queries.list_episode(call.connection, team_id, id, after=after, limit=call.query.limit + 1)
     return Answer(Episode(id, team_id, *page_of(call, rows, call.query.limit)))
 
 
 async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
-    id, after, team_id = await _find_episode(call)
-    team = await inference_queries.find_team_name(call.connection, team_id)
     # As of inferences: what hosts say, and where they are, is of the configuration that teams share.
     hidden = () if call.principal.may("config:read") else ("endpoint", "code")
-    timeline = await read_timeline(
-        call.connection,
-        team_id,
-        id,
-        after=after,
-        limit=call.query.limit,
-        with_tools=call.is_visible(team, "records:content"),
-        hidden=hidden,
-        message_characters=call.query.max_characters if call.query.content == "messages" else None,
-    )
-    if timeline is None:  # it has expired since
+    async with call.read_transaction() as connection:
+        id, after, team_id = await _find_episode(call, connection)
+        with_content = call.is_visible(await inference_queries.find_team_name(connection, team_id), "records:content")
+        stored = await read_stored_timeline(
+            connection,
+            team_id,
+            id,
+            after=after,
+            limit=call.query.limit,
+            with_tools=with_content,
+            with_messages=with_content and call.query.content == "messages",
+        )
+    if stored is None:  # it has expired since
         raise _no_episode(id)
+    timeline = await make_timeline(
+        stored, team_id, id, hidden=hidden, content_hidden=not with_content, max_characters=call.query.max_characters
+    )
     return Answer(timeline)
 
 
-async def _find_episode(call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody]) -> tuple[str, str | None, str]:
-    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest, InvalidKeyField."""
-    named, query = check_episode(call.path["id"], "id"), call.query
-    after = query.after and parse_id(query.after, "after")
-    team_id = query.team_id and parse_id(query.team_id, "team_id")
-    found = await inference_queries.find_episodes(call.connection, named, team_id=team_id, only_teams=call.visible_teams())
-    team_id = _only_team(named, list(found))
-    return found[team_id], after, team_id
+async def _find_episode(
+    call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody], connection: AsyncConnection
+) -> tuple[str, str | None, str]:
+    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest.
 
-
-def _only_team(named: str, team_ids: list[str]) -> str:
-    """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id or name has an episode of its own."""
-    if not team_ids:
+    Several teams may have it: one that uses another's id or name has an episode of its own.
+    """
+    try:
+        named, query = check_episode(call.path["id"], "id"), call.query
+    except InvalidKeyField as fault:
+        raise InvalidRequest(str(fault), param=fault.field) from None
+    after, visible, team = query.after and parse_id(query.after, "after"), call.visible_teams(), query.team_id
+    team_id = team.lower() if team is not None and uuid7.is_uuid7(team) else None
+    only = visible if team is None or team_id is not None else frozenset({team} if visible is None else {team} & visible)
+    found = await inference_queries.find_episodes(connection, named, team_id=team_id, only_teams=only)
+    if len(found) > 1:
+        teams = [f"{await inference_queries.find_team_name(connection, each) or 'removed'} ({each})" for each in found]
+        raise InvalidRequest(f"{len(teams)} teams have an episode {named}: name one by `team_id`: {', '.join(teams)}.", param="team_id")
+    if not found and team is not None and team_id is None:
+        raise InvalidRequest(f"There is no inference of an episode {named} of a team {team!r:.100}.", param="team_id")
+    if not found:
         raise _no_episode(named)
-    if len(team_ids) > 1:
-        raise InvalidRequest(
-            f"{len(team_ids)} teams have an episode {named}: name one in `team_id`: {', '.join(team_ids)}.", param="team_id"
-        )
-    return team_ids[0]
+    return next(iter(found.values())), after, next(iter(found))
 
 
 def _no_episode(named: str) -> UnknownRecord:
-    return UnknownRecord(f"There is no inference of an episode {named}.")
+    return UnknownRecord(f"There is no inference of an episode {named}. A new one is recorded a moment after its response.")
 
 
 def _listed(found: EpisodeSums, preview: str | None) -> ListedEpisode:
@@ -183,6 +197,12 @@ def _listed(found: EpisodeSums, preview: str | None) -> ListedEpisode:
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
+    places = ReadingPlaces()
+
+    async def show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
+        async with places.place():
+            return await _show_timeline(call)
+
     async def list_episodes(call: Call[EpisodesQuery, NoBody]) -> Answer:
         query = call.query
         least = LeastSums(query.min_inferences, query.min_cost_microusd, query.min_duration_us)
@@ -230,7 +250,6 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Episode,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
-            commands=(Command(name="episode"),),
             handler=_show_episode,
         ),
         Operation(
@@ -241,11 +260,28 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             summary="Show an episode as a timeline: attempts, tool calls and sums",
             permission="records:read",
             scope="team",
+            access="memory",
             query=TimelineQuery,
             response=EpisodeTimeline,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
-            commands=(Command(name="episode"),),
-            handler=_show_timeline,
+            commands=(
+                Command(
+                    name="episode",
+                    summary="Show an episode as a timeline: requests, attempts and tool calls.",
+                    help="ID is its UUID, or the text that its caller names it by. Each request has its attempts below it, each with a bar"
+                    " for when it ran, and the tools that the model called, if the response is kept. Of a request with variants it shows"
+                    " the assigned one and, after an arrow, the one that answered if it is another; then the experiment as NAME@VERSION,"
+                    " and why the request does not count there if so.",
+                    examples=("episode 019a2c3d-0000-7000-8000-000000000000", "episode ticket-4711 --team support"),
+                    options={
+                        "team_id": Option(flag="--team", help="The team, where several have an episode with this id."),
+                        "limit": Option(help="Most requests to show."),
+                        "after": Option(metavar="ID", help="Go on after this request."),
+                    },
+                    render="episodes.timeline",
+                ),
+            ),
+            handler=show_timeline,
         ),
     ]

@@ -22,7 +22,7 @@ class InferenceNeighbours(Struct, frozen=True):
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
     async def neighbours(call: Call[InferenceFilters, NoBody]) -> Answer:
-        row = await find_shown(call)
+        row = await find_shown(call, call.connection)
         found = await find_neighbours(call.connection, read_filters(call), row["id"], keep_hours_days=settings.keep_hours_days)
         return Answer(InferenceNeighbours(found.newer, found.older))
 

@@ -3,14 +3,18 @@
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
-from app.api.rest.command import Command
+from app.api.admin.records.explain import explain_refusal
+from app.api.admin.records.reasons import RefusalReason
+from app.api.rest.command import Beside, Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import uuid7
 from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page, read_cursor, write_cursor
-from app.store.records.refusal_queries import Refusal, RefusalFilter, list_refusals
+from app.store.records.refusal_queries import Refusal as StoredRefusal
+from app.store.records.refusal_queries import RefusalFilter, list_refusals
 from providers.canonical.errors import InvalidRequest
 
 Text = Annotated[str, Meta(max_length=512)]
@@ -33,13 +37,23 @@ class RefusalQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     after: After | None = None
 
 
+class Refusal(StoredRefusal, frozen=True, kw_only=True):
+    """A refused request. `id`: what its response named as the inference; it is recorded only if it had a plan.
+
+    `team`, `key` null: no key was sent, or an unknown one; `unknown_key`: the public part of that. `model`: as it was requested, empty if
+    the request was not read. `param`: the field at fault. `rule`: the limit that refused. `message` null: it might quote the request.
+    """
+
+    why: Annotated[RefusalReason, Meta(description="Why it was refused, in a sentence.")]
+
+
 async def _list(call: Call[RefusalQuery, NoBody]) -> Answer:
     query, scope = call.query, "refusals"
     before = None if query.after is None else read_cursor(query.after, scope, [str])[0]
     if before is not None and not uuid7.is_uuid7(before):
         raise InvalidRequest("`after` must be the `next` of a page of this list.", param="after")
     found = await list_refusals(call.connection, _filter(call), before=before, limit=query.limit + 1)
-    shown = found[: query.limit]
+    shown = [Refusal(**asdict(each), why=explain_refusal(each)) for each in found[: query.limit]]
     return Answer(Page(shown, write_cursor(scope, [shown[-1].id]) if len(found) > query.limit else None))
 
 
@@ -66,6 +80,33 @@ def _filter(call: Call[RefusalQuery, NoBody]) -> RefusalFilter:
     )
 
 
+_COMMAND = Command(
+    name="refusals",
+    summary="Show who was refused, and why.",
+    help="How many requests of each team, key, error and limit the gateway refused itself (in whole hours), then the newest of a sample of"
+    " them.",
+    examples=("refusals", "refusals --team search --status 429 --since 7d", "refusals --request-id order-17"),
+    options={
+        "team": Option(help="Only of this team; (unknown) for requests without a known key."),
+        "request_id": Option(metavar="ID", help="Only the sample with this x-request-id, as the response had it."),
+        "since": Option(default="1d"),
+        "limit": Option(default="20", help="Most groups, and most samples."),
+    },
+    beside={
+        "counts": Beside(
+            "get_analytics",
+            fields=("team", "key", "model", "route", "status", "error", "rule", "since", "until", "limit"),
+            fixed={"group_by": "team,key,error,rule", "outcome": "refused", "order_by": "refused"},
+            unless="request_id",  # sums know no request
+        )
+    },
+    data="sample",
+    render="refusals.shown",
+    json='{"counts": {"data": [{"group", "refused", ...}], "has_more", ...} or null with --request-id, "sample": [{"id", "received_at",'
+    ' "team", "key", "model", "route", "status", "error", "rule", "message", ...}], "next"}',
+)
+
+
 def operations() -> list[Operation[Any, Any]]:
     return [
         Operation(
@@ -81,7 +122,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             query=RefusalQuery,
             response=Page[Refusal],
-            commands=(Command(name="refusals"),),
+            commands=(_COMMAND,),
             handler=_list,
         )
     ]
