@@ -23,6 +23,7 @@ from app.api.admin.configuration import (
 from app.api.admin.experiments import dataset_export, datasets, experiment_acts, experiment_results, experiments, replays, shadows
 from app.api.admin.fleet import doctor, engines, fleet
 from app.api.admin.limits import budgets, limit_overrides, limits, unmatched_limits
+from app.api.admin.limits.budgets import BudgetCounts
 from app.api.admin.records import (
     audit,
     dropped,
@@ -69,7 +70,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *experiment_acts.operations(gateway.settings),
         *shadows.operations(),
         *limits.operations(gateway.settings),
-        *budgets.operations(gateway),
+        *budgets.operations(gateway.settings, BudgetCounts(gateway.limits.read_counts, lambda: gateway.limits.matcher.table.by_name)),
         *limit_overrides.operations(),
         *unmatched_limits.operations(),
         *webhooks.operations(gateway.fleet.vault, gateway.settings),
@@ -91,7 +92,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *dropped.operations(),
         *erasures.operations(gateway.settings),
         *replays.operations(),
-        *costs.operations(gateway),
+        *costs.operations(costs.MAX_FOCUS_DAYS),
         *engines.operations(gateway),
         *fleet.operations(gateway),
         *doctor.operations(),

@@ -41,8 +41,8 @@ class Answer(Struct, frozen=True):
     `body` is encoded by msgspec, except for bytes, which are sent as they are, and an async generator of
     bytes, which is streamed. If the generator raises, the connection is closed, so that nobody takes the part
     for the whole. `etag` is the resource's, as etag_of() makes it. `status` and `media_type` None mean the
-    operation's own. `warnings` are about probable mistakes. A dry run reports them; any other answer contains
-    them only if `body` does.
+    operation's own. `warnings` are about probable mistakes. A dry run reports them, and commands those
+    of a text; any other answer contains them only if `body` does.
     """
 
     body: Any

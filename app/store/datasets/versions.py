@@ -17,6 +17,7 @@ from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
 from app.store.postgres.paging import Page, read_cursor, write_cursor
 from app.store.records.inference_queries import search_inferences
+from providers.canonical.errors import Conflict
 
 _datasets, _versions, _teams = tables.datasets.c, tables.dataset_versions.c, tables.teams.c
 
@@ -56,7 +57,7 @@ class DatasetVersion(Struct, frozen=True, kw_only=True):
     completed_at: str | None
 
 
-class NotPossible(Exception):
+class NotPossible(Conflict):
     """The version is in no state for this; the message is a sentence."""
 
 

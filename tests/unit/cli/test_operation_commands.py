@@ -56,9 +56,12 @@ def test_manifest_is_what_the_operations_declare(declared: list[Operation[Any, A
     assert write_manifest(build_manifest(declared)) == MANIFEST.read_bytes(), "run `python -m app.cli.operations.build`"
 
 
-def test_no_two_commands_have_the_same_name() -> None:
-    names = [each.name for each in load_manifest().commands]
-    assert len(names) == len(set(names))
+def test_commands_of_one_name_differ_in_what_their_paths_need_or_what_decides() -> None:
+    def deciding(command: MadeCommand) -> list[str]:
+        return sorted(each.field for each in command.parameters if each.place == "path" or each.decides)
+
+    found = [(each.name, *deciding(each)) for each in load_manifest().commands]
+    assert len(found) == len(set(found))
 
 
 def test_name_of_a_command_follows_from_path_and_id() -> None:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
 
+from app.api.admin.access.caller_commands import CHANGE_KEY, CREATE_KEY, LIST_KEYS, REVOKE_KEY, ROTATE_KEY
 from app.api.admin.access.key_records import CreatedKey, Key, KeyQuery, ListedKey, NewKey, Rotation, read_usage, to_key
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -165,7 +166,7 @@ def _etag(row: KeyRow) -> str:
 
 
 def _not_valid(prefix: str) -> UnknownRecord:
-    return UnknownRecord(f"There is no valid key {_printable_prefix(prefix)}: it is unknown, revoked or expired.")
+    return UnknownRecord(f"No valid key begins with 'nx-{prefix}': it is revoked or expired. GET /admin/v1/keys lists the valid ones.")
 
 
 def _printable_prefix(prefix: str) -> str:
@@ -190,6 +191,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             scope="team",
             query=KeyQuery,
             response=Page[ListedKey],
+            commands=(LIST_KEYS,),
             handler=handlers.list,
         ),
         Operation(
@@ -208,6 +210,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             secret_response=True,
             errors={409: "The team has as many valid keys as it may have."},
             example={"team": "search", "name": "nightly", "models": ["sandbox*"], "budget": {"amount_usd": 50}},
+            commands=(CREATE_KEY,),
             handler=handlers.create,
         ),
         Operation(
@@ -236,6 +239,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             conditional=True,
             errors=not_valid,
             example={"models": ["sandbox*"], "expires_at": None},
+            commands=(CHANGE_KEY,),
             handler=handlers.patch,
         ),
         Operation(
@@ -249,6 +253,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             access="write",
             response=Key,
             errors=not_valid,
+            commands=(REVOKE_KEY,),
             handler=handlers.revoke,
         ),
         Operation(
@@ -268,6 +273,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             secret_response=True,
             errors={**not_valid, 409: "It was rotated already, to a key that is valid."},
             example={"overlap_s": 3600},
+            commands=(ROTATE_KEY,),
             handler=handlers.rotate,
         ),
     ]
