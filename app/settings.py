@@ -492,6 +492,9 @@ class Settings:
         "Origins of web pages (https://app.example.com, ...), separated by commas, whose scripts may use this gateway from a browser; * for"
         " all. Empty: none.",
     )
+    dashboard: Literal["on", "off"] = setting(
+        "on", "Whether there is a dashboard at /dashboard, beside the admin API. The admin API and /docs are there in any case."
+    )
     public_url: PublicUrl = setting(
         PublicUrl(), "Address of the gateway as browsers see it (https://narthex.example.com); signing in needs it."
     )

@@ -2,8 +2,9 @@
 
     python -m bench.history --rows 5000000 --days 30
 
-Rows, sums and groups are made by the writer's own code, without content, in an embedded PostgreSQL in a temporary folder, or in
-DATABASE_URL with --keep. It prints the median and the 95th percentile of each question, with a cold cache of plans each time.
+Rows, sums and groups are made by the writer's own code, the newest --content of them with content, in an embedded PostgreSQL in a
+temporary folder, or in DATABASE_URL with --keep. It prints the median and the 95th percentile of each question, with a cold cache of plans
+each time.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import uuid7
@@ -27,7 +29,8 @@ from app.domain.exchange import Exchange
 from app.recording.rows.inference_rows import inference_row
 from app.recording.rows.rollup_sums import RollupSummer
 from app.recording.rows.usage_sums import sum_usage
-from app.recording.writes.inference_writes import add_usage
+from app.recording.writes.inference_writes import CONTENT_COLUMNS, add_usage
+from app.store.formats.content_packing import pack
 from app.store.postgres import partitions
 from app.store.postgres.database import connect, create_database_engine
 from app.store.postgres.inference_columns import INFERENCE_COLUMNS
@@ -42,6 +45,10 @@ from providers.canonical.chat import Usage
 
 TEAMS, KEYS_OF_A_TEAM, END_USERS, TENANTS = 40, 3, 20_000, 200
 MODELS = [f"model-{number}" for number in range(12)]
+_VOCABULARY = (
+    *("the", "parcel", "was", "late", "and", "we", "ship", "on", "fridays", "a", "blue", "jacket", "in", "contract", "error", "of"),
+    *("refund", "order", "answer", "please"),
+)
 BATCH_ROWS = 20_000
 QUESTION_ROUNDS = 15
 DAY = datetime.timedelta(days=1)
@@ -111,7 +118,30 @@ def write_process(database_url: str, days: list[tuple[int, datetime.datetime]], 
     asyncio.run(write_days(database_url, days, rows))
 
 
-async def prepare(database_url: str, rows: int, days: int) -> None:
+async def write_content(connection: partitions.Connection, number: int) -> None:
+    """Gives the newest requests that were answered at once a conversation of some turns."""
+    chance = random.Random(1)
+    newest = "SELECT id, route FROM inferences WHERE NOT streamed AND outcome = 'answered' ORDER BY id DESC LIMIT $1"
+    records: list[tuple[str, str, bytes, bytes]] = []
+    for id, route in await connection.fetch(newest, number):
+        turns = [{"role": ("user", "assistant")[at % 2], "content": _words(chance)} for at in range(1 + 2 * chance.randrange(6))]
+        answer = _words(chance)
+        if route == "anthropic_messages":
+            response: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": answer}]}
+            response |= {"id": "msg_1", "model": "m", "stop_reason": "end_turn", "usage": {"input_tokens": 9, "output_tokens": 9}}
+        else:
+            choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": answer}}
+            response = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+        request = {"model": "m", "max_tokens": 500, "messages": turns}
+        records.append((str(id), "full", pack(msgspec.json.encode(request)), pack(msgspec.json.encode(response))))
+    await connection.copy_records_to_table("inference_content", records=records, columns=CONTENT_COLUMNS)
+
+
+def _words(chance: random.Random) -> str:
+    return " ".join(chance.choice(_VOCABULARY) for _ in range(chance.randrange(20, 300)))
+
+
+async def prepare(database_url: str, rows: int, days: int, content: int = 0) -> None:
     await migrate(database_url)
     connection = await connect(database_url)
     for team in range(TEAMS):
@@ -139,6 +169,7 @@ async def prepare(database_url: str, rows: int, days: int) -> None:
         await asyncio.to_thread(process.join)
         if process.exitcode:
             raise SystemExit(f"A process that writes rows ended with {process.exitcode}.")
+    await write_content(connection, content)
     await connection.execute("UPDATE rollups_since SET since = 'epoch'")
     await connection.execute("VACUUM ANALYZE")
     await connection.close()
@@ -200,6 +231,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--content", type=int, default=0, help="how many have content, the newest")
     parser.add_argument("--keep", action="store_true", help="write into the empty database of DATABASE_URL, and leave it there")
     arguments = parser.parse_args()
     if arguments.keep:
@@ -216,7 +248,7 @@ def main() -> None:
 
 def _run(database_url: str, arguments: argparse.Namespace) -> None:
     begin = time.monotonic()
-    asyncio.run(prepare(database_url, arguments.rows, arguments.days))
+    asyncio.run(prepare(database_url, arguments.rows, arguments.days, arguments.content))
     passed = time.monotonic() - begin
     print(f"{arguments.rows:,} inferences of {arguments.days} days, written in {passed:.0f} s ({arguments.rows / passed:,.0f} a second)")
     asyncio.run(measure(database_url, arguments.days))

@@ -14,7 +14,7 @@ const PACKAGES = ['preact', '@preact/signals', '@preact/signals-core', '@fontsou
 
 const result = await build({
   absWorkingDir: HERE,
-  entryPoints: { app: 'src/main.tsx', style: 'src/style/index.css' },
+  entryPoints: { app: 'src/main.tsx', reference: 'src/reference/main.tsx', style: 'src/style/index.css' },
   bundle: true,
   minify: true,
   splitting: true,
@@ -38,9 +38,9 @@ const files = new Map(result.outputFiles.map((file) => [basename(file.path), Buf
 const outputs = Object.fromEntries(Object.entries(result.metafile.outputs).map(([path, output]) => [basename(path), output]));
 const script = [...files.keys()].find((name) => name.startsWith('app-') && name.endsWith('.js'));
 const style = [...files.keys()].find((name) => name.startsWith('style-') && name.endsWith('.css'));
-const first = new Set([script, style]);
-// A set may grow while it is walked: so imports of imports are found, too.
-for (const name of first) for (const each of outputs[name]?.imports ?? []) if (each.kind === 'import-statement') first.add(basename(each.path));
+const first = withImports([script, style]);
+const reference = withImports([...files.keys()].filter((name) => (name.startsWith('reference-') && name.endsWith('.js')) || name === style || name.endsWith('.woff2')));
+reference.add('icon.svg');
 
 files.set('icon.svg', Buffer.from(readFileSync(join(HERE, 'src', 'icon.svg'))));
 files.set('licences.txt', Buffer.from(PACKAGES.map((name) => `${name}\n\n${licenceOf(name)}\n`).join(`\n${'-'.repeat(80)}\n\n`)));
@@ -51,7 +51,7 @@ const written = new Map();
 for (const name of [...files.keys()].sort()) {
   const content = files.get(name), isText = extname(name) !== '.woff2';
   const compressed = isText ? gzipSync(content, { level: 9 }) : null;
-  manifest.files[name] = { media_type: MEDIA_TYPES[extname(name)], bytes: content.length, gzip_bytes: compressed?.length ?? null, first: first.has(name) };
+  manifest.files[name] = { media_type: MEDIA_TYPES[extname(name)], bytes: content.length, gzip_bytes: compressed?.length ?? null, first: first.has(name), reference: reference.has(name) };
   if (!compressed) written.set(name, content);
   else {
     written.set(`${name}.gz`, compressed);
@@ -72,6 +72,13 @@ rmSync(OUT, { recursive: true, force: true });
 mkdirSync(OUT, { recursive: true });
 for (const [name, content] of written) writeFileSync(join(OUT, name), content);
 
+function withImports(names) {
+  const found = new Set(names);
+  // A set may grow while it is walked: so imports of imports are found, too.
+  for (const name of found) for (const each of outputs[name]?.imports ?? []) if (each.kind === 'import-statement') found.add(basename(each.path));
+  return found;
+}
+
 function page() {
   const parts = [...first].filter((name) => name.endsWith('.js') && name !== script);
   const font = [...files.keys()].find((name) => name.endsWith('.woff2'));
@@ -85,7 +92,7 @@ function page() {
     '<meta name="color-scheme" content="light dark">',
     '<link rel="icon" href="/dashboard/static/icon.svg" type="image/svg+xml">',
     `<link rel="stylesheet" href="/dashboard/static/${style}">`,
-    `<link rel="preload" href="/dashboard/static/${font}" as="font" type="font/woff2" crossorigin>`,
+    `<link rel="preload" href="/dashboard/static/${font}" as="font" type="font/woff2" crossorigin fetchpriority="low">`, // after the script and the style, which the first content needs
     ...parts.map((name) => `<link rel="modulepreload" href="/dashboard/static/${name}">`),
     `<script type="module" src="/dashboard/static/${script}"></script>`,
     '</head>',

@@ -1,12 +1,13 @@
-"""Every route, and on which of the addresses it is: the callers', the admin API's (app/api/admin/routes.py has that API), or both."""
+"""The routes on the callers' address, and those on both. app/api/admin_address/routes.py has those on the admin API's."""
 
 from collections.abc import Mapping
 
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import health, metrics
+from app.api import health, metrics, root
 from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
+from app.api.callers.authentication import authentication_by_key
 from app.api.callers.inference_route import InferenceRoute
 from app.api.server.access_log import AccessLog
 from app.api.server.cors import Cors, CorsRoute
@@ -25,27 +26,24 @@ def inference_routes(gateway: Gateway, access_log: AccessLog | None) -> Mapping[
     return {path: CorsRoute(route, cors) for path, route in found.items()}
 
 
-def shared_routes(gateway: Gateway) -> list[ControllerRouterHandler]:
-    """Returns the routes on both addresses: health, and the metrics unless only the admin API has them."""
-    return [health.routes(gateway), *([] if gateway.settings.metrics == "admin" else [metrics.routes(gateway)])]
+def shared_routes(gateway: Gateway, *, for_callers: bool, for_admins: bool) -> list[ControllerRouterHandler]:
+    """Returns the routes on both addresses: the start, health, and the metrics unless only the admin API has them.
+
+    `for_callers`, `for_admins`: whose other routes are there.
+    """
+    start = root.routes(gateway.settings, for_callers=for_callers, for_admins=for_admins)
+    return [start, health.routes(gateway), *([] if gateway.settings.metrics == "admin" else [metrics.routes(gateway)])]
 
 
 def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
     """Returns the routes on the callers' address."""
+    by_key = authentication_by_key(gateway.snapshot_cache)
     return [
-        models.routes(gateway.snapshot_cache, gateway.fleet),
+        models.routes(gateway.snapshot_cache, gateway.fleet, by_key),
         responses.routes(gateway.snapshot_cache, gateway.conversations),
-        limits.routes(gateway),
-        usage.routes(gateway.snapshot_cache, database),
+        limits.routes(gateway, by_key),
+        usage.routes(database, by_key),
         inferences.routes(gateway.snapshot_cache, database),
         feedback.routes(gateway),
         nodes.routes(gateway, database),
     ]
-
-
-def admin_pages(gateway: Gateway) -> list[ControllerRouterHandler]:
-    """Returns the pages that are served beside the admin API.
-
-    Its address is the callers' address, unless the setting `admin_port` gives it one of its own.
-    """
-    return [metrics.routes(gateway)] if gateway.settings.metrics == "admin" else []

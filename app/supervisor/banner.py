@@ -11,9 +11,7 @@ _TEXT = """\
 
 Narthex is up.
 
-  Dashboard   {dashboard}
-{sign_in}
-  Base URL    {url}/v1
+{dashboard}  Base URL    {url}/v1
   API key     {key}
   Reference   {admin_url}/docs
   Admin API   {admin_url}/admin/v1
@@ -45,19 +43,29 @@ The certificate in {path} is for {names}: clients that verify it, as they should
 """
 
 
-_SIGNS_IN = "              (this link signs you in once, within 15 minutes; later sign in with the admin key)\n"
-_WITH_KEY = "              (sign in with the admin key)\n"
+_DASHBOARD = """\
+  Dashboard   {address}
+              ({sign_in})
+
+"""
+_SIGNS_IN = "this link signs you in once, within 15 minutes; later sign in with the admin key"
+_WITH_KEY = "sign in with the admin key"
 
 
 def banner_text(settings: Settings, key: str, code: str | None = None) -> str:
     """The text for this gateway, with `key` as the caller's key. `code` is for the dashboard's one-time link."""
     url, admin_url = reachable_url(settings), reachable_admin_url(settings)
-    page = f"{settings.public_url or admin_url}/dashboard"
-    # In the fragment, which browsers send to nobody: the page exchanges it for a session.
-    dashboard, sign_in = (page, _WITH_KEY) if code is None else (f"{page}/sign-in#once={code}", _SIGNS_IN)
-    addresses = {"url": url, "admin_url": admin_url, "dashboard": dashboard, "sign_in": sign_in}
+    dashboard = _dashboard(f"{settings.public_url or admin_url}/dashboard", code) if settings.dashboard == "on" else ""
+    addresses = {"url": url, "admin_url": admin_url, "dashboard": dashboard}
     text = _TEXT.format(**addresses, key=key, home=settings.home, python=shlex.quote(sys.executable))
     certificate = load_certificate(settings)
     if certificate is None:
         return text
     return text + _TLS.format(names=", ".join(certificate.names) or "no name", path=settings.tls_cert)
+
+
+def _dashboard(page: str, code: str | None) -> str:
+    if code is None:
+        return _DASHBOARD.format(address=page, sign_in=_WITH_KEY)
+    # In the fragment, which browsers send to nobody: the page exchanges it for a session.
+    return _DASHBOARD.format(address=f"{page}/sign-in#once={code}", sign_in=_SIGNS_IN)

@@ -1,6 +1,6 @@
 /** The views: their addresses, who sees them in the menu, and the keys that lead there. */
 import type { IconName } from './parts/Icon';
-import { may, mayAnywhere } from './session';
+import { isCaller, may, mayAnywhere, session } from './session';
 
 export interface View {
   path: string;
@@ -12,12 +12,14 @@ export interface View {
 }
 
 export const GROUPS: { name: string; views: View[] }[] = [
+  { name: 'Mine', views: [{ path: '/me', name: 'My key', icon: 'me', key: 'k', seen: isCaller }] },
   {
     name: 'Observe',
     views: [
       { path: '/', name: 'Overview', icon: 'overview', key: 'o', seen: () => mayAnywhere('records:read') },
       { path: '/requests', name: 'Requests', icon: 'requests', key: 'r', seen: () => mayAnywhere('records:read') },
       { path: '/conversations', name: 'Conversations', icon: 'conversations', key: 'c', seen: () => mayAnywhere('records:read') },
+      { path: '/feedback', name: 'Feedback', icon: 'feedback', key: 'b', seen: () => mayAnywhere('records:read') },
     ],
   },
   {
@@ -25,6 +27,9 @@ export const GROUPS: { name: string; views: View[] }[] = [
     views: [
       { path: '/experiments', name: 'Experiments', icon: 'experiments', key: 'e', seen: () => may('config:read') },
       { path: '/functions', name: 'Functions', icon: 'functions', key: 'n', seen: () => may('config:read') },
+      { path: '/playground', name: 'Playground', icon: 'playground', key: 'p', seen: () => session.value?.kind === 'key' || isCaller() || mayAnywhere('keys:write') },
+      { path: '/datasets', name: 'Datasets', icon: 'datasets', key: 'd', seen: () => mayAnywhere('records:read') },
+      { path: '/replays', name: 'Replays', icon: 'replays', key: 'v', seen: () => mayAnywhere('records:read') },
     ],
   },
   {
@@ -41,10 +46,12 @@ export const GROUPS: { name: string; views: View[] }[] = [
       { path: '/fleet', name: 'Fleet', icon: 'fleet', key: 'f', seen: () => may('config:read') },
       { path: '/models', name: 'Models and prices', icon: 'models', key: 'm', seen: () => may('config:read') },
       { path: '/audit', name: 'Audit and history', icon: 'audit', key: 'a', seen: () => mayAnywhere('audit:read') || may('config:read') },
+      { path: '/settings', name: 'Settings and doctor', icon: 'settings', key: 'i', seen: () => may('config:read') },
     ],
   },
 ];
 
 export const VIEWS = GROUPS.flatMap((group) => group.views);
 
-export const isWithin = (path: string, view: View) => (view.path === '/' ? path === '/' : path === view.path || path.startsWith(view.path + '/'));
+/** Whoever has a view of their own begins with it. */
+export const isWithin = (path: string, view: View) => (view.path === '/me' && path === '/') || (view.path === '/' ? path === '/' : path === view.path || path.startsWith(view.path + '/'));

@@ -32,17 +32,18 @@ from app.api.admin.records import (
     feedback,
     inference_counts,
     inference_detail,
+    inference_neighbours,
     inference_tail,
     inferences,
     refusals,
 )
 from app.api.admin.usage import analytics, costs
+from app.api.own import operations as own_key
 from app.api.rest.admin_authentication import AdminAuthentication
 from app.api.rest.dispatch import Dispatcher
 from app.api.rest.operation import Operation
 from app.gateway.pipeline.gateway import Gateway
 from app.store.access.accounts import configured_group_roles
-from app.store.access.token_lookups import TokenLookups
 from app.store.workers.applied_changes import Applied
 from app.store.workers.reports import ServedVersions
 
@@ -51,7 +52,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     """Every declared operation, in the order in which the documentation shows them."""
     group_roles = configured_group_roles(gateway.settings)
     return [
-        *session.operations(gateway.settings.public_url),
+        *session.operations(gateway.settings),
         *keys.operations(gateway.settings.limits_output_tokens),
         *key_sessions.operations(),
         *teams.operations(),
@@ -81,7 +82,8 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *snapshots.operations(),
         *inferences.operations(gateway.settings),
         *inference_counts.operations(gateway.settings),
-        *inference_detail.operations(),
+        *inference_detail.operations(gateway.settings),
+        *inference_neighbours.operations(gateway.settings),
         *inference_tail.operations(lambda: gateway.draining),
         *episodes.operations(gateway.settings),
         *analytics.operations(gateway.settings),
@@ -97,13 +99,13 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *fleet.operations(gateway),
         *doctor.operations(),
         *audit.operations(),
+        *own_key.operations(gateway.settings),
     ]
 
 
-def admin_router(gateway: Gateway, database: AsyncEngine, tokens: TokenLookups) -> Router:
+def admin_router(gateway: Gateway, database: AsyncEngine, authentication: AdminAuthentication) -> Router:
     """The routes of the admin API, whose own pool `database` is."""
     settings = gateway.settings
-    authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
 
     def wait_until_applied(change: ServedVersions, wait: bool) -> Awaitable[Applied]:
         return gateway.snapshot_cache.wait_until_applied(change, settings.apply_wait_s if wait else 0)

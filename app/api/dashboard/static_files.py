@@ -1,8 +1,9 @@
-"""The dashboard's built files: read once, with the compressed bytes that the build prepared.
+"""The built files of the dashboard and of the API reference: read once, with the compressed bytes that the build prepared.
 
 The manifest names each file. Scripts and styles are stored compressed alone (NAME.br, NAME.gz); what they are made of is in dashboard/.
 """
 
+import asyncio
 import gzip
 import hashlib
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ class BuiltFile(Struct, frozen=True):
     media_type: str
     bytes: int  # of the plain file
     gzip_bytes: int | None
-    first: bool  # whether the first screen needs it
+    first: bool  # whether the dashboard's first screen needs it
+    reference: bool  # whether the API reference needs it
 
 
 class Manifest(Struct, frozen=True):
@@ -35,11 +37,26 @@ class Manifest(Struct, frozen=True):
 
 
 class StaticFile(NamedTuple):
-    """A file as it is served, in each coding that there is."""
+    """A file as it is served, in each coding that there is. `reference`: the API reference needs it."""
 
     media_type: str
     etag: str
     content: Mapping[Coding, bytes]
+    reference: bool = False
+
+
+class StaticFiles:
+    """All files by their names: read for the first request, in a thread."""
+
+    def __init__(self) -> None:
+        self._found: Mapping[str, StaticFile] | None = None
+        self._reading = asyncio.Lock()
+
+    async def all(self) -> Mapping[str, StaticFile]:
+        async with self._reading:
+            if self._found is None:
+                self._found = await asyncio.to_thread(read_static_files)
+            return self._found
 
 
 def read_manifest() -> Manifest:
@@ -69,4 +86,4 @@ def _read(name: str, built: BuiltFile) -> StaticFile:
     else:
         compressed = (STATIC_FOLDER / f"{name}.gz").read_bytes()
         content = {"br": (STATIC_FOLDER / f"{name}.br").read_bytes(), "gzip": compressed, "identity": gzip.decompress(compressed)}
-    return StaticFile(built.media_type, hashlib.sha256(content["identity"]).hexdigest()[:20], content)
+    return StaticFile(built.media_type, hashlib.sha256(content["identity"]).hexdigest()[:20], content, built.reference)

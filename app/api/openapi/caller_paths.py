@@ -11,6 +11,7 @@ from app.api.openapi.schemas import Schema, component_name, schemas_of
 _SECURITY: dict[Access, list[Schema]] = {
     "caller": [{"callerKey": []}, {"keyHeader": []}],
     "admin": [{"adminKey": []}, {"keyHeader": []}],
+    "own": [{"callerKey": []}, {"adminKey": []}, {"sessionCookie": []}, {"keyHeader": []}],
     "node": [{"nodeSecret": []}, {"adminKey": []}],
     "public": [],
 }
@@ -22,6 +23,8 @@ _IF_NONE_MATCH: Schema = {
     "description": "The ETag of what you have: if that is still current, the response is a 304.",
     "schema": {"type": "string"},
 }
+# What is in braces in paths.
+_PATH_PARAMETERS = {"id": "An id, as a response has it.", "name": "A name, as the list has it."}
 _MODEL: Schema = {"type": "string", "description": "May be left out if only one model that the key may use serves this route."}
 
 
@@ -90,7 +93,7 @@ def _describe(route: CallerRoute, body: Schema | None) -> Schema:
         "security": _SECURITY[route.access],
         "parameters": [
             *(
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                {"name": name, "in": "path", "required": True, "description": _PATH_PARAMETERS[name], "schema": {"type": "string"}}
                 for name in re.findall(r"\{(\w+)\}", route.path)
             ),
             *([_IF_NONE_MATCH] if route.cached else []),

@@ -5,19 +5,42 @@ from collections.abc import Sequence
 from app.api import health, metrics
 from app.api.callers import described_inferences, feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.caller_route import OBJECT, TEXT, CallerRoute, object_with
+from app.api.own import routes as own
 from app.api.sign_in import described_routes as sign_in
 
 _DOCUMENTATION: Sequence[CallerRoute] = (
     CallerRoute(
         method="GET",
+        path="/",
+        id="get_start",
+        tag="Operation",
+        summary="What there is at this address; browsers are sent to the dashboard",
+        access="public",
+        response=object_with(service=TEXT, version=TEXT, paths=OBJECT),
+        redirects="To the dashboard, or to /docs where there is none, for clients whose `Accept` names `text/html`.",
+    ),
+    CallerRoute(
+        method="GET",
         path="/docs",
         id="get_documentation",
         tag="Operation",
-        summary="This document as a page, with the guide",
+        summary="This document as a page to search and try, with the guide",
         access="public",
         cached=True,
         response=TEXT,
         response_media_type="text/html",
+    ),
+    CallerRoute(
+        method="GET",
+        path="/docs/static/{name}",
+        id="get_documentation_file",
+        tag="Operation",
+        summary="Scripts, styles and the font of that page",
+        access="public",
+        cached=True,
+        response=TEXT,
+        response_media_type="text/javascript",
+        errors=(404,),
     ),
     CallerRoute(
         method="GET",
@@ -59,6 +82,7 @@ CALLER_ROUTES: Sequence[CallerRoute] = (
     *responses.DESCRIPTIONS,
     *models.DESCRIPTIONS,
     *inferences.DESCRIPTIONS,
+    *own.DESCRIPTIONS,
     *limits.DESCRIPTIONS,
     *feedback.DESCRIPTIONS,
     *usage.DESCRIPTIONS,

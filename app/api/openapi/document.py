@@ -2,7 +2,7 @@
 
 import copy
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app.api.openapi.admin_paths import admin_paths
@@ -72,7 +72,8 @@ def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
     for component in shared.values():
         describe_properties(component)
     paths = {**callers, **admin}
-    tags = dict.fromkeys(operation["tags"][0] for methods in paths.values() for operation in methods.values())
+    groups = [(name, _tags(each)) for name, each in (("APIs of callers", callers), ("Admin API", admin))]
+    tags = list(dict.fromkeys(tag for _, tags in groups for tag in tags))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -82,6 +83,8 @@ def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "tags": [{"name": tag} for tag in tags],
+        # As tools that show such documents know it: https://redocly.com/docs-legacy/api-reference-docs/specification-extensions/x-tag-groups
+        "x-tagGroups": [{"name": name, "tags": tags} for name, tags in _tag_groups(groups)],
         "paths": paths,
         "components": {
             "schemas": dict(sorted({**caller_schemas, **admin_schemas, **shared}.items())),
@@ -90,3 +93,14 @@ def build_document(operations: Sequence[Operation[Any, Any]]) -> Schema:
             "securitySchemes": _SECURITY_SCHEMES,
         },
     }
+
+
+def _tags(paths: Mapping[str, Schema]) -> list[str]:
+    return list(dict.fromkeys(operation["tags"][0] for methods in paths.values() for operation in methods.values()))
+
+
+def _tag_groups(groups: Sequence[tuple[str, Sequence[str]]]) -> Iterator[tuple[str, list[str]]]:
+    """Yields each group with its tags. A tag of several groups is of the last one: signing in is part of the admin API."""
+    for at, (name, tags) in enumerate(groups):
+        later = {tag for _, others in groups[at + 1 :] for tag in others}
+        yield name, [tag for tag in tags if tag not in later]

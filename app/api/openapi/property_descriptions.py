@@ -14,6 +14,7 @@ Schema = dict[str, Any]
 SHARED_NAMES: Mapping[str, str] = {
     "account_id": "The account that has the role.",
     "action": "What was done.",
+    "about": "What the reason is about.",
     "adapter": "The kind of engine or host.",
     "address": "An address.",
     "admin": "Whether it is an admin key.",

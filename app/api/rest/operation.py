@@ -163,6 +163,9 @@ class Operation(Generic[Q, B]):
     timeout_s: float = 10.0  # of its statements
     one_moment: bool = False  # whether all statements of a read see the same moment
     commands: Sequence[Command] = (Command(),)  # those of the command line
+    # The route that callers have for the same: a caller's key that may use that route may use the operation, too. Empty: every key may.
+    # None: no caller's key may.
+    caller_route: str | None = None
 
     @property
     def only_creates(self) -> bool:

@@ -1,4 +1,4 @@
-"""Signing in to the dashboard with an admin key, or with the one-time link that `narthex up` prints.
+"""Signing in to the dashboard with a key, or with the one-time link that `narthex up` prints.
 
 GET /admin/v1/sign-in/ways, POST /admin/v1/sign-in/key, POST /admin/v1/sign-in/once. The key is exchanged for the cookie of a session:
 no script can read that, and the browser keeps no key.
@@ -16,10 +16,11 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.api.callers.authentication import authenticate_session
+from app.api.callers.authentication import check_scope, identify_session
 from app.api.rest.admin_authentication import page_origin, session_cookie_name
 from app.api.rest.request_parsing import parse_admin_body
 from app.api.server.client_ip import client_address
+from app.api.server.path_segments import decode_slashes
 from app.api.server.request_id import request_id_of
 from app.api.server.response_headers import request_headers, to_litestar_headers
 from app.api.sign_in.attempt_limit import AttemptLimit
@@ -48,7 +49,7 @@ _NO_SUCH_LINK = "This link was used already, or has expired: sign in with an adm
 
 
 class KeySignIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """The admin key with which somebody signs in."""
+    """The key with which somebody signs in: an admin key, or a caller's, which sees what is its own."""
 
     key: Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -60,7 +61,7 @@ class OnceSignIn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SignInWays(Struct, frozen=True):
-    """How a browser signs in at this address. `key` is why an admin key does not work here, or null if it does."""
+    """How a browser signs in at this address. `key` is why a key does not work here, or null if it does."""
 
     issuer: bool
     key: str | None
@@ -92,7 +93,7 @@ class _KeySignInRoutes:
             prefix = key_prefix(key)
             if prefix is None:
                 raise CallerCredentialRequired(
-                    "This is no API key: an admin key begins with `nx-`. `narthex up` keeps one in HOME/admin-key."
+                    "This is no API key: a key begins with `nx-`. `narthex up` keeps an admin key in HOME/admin-key."
                 )
             return await self._begin(request, hash_key(key), prefix)
 
@@ -108,7 +109,8 @@ class _KeySignInRoutes:
 
     async def _begin(self, request: _Request, hash: bytes, prefix: str, code: str | None = None) -> Response[bytes]:
         """Begin a session of a key that may be used here; a one-time `code` is used up with it, and by nothing less."""
-        caller = await authenticate_session(self._snapshot_cache, request.scope, hash, prefix)
+        caller = await identify_session(self._snapshot_cache, request.scope, hash, prefix)
+        check_scope(self._snapshot_cache, request.scope, caller, decode_slashes(request.scope["path"]) if caller.admin else None)
         address = self._address(request)
         agent, id = request.headers.get("user-agent"), request_id_of(request.scope)
         author = Author("key", caller.prefix, caller.prefix, "sign_in", address and str(address), agent, id)
@@ -117,7 +119,7 @@ class _KeySignInRoutes:
                 raise CallerCredentialRequired(_NO_SUCH_LINK)
             signed_in = await create_key_session(connection, author, lasts_s=self._settings.session_max_s)
             if signed_in is None:
-                raise CallerCredentialRequired("This admin key is not valid: it is unknown, expired or revoked.")
+                raise CallerCredentialRequired("This key is not valid: it is unknown, expired or revoked.")
         answer = SignedInBrowser(caller.prefix, signed_in.expires_at.isoformat())
         return _respond(request, answer, self._cookie(signed_in))
 

@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 
 PATH = "/admin/v1/sign-in"
 _CALLBACK = f"{PATH}/callback"
-_LANDING_PAGE = "/dashboard"
 _TRANSACTION_TIMEOUT_S = 5.0
 _MAX_PARAMETER_CHARACTERS = 4_000  # a code of an issuer that puts everything into it
 _MAX_BODY_BYTES = 16 * 1024
@@ -51,7 +50,7 @@ _SHOWN_REASON_CHARACTERS = 300
 
 
 class SignInQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    return_to: str = _LANDING_PAGE
+    return_to: str | None = None
 
 
 class DeviceTokenBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,7 +119,8 @@ class _SignInRoutes:
     async def begin(self, request: Request[Any, Any, Any]) -> Response[bytes]:
         self.check_configured(for_browsers=True)
         async with self._limit.attempt(self._address(request)):
-            target = parse_query(request.scope["query_string"], SignInQuery).return_to
+            landing_page = "/dashboard" if self._settings.dashboard == "on" else "/docs"
+            target = parse_query(request.scope["query_string"], SignInQuery).return_to or landing_page
             begun = begin(check_return_to(target, self._settings.public_url, self._settings.cors_origins.parsed - {"*"}))
             parameters = {
                 "redirect_uri": self._redirect_uri,

@@ -23,6 +23,8 @@ from providers.adapters.provider import Provider
 from providers.catalogue import ADAPTERS, provider_url
 
 _MAX_MODELS_SHOWN = 12
+# Added to the advice of the check, which says what is needed, and not how this command takes it.
+_OPTIONS: Mapping[str, str] = {"no_model": "--model names it.", "caller_credential_missing": "--as-caller reads it."}
 
 _adapters_option = click.option("--adapters", "adapters_alone", is_flag=True, help="List only the adapters, without the database.")
 
@@ -152,8 +154,9 @@ def _print_result(result: CheckResult) -> None:
     sign, colour = ("✓", "green") if result.outcome == "works" else ("✗", "red")
     subject = " ".join(filter(None, [result.address, f"with {result.credential}" if result.credential else "without a credential"]))
     click.echo(f"{click.style(sign, fg=colour, bold=True)} {printable(subject)}: {printable(result.message)}")
-    if result.advice:
-        click.echo(f"    {printable(result.advice)}")
+    advice = " ".join(filter(None, (result.advice, _OPTIONS.get(result.outcome))))
+    if advice:
+        click.echo(f"    {printable(advice)}")
     details = [f"{result.latency_ms} ms" if result.latency_ms is not None else "", f"status {result.status}" if result.status else ""]
     details += [f"requested {result.requested}", f"request {result.request_id}" if result.request_id else ""]
     click.echo(f"    {printable(', '.join(filter(None, details)))}")

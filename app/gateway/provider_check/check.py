@@ -87,7 +87,7 @@ async def _check_endpoint(
     if not usable:
         header_names = " or ".join(credential_pool.caller_header_names)
         message = f"Callers send a credential of their own, in the header {header_names}."
-        advice = "--as-caller checks one that you enter."
+        advice = "To check it takes such a credential."
         return [CheckResult(endpoint.base_url, f"header:{header_names}", "nothing", "caller_credential_missing", message, advice)]
     return [await _CredentialCheck(endpoint, transport, media, target, each).run(list_models) for each in usable]
 
@@ -120,7 +120,7 @@ class _CredentialCheck:
             explanation = Explanation(
                 "credential_unreadable",
                 self._credential_client.secret_mask.mask(str(fault)),
-                "env: is read from the environment of this command." if _is_unset(self._credential_client.reference) else None,
+                "env: is read from the environment of the process that checks." if _is_unset(self._credential_client.reference) else None,
             )
         except httpx.TransportError as fault:
             explanation = explain_connection_error(fault, self._endpoint.base_url)
@@ -157,14 +157,14 @@ class _CredentialCheck:
             return Explanation(
                 "works",
                 f"It works, but does not list {self._target.model!r}, which a target names.",
-                f"`narthex providers test {self._target.provider} --model {self._target.model}` checks that model.",
+                f"Check it with the model {self._target.model!r} to see whether that answers.",
             )
         return Explanation("works", "It works.")
 
     async def _request_inference(self) -> tuple[str, Explanation]:
         """Returns a name of what was requested, and the result. Raises what _send() raises."""
         if not self._target.model:
-            return "nothing", Explanation("no_model", "No target names a model of it, and the check needs one.", "Name one with --model.")
+            return "nothing", Explanation("no_model", "No target names a model of it, and the check needs one.", "Name one to check.")
         first_error: Exception | None = None
         for dialect, (requested, payload) in _CHECK_REQUESTS.items():
             try:

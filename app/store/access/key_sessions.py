@@ -1,4 +1,4 @@
-"""Sessions of browsers that signed in with an admin key, and one-time codes that begin one: each is stored as a hash, and names its key.
+"""Sessions of browsers that signed in with a key, and one-time codes that begin one: each is stored as a hash, and names its key.
 
 A session ends when its key is revoked or expires. Whether the key may be used from where a request comes is asked again with each request.
 """
@@ -41,8 +41,8 @@ class SignedInWithKey(Struct, frozen=True):
 
 
 async def create_key_session(connection: AsyncConnection, author: Author, *, lasts_s: float) -> SignedInWithKey | None:
-    """Begin a session of the admin key that the author is. Returns None if there is no such key any more."""
-    key_id: str | None = await connection.scalar(_admin_key(author.id or ""))
+    """Begin a session of the key that the author is. Returns None if there is no such key any more."""
+    key_id: str | None = await connection.scalar(_valid_key(author.id or ""))
     if key_id is None:
         return None
     await _forget_ended(connection, key_id)
@@ -79,7 +79,7 @@ async def create_one_time_code(database: Database, key: str, *, lasts_s: float) 
     """A code with which a browser begins a session of this admin key, once. Returns None if the key is no valid admin key."""
     code = mint_token("once")
     async with transaction(database) as connection:
-        key_id = await connection.scalar(_admin_key(key))
+        key_id = await connection.scalar(_valid_key(key).where(_keys.c.admin))
         if key_id is None:
             return None
         await connection.execute(delete(_tokens).where(_tokens.c.key_id == key_id, _tokens.c.kind == "once"))
@@ -105,8 +105,8 @@ def _is_code(code: str) -> tuple[ColumnElement[bool], ...]:
     return _tokens.c.hash == hash_key(code), _tokens.c.kind == "once", _tokens.c.expires_at > func.now()
 
 
-def _admin_key(key: str) -> Select[Any]:
-    return select(_keys.c.id).where(_keys.c.prefix == parse_prefix(key), _keys.c.admin, *valid_key_conditions())
+def _valid_key(key: str) -> Select[Any]:
+    return select(_keys.c.id).where(_keys.c.prefix == parse_prefix(key), *valid_key_conditions())
 
 
 async def _forget_ended(connection: AsyncConnection, key_id: str) -> None:

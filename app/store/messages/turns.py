@@ -26,10 +26,13 @@ class Turn(Struct, frozen=True):
     streamed: bool
 
 
-async def read_turns(connection: AsyncConnection, turns: Sequence[Turn], max_characters: int) -> dict[str, Messages]:
-    """Returns the new messages of inferences by id, each part cut to so many characters.
+PackedTurns = Sequence[tuple[str, PackedExchange]]
 
-    What is not kept, deleted by its caller, or beyond what fits into memory and time has none.
+
+async def read_packed_turns(connection: AsyncConnection, turns: Sequence[Turn]) -> PackedTurns:
+    """Returns what was written in inferences, with their ids.
+
+    What is not kept, deleted by its caller, or beyond what fits into memory is left out.
     """
     content = inference_content.c
     lengths = func.coalesce(func.length(content.request), 0) + func.coalesce(func.length(content.response), 0)
@@ -47,8 +50,12 @@ async def read_turns(connection: AsyncConnection, turns: Sequence[Turn], max_cha
             wanted.append(id)
     rows = await connection.execute(select(content.id, content.request, content.response).where(content.id.in_(wanted)))
     packed = {row.id: (row.request, row.response) for row in rows}
-    exchanges = [(turn.id, PackedExchange(turn.route, turn.streamed, *packed[turn.id])) for turn in turns if turn.id in packed]
-    return await run_in_steps(lambda: dict(read_exchanges(exchanges, max_characters)))
+    return [(turn.id, PackedExchange(turn.route, turn.streamed, *packed[turn.id])) for turn in turns if turn.id in packed]
+
+
+async def read_turns(packed: PackedTurns, max_characters: int) -> dict[str, Messages]:
+    """Returns the new messages of inferences by id, each part cut to so many characters. What would take too long has none."""
+    return await run_in_steps(lambda: dict(read_exchanges(packed, max_characters)))
 
 
 def read_exchanges(exchanges: Sequence[tuple[str, PackedExchange]], max_characters: int) -> Iterator[tuple[str, Messages]]:

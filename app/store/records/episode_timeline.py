@@ -5,15 +5,21 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
-from sqlalchemy import case, func, select
+from sqlalchemy import Row, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.exchange import Outcome
 from app.store.messages.read_messages import Messages
-from app.store.messages.turns import Turn, read_turns
+from app.store.messages.turns import PackedTurns, Turn, read_packed_turns, read_turns
 from app.store.postgres.tables import inferences
 from app.store.records.inference_queries import episode_conditions, find_team_name, list_episode
-from app.store.records.recorded_tool_calls import CalledTool, RecordedStream, read_tool_calls
+from app.store.records.recorded_tool_calls import (
+    CalledTool,
+    PackedResponses,
+    RecordedStream,
+    read_packed_responses,
+    read_tool_calls,
+)
 
 # first: of the request. retry: at the same target after a failure. fallback: at another one. hedge: beside one that still ran.
 # resumption: it went on with a stream that broke.
@@ -114,7 +120,26 @@ class EpisodeTimeline(Struct, frozen=True, kw_only=True):
     content_hidden: bool
 
 
+class StoredTimeline(Struct, frozen=True):
+    """A page of a timeline as it is stored: what was written is still packed."""
+
+    totals: Row[Any]
+    team: str | None
+    rows: Sequence[Mapping[str, Any]]
+    has_more: bool
+    responses: PackedResponses
+    turns: PackedTurns
+
+
 async def read_timeline(
+    connection: AsyncConnection, team_id: str, episode_id: str, *, after: str | None, limit: int
+) -> EpisodeTimeline | None:
+    """Returns a page of the timeline without messages, or None if there is no such episode."""
+    stored = await read_stored_timeline(connection, team_id, episode_id, after=after, limit=limit)
+    return None if stored is None else await make_timeline(stored, team_id, episode_id)
+
+
+async def read_stored_timeline(
     connection: AsyncConnection,
     team_id: str,
     episode_id: str,
@@ -122,37 +147,48 @@ async def read_timeline(
     after: str | None,
     limit: int,
     with_tools: bool = True,
-    hidden: Collection[str] = (),
-    message_characters: int | None = None,
-) -> EpisodeTimeline | None:
-    """A page of the timeline; None: there is no such episode.
-
-    `hidden` are fields of attempts to leave out. Each part of a message has at most `message_characters`; None means without messages, as
-    they are without `with_tools`.
-    """
+    with_messages: bool = False,
+) -> StoredTimeline | None:
+    """Reads what make_timeline() needs, which needs no connection; None: there is no such episode."""
     totals = (await connection.execute(_totals(team_id, episode_id))).one()
     if totals.began_at is None:
         return None
     rows = await list_episode(connection, team_id, episode_id, after=after, limit=limit + 1)
     page = rows[:limit]
-    tools: Mapping[str, Sequence[CalledTool]] = {}
+    responses: PackedResponses = ()
+    turns: PackedTurns = ()
     if with_tools:
-        tools = await read_tool_calls(connection, [RecordedStream(row["id"], row["route"], row["streamed"]) for row in page])
-    messages: Mapping[str, Messages] = {}
-    if with_tools and message_characters is not None:
-        messages = await read_turns(connection, [Turn(row["id"], row["route"], row["streamed"]) for row in page], message_characters)
+        responses = await read_packed_responses(connection, [RecordedStream(row["id"], row["route"], row["streamed"]) for row in page])
+    if with_messages:
+        turns = await read_packed_turns(connection, [Turn(row["id"], row["route"], row["streamed"]) for row in page])
+    return StoredTimeline(totals, await find_team_name(connection, team_id), page, len(rows) > limit, responses, turns)
+
+
+async def make_timeline(
+    stored: StoredTimeline,
+    team_id: str,
+    episode_id: str,
+    *,
+    hidden: Collection[str] = (),
+    content_hidden: bool = False,
+    max_characters: int = 1,
+) -> EpisodeTimeline:
+    """Makes a page of the timeline. `hidden`: fields of attempts to leave out. `max_characters`: of each part of a message."""
+    totals, rows = stored.totals, stored.rows
+    tools = await read_tool_calls(stored.responses) if stored.responses else {}
+    messages = await read_turns(stored.turns, max_characters) if stored.turns else {}
     sums = {name: int(getattr(totals, name) or 0) for name in EpisodeTotals.__struct_fields__}
     return EpisodeTimeline(
         id=episode_id,
         name=totals.name,
         team_id=team_id,
-        team=await find_team_name(connection, team_id),
+        team=stored.team,
         began_at=totals.began_at.isoformat(),
         ended_at=totals.ended_at.isoformat(),
         totals=EpisodeTotals(**sums),
-        inferences=[_inference(row, totals.began_at, tools.get(row["id"]), messages.get(row["id"]), hidden) for row in page],
-        next=page[-1]["id"] if len(rows) > limit else None,
-        content_hidden=not with_tools,
+        inferences=[_inference(row, totals.began_at, tools.get(row["id"]), messages.get(row["id"]), hidden) for row in rows],
+        next=rows[-1]["id"] if stored.has_more else None,
+        content_hidden=content_hidden,
     )
 
 

@@ -39,15 +39,18 @@ class RecordedStream(Struct, frozen=True):
     streamed: bool
 
 
-async def read_tool_calls(connection: AsyncConnection, responses: Sequence[RecordedStream]) -> dict[str, list[CalledTool]]:
-    """Returns the tool calls of responses, by the responses' ids.
+PackedResponses = Sequence[tuple[RecordedStream, bytes]]
 
-    Responses that are not kept, too long, or of no chat are left out, and so are those that no longer fit
-    into memory.
+
+async def read_packed_responses(connection: AsyncConnection, responses: Sequence[RecordedStream]) -> PackedResponses:
+    """Returns responses as they are stored.
+
+    Those that are not kept, too long, or of no chat are left out, and so are those that no longer fit into
+    memory.
     """
     chats = {each.id: each for each in responses if each.route in CALLER_CHAT_DIALECTS}
     if not chats:
-        return {}
+        return []
     content = inference_content.c
     within = (
         select(content.id, func.length(content.response).label("length"))
@@ -61,15 +64,19 @@ async def read_tool_calls(connection: AsyncConnection, responses: Sequence[Recor
         if length is not None and length <= _MAX_RESPONSE_BYTES and (total := total + length) <= _MAX_PACKED_BYTES:
             wanted.append(id)
     rows = await connection.execute(select(content.id, content.response).where(content.id.in_(wanted)))
-    packed = {id: response for id, response in rows}
-    return await run_in_steps(lambda: dict(_read_all(chats, packed)))
+    return [(chats[id], response) for id, response in rows]
 
 
-def _read_all(chats: dict[str, RecordedStream], packed: dict[str, bytes]) -> Iterator[tuple[str, list[CalledTool]]]:
-    for id, response in in_steps(packed.items()):
+async def read_tool_calls(packed: PackedResponses) -> dict[str, list[CalledTool]]:
+    """Returns the tool calls of responses, by the responses' ids."""
+    return await run_in_steps(lambda: dict(_read_all(packed)))
+
+
+def _read_all(packed: PackedResponses) -> Iterator[tuple[str, list[CalledTool]]]:
+    for stream, response in in_steps(packed):
         raw = unpack_within(response, _MAX_RESPONSE_BYTES)
         if raw is not None:
-            yield id, called_tools(CALLER_CHAT_DIALECTS[chats[id].route], raw, streamed=chats[id].streamed)
+            yield stream.id, called_tools(CALLER_CHAT_DIALECTS[stream.route], raw, streamed=stream.streamed)
 
 
 def called_tools(dialect: CallerChatDialect, raw: bytes, *, streamed: bool) -> list[CalledTool]:

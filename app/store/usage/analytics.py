@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain.errors import InvalidKeyField
+from app.process.thread_steps import in_steps, run_in_steps
 from app.store.postgres import spools
 from app.store.postgres.conditions import values_of
 from app.store.postgres.tables import rollup_tables, subject_rollup_tables
@@ -78,7 +79,8 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
     if not rows and REFUSED not in values_of(query.filters.get("outcome")):  # what is refused may have any name
         await check_named(connection, _named_filters(query), only_teams)
     if query.fill:
-        rows = reader.filled(rows, groups)
+        unfilled = rows
+        rows = await run_in_steps(lambda: reader.filled(unfilled, groups))
     until = query.end if stored_until is None else min(stored_until, query.end)
     return Analytics(
         query.begin.astimezone(query.zone).isoformat(),
@@ -144,14 +146,17 @@ class _Reader:
         keys: Sequence[Key] = list(sums_by_key)
         if query.interval is None:
             keys = [key for key in groups if key in sums_by_key]
-        return [self._row(key, sums_by_key[key], durations.get(key), first_tokens.get(key)) for key in keys]
+        make = self._row
+        return await run_in_steps(
+            lambda: [make(key, sums_by_key[key], durations.get(key), first_tokens.get(key)) for key in in_steps(keys)]
+        )
 
     def filled(self, rows: Sequence[AnalyticsRow], groups: Sequence[Key]) -> list[AnalyticsRow]:
         """The rows of these groups, and one of zeros for each interval in which a group has none."""
         names = self._query.group_by
         found = {(row.time, *(row.group[name] for name in names)): row for row in rows}
         filled: list[AnalyticsRow] = []
-        for at in self._query.interval_begins():
+        for at in in_steps(self._query.interval_begins()):
             for group in groups:
                 key = (at, *group)
                 row = self._row(key, [0] * len(_SUMS), None, None)

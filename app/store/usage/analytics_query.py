@@ -92,6 +92,12 @@ class AnalyticsQuery(Struct, frozen=True):
             yield at
             at = _next_interval(at, self.interval)
 
+    @property
+    def most_rows(self) -> int:
+        """Returns how many rows the result has at most."""
+        periods = 1 if self.interval is None else (self.end - self.begin) // _STEPS[self.interval] + 1
+        return periods * (self.limit if self.group_by else 1)
+
     def breadth(self, *, by_team: bool) -> Breadth | None:
         """Returns the broadest groups that tell apart all that is in the query.
 
@@ -176,14 +182,14 @@ def _check_subjects(query: AnalyticsQuery) -> None:
 
 
 def _check_rows(query: AnalyticsQuery) -> None:
-    periods = 1 if query.interval is None else (query.end - query.begin) // _STEPS[query.interval] + 1
-    rows = periods * (query.limit if query.group_by else 1)
+    rows = query.most_rows
     maximum = MAX_ROWS_WITH_QUANTILES if query.quantiles else MAX_ROWS
     if rows > maximum:
         kind = "rows with quantiles" if query.quantiles else "rows"
+        groups = query.limit if query.group_by else 1
         raise InvalidKeyField(
             "interval",
-            f"{periods} times {query.limit if query.group_by else 1} groups are more than {maximum} {kind}: choose a longer `interval`,"
+            f"{rows // groups} times {groups} groups are more than {maximum} {kind}: choose a longer `interval`,"
             " a shorter time or a smaller `limit`.",
         )
 

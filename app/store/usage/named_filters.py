@@ -42,7 +42,7 @@ async def check_named(connection: AsyncConnection, filters: NamedFilters, only_t
 
     Raises InvalidKeyField for a name that nothing has, and of which there is no record. What was removed and
     has records is known. `only_teams` are the teams that the reader may see; None means all. Readers do not
-    learn whether other teams exist.
+    learn whether other teams exist, nor which providers serve these.
     """
     for team in values_of(filters.team):
         await _check_team(connection, team, only_teams)
@@ -54,7 +54,7 @@ async def check_named(connection: AsyncConnection, filters: NamedFilters, only_t
         await _check_key(connection, key, only_teams)
     for name in _SECTIONS:
         for value in values_of(getattr(filters, name)):
-            await _check_configured(connection, name, value)
+            await _check_configured(connection, name, value, only_teams)
 
 
 async def _check_team(connection: AsyncConnection, team: str, only_teams: Collection[str] | None) -> None:
@@ -76,8 +76,11 @@ async def _check_key(connection: AsyncConnection, key: str, only_teams: Collecti
         await _refuse_unless_recorded(connection, "key", key, _groups.key_id, only_teams)
 
 
-async def _check_configured(connection: AsyncConnection, name: str, value: str) -> None:
+async def _check_configured(connection: AsyncConnection, name: str, value: str, only_teams: Collection[str] | None) -> None:
     if _is_placeholder(value):
+        return
+    if name == "provider" and only_teams is not None:
+        await _check_own_provider(connection, value, only_teams)
         return
     section, table, recorded = _SECTIONS[name]
     names = [value] if name == "provider" else _configured_names(value)
@@ -89,6 +92,13 @@ async def _check_configured(connection: AsyncConnection, name: str, value: str) 
     known.append(select(_groups.id).where(recorded.in_(sent)))
     if not any([await _has(connection, each) for each in known]):
         raise _unknown(name, value)
+
+
+async def _check_own_provider(connection: AsyncConnection, value: str, only_teams: Collection[str]) -> None:
+    """Providers are of the configuration, which readers of some teams do not see: they learn what served these teams alone."""
+    served = select(_groups.id).join(tables.teams, _teams.id == _groups.team_id).where(_groups.provider == value, *_visible(only_teams))
+    if not await _has(connection, served):
+        raise InvalidKeyField("provider", f"No record of your teams is of a provider {value!r:.100}.")
 
 
 def _visible(only_teams: Collection[str] | None) -> list[ColumnElement[bool]]:

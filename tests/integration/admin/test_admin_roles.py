@@ -60,6 +60,10 @@ _TEAM, _KEY, _USER, _ACCOUNT = {"name": "{team}"}, {"prefix": "{key}"}, {"id": "
 TABLE = {
     "get_session": Row(ANYBODY, ANYBODY, is_list=True),
     "list_roles": Row(ANYBODY, ANYBODY, is_list=True),
+    # Refused by 400 here: whoever signs in without a key has none of their own.
+    "get_own_key": Row(ANYBODY, ANYBODY, is_list=True),
+    "list_own_inferences": Row(ANYBODY, ANYBODY, is_list=True),
+    "show_own_inference": Row(ANYBODY, ANYBODY, {"id": str(uuid.uuid4())}, is_list=True),
     "sign_out": Row(ANYBODY, ANYBODY, is_list=True),  # refused by 400 here: only users have sessions
     "list_keys": Row(READ, READ, is_list=True),
     "create_key": Row(EDIT, EDIT, body={"team": "{team}"}),
@@ -199,6 +203,7 @@ TABLE = {
     "tail_inferences": Row(READ, READ, is_list=True, query={"duration_s": "1"}),
     "export_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
+    "get_inference_neighbours": Row(READ, READ, {"id": "{inference}"}),
     "get_inference_media": Row(READ_CONTENT, READ_CONTENT, {"id": "{inference}", "number": "1"}),
     "list_episodes": Row(READ, READ, is_list=True),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),

@@ -41,7 +41,8 @@ async def test_reference_page_is_served_with_its_tables(client: httpx.AsyncClien
     page = await client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert "<h2>Errors</h2>" in page.text and 'id="chat"' in page.text and page.text.count("<table>") > 8 and "x-narthex-drop" in page.text
-    assert "<script" not in page.text and "127.0.0.1:8787" not in page.text and '<a href="..' not in page.text
+    assert "127.0.0.1:8787" not in page.text and '<a href="..' not in page.text
+    assert re.findall(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=", page.text) == [], "nothing is inline"
     assert "$NARTHEX_KEY" in html.unescape(page.text) and "|---|" not in page.text
 
 
@@ -105,15 +106,43 @@ async def test_openapi_document_has_the_address_of_the_request_and_an_etag(servi
 
 
 async def test_pages_are_sent_compressed_and_not_again_to_whoever_has_them(client: httpx.AsyncClient):
-    for path in ("/docs", "/openapi.json"):
+    for path, times in (("/docs", 4), ("/openapi.json", 5)):
         packed = await client.get(path, headers={"accept-encoding": "br, gzip;q=0.5"})
         plain = await client.get(path, headers={"accept-encoding": "gzip;q=0, identity"})
         assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
-        assert int(packed.headers["content-length"]) * 5 < int(plain.headers["content-length"])
+        assert int(packed.headers["content-length"]) * times < int(plain.headers["content-length"])
         assert packed.content == plain.content and "accept-encoding" in plain.headers["vary"]
         assert packed.headers["etag"] != plain.headers["etag"]
         again = await client.get(path, headers={"if-none-match": packed.headers["etag"], "accept-encoding": "gzip"})
         assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_everything_that_the_reference_loads_is_small_and_of_this_server(client: httpx.AsyncClient):
+    page = await client.get("/docs", headers={"accept-encoding": "gzip"})
+    for directive in ("default-src 'none'", "script-src 'self'", "require-trusted-types-for 'script'", "trusted-types 'none'"):
+        assert directive in page.headers["content-security-policy"].split("; ")
+    files = sorted(set(re.findall(r'(?:src|href)="(/docs/static/[^"]+)"', page.text)))
+    assert [name for name in files if "reference-" in name] and len(files) >= 4
+    total = int(page.headers["content-length"])
+    for path in [*files, "/openapi.json"]:
+        found = await client.get(path, headers={"accept-encoding": "gzip"})
+        assert found.status_code == 200 and found.headers["etag"], path
+        if path in files:
+            assert found.headers["cache-control"] == "public, max-age=31536000, immutable"
+        total += int(found.headers["content-length"])
+    assert total < 300_000
+    for path in ("/docs/static/app-0.js", "/docs/static/index.html", "/docs/static/..%2Froutes.py"):
+        assert (await client.get(path)).status_code == 404, path
+
+
+async def test_start_leads_browsers_to_the_dashboard_and_programs_to_the_rest(client: httpx.AsyncClient):
+    browser = await client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}, follow_redirects=False)
+    assert (browser.status_code, browser.headers["location"], browser.headers["vary"]) == (303, "/dashboard", "accept")
+    program = (await client.get("/")).json()
+    assert program["service"] == "narthex" and program["paths"]["api"] == "/v1"
+    for path in ("dashboard", "documentation", "openapi", "health"):
+        assert (await client.get(program["paths"][path])).status_code == 200
+    assert (await client.head("/")).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/docs", "/metrics", "/admin/v1/sign-in"])

@@ -21,6 +21,7 @@ UNKNOWN = {
     "function": "filter-typo",
     "provider": "filter-typo",
 }
+UNKNOWN |= {f"not_{name}": value for name, value in UNKNOWN.items() if name != "team_id"}
 # By path, the filters that name something.
 LISTS = {
     "inferences": ("team", "team_id", "key", "model", "function", "provider"),
@@ -34,6 +35,8 @@ LISTS = {
     "dropped": ("team", "key", "model"),
     "refusals": ("team",),
 }
+EXCLUDED = ("not_team", "not_key", "not_model", "not_function", "not_provider")
+LISTS = {path: (*names, *EXCLUDED) if path.startswith("inferences") else names for path, names in LISTS.items()}
 CASES = [(path, name) for path, names in LISTS.items() for name in names]
 
 
@@ -128,6 +131,12 @@ async def test_roles_within_a_team_do_not_learn_of_others(service: Service, reco
             missing = await viewer.get("/admin/v1/inferences", params={filter_name: UNKNOWN[filter_name]})
             assert hidden.status_code == missing.status_code == 400
             assert hidden.text.replace(value, "") == missing.text.replace(UNKNOWN[filter_name], "")
+        for path in ("inferences", "analytics", "episodes"):  # which providers there are is of the configuration
+            served, unknown = [
+                await viewer.get(f"/admin/v1/{path}", params={"provider": each}) for each in ("sandbox", UNKNOWN["provider"])
+            ]
+            assert served.status_code == unknown.status_code == 400
+            assert served.text.replace("sandbox", "") == unknown.text.replace(UNKNOWN["provider"], ""), served.text
     assert service.run("service-accounts", "delete", name, "--yes").returncode == 0
 
 

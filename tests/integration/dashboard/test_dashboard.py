@@ -103,12 +103,6 @@ async def test_what_is_no_valid_key_begins_no_session(service: Service, key: str
     assert refused.status_code == 401 and "set-cookie" not in refused.headers
 
 
-async def test_callers_key_begins_no_session(service: Service) -> None:
-    async with service.keyless_client() as browser:
-        refused = await sign_in(browser, service.key)
-    assert refused.status_code == 403 and "set-cookie" not in refused.headers
-
-
 async def test_bodies_that_do_not_come_keep_nobody_from_signing_in(service: Service) -> None:
     address = urlsplit(service.url)
     head = f"POST {SIGN_IN}/key HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-length: 100\r\n\r\n".encode()

@@ -1,5 +1,6 @@
 """An inference's detail: messages of whichever API, media, every attempt; content policies and roles are obeyed."""
 
+import asyncio
 import base64
 import uuid
 from typing import Any
@@ -158,3 +159,37 @@ async def test_a_timeline_has_what_is_new_in_each_turn(service: Service):
         async with service.keyless_client() as client:
             hidden = await client.get(path, params={"content": "messages"}, headers={"authorization": f"Bearer {token}"})
             assert [turn["messages"] for turn in hidden.json()["inferences"]] == [None, None] and hidden.json()["content_hidden"]
+
+
+async def test_reasons_say_why_it_was_slow_dear_sent_there_and_why_it_failed(service: Service):
+    async with service.client() as caller, service.admin_client() as admin:
+        sent = await caller.post("/v1/chat/completions", json=chat())
+        await service.wait_for_record(sent.headers["x-narthex-inference-id"])
+        found = await detail(admin, sent.headers["x-narthex-inference-id"], content="none")
+        why = {each["about"]: each for each in found["why"]}
+        assert list(why) == ["latency", "cost", "route"]
+        assert why["latency"]["evidence"]["duration_us"] == found["duration_us"] and why["latency"]["sentence"]
+        assert why["cost"]["evidence"]["cost_microusd"] == found["cost_microusd"]
+        assert why["route"]["sentence"].startswith("sandbox/sandbox is the target of sandbox that came first")
+        dying = await caller.post("/v1/chat/completions", json={**chat(), "model": "sandbox-dies"})
+        assert dying.status_code == 502
+        await service.wait_for_record(dying.headers["x-narthex-inference-id"])
+        failed = await detail(admin, dying.headers["x-narthex-inference-id"], content="none")
+        [end] = [each for each in failed["why"] if each["about"] == "end"]
+        assert end["salient"] and "status 502" in end["sentence"] and end["evidence"]["outcome"] == "failed"
+
+
+async def test_slow_readers_of_messages_hold_no_connection(service: Service):
+    """The pool of the admin API has six connections, and twelve read a request of many parts at once."""
+    many = [{"type": "text", "text": "x"} for _ in range(19_000)]
+    async with service.client() as caller, service.admin_client() as admin:
+        sent = await caller.post("/v1/chat/completions", json={"model": "sandbox", "messages": [{"role": "user", "content": many}]})
+        assert sent.status_code == 200, sent.text
+        id = sent.headers["x-narthex-inference-id"]
+        await service.wait_for_record(id)
+        readers = [asyncio.create_task(admin.get(f"{PATH}/{id}", params={"content": "messages"})) for _ in range(12)]
+        others = 0
+        while not all(each.done() for each in readers):
+            assert (await admin.get("/admin/v1/teams", params={"limit": 1})).status_code == 200
+            others += 1
+        assert {each.result().status_code for each in readers} <= {200, 503} and others > 3

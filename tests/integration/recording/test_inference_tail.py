@@ -29,7 +29,7 @@ from tests.support.processes.writer_process import drain
 from tests.support.spooled_exchanges import spool_exchange
 
 PATH = "/admin/v1/inferences/tail"
-ONLY_IN_DETAIL = ("content", "content_hidden", "made_attempts", "messages")
+ONLY_IN_DETAIL = ("content", "content_hidden", "made_attempts", "messages", "why")
 
 
 class Events:

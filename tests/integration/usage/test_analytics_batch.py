@@ -61,6 +61,19 @@ async def test_questions_are_answered_as_one_by_one_and_faults_stay_with_theirs(
         assert own["other"]["error"]["param"] == "team", "it does not learn that the team exists"
 
 
+async def test_rows_of_a_batch_are_bounded_and_many_of_them_are_encoded_whole(service: Service):
+    month = {"since": "2026-10-01", "until": "2026-11-01", "interval": "hour", "fill": True}
+    async with service.admin_client() as admin:
+        many = (await made(admin, {"hours": month}))["answers"]["hours"]["analytics"]["data"]
+        assert len(many) == 31 * 24 and all(row["requests"] == 0 and row["group"] == {} for row in many)
+        assert many == (await admin.get("/admin/v1/analytics", params={**month, "fill": "true"})).json()["data"]
+        largest = {**month, "group_by": "model", "limit": 13}
+        refused = await admin.post(PATH, json={"questions": {str(at): largest for at in range(4)}})
+        error = refused.json()["error"]
+        assert (refused.status_code, error["param"]) == (400, "questions") and "38,740 rows, of 30,000 at most" in error["message"]
+        assert (await admin.post(PATH, json={"questions": {str(at): largest for at in range(3)}})).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("interval", "time_zone", "since", "until", "expected"),
     [

@@ -11,10 +11,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from app.api.admin.routes import operations
 from app.api.openapi.document import build_document
-from app.api.openapi.page import render_contents, render_operations
+from app.api.openapi.page import render_page
 from app.api.openapi.property_descriptions import describe_properties
 from app.api.openapi.schemas import schemas_of
-from app.domain.inference_paths import INFERENCE_PATHS
 from app.main import Applications, create_applications
 from app.settings import Settings
 from providers.transport.loop_turns import LoopTurns
@@ -48,12 +47,12 @@ def test_document_has_what_is_served_and_nothing_else(applications: Applications
         for method in getattr(route, "methods", ())
         if method not in ("OPTIONS", "HEAD")
     }
-    documented = {(path, method) for path, item in document["paths"].items() for method in item if path not in INFERENCE_PATHS}
+    documented = {(path, method) for path, item in document["paths"].items() for method in item if path not in applications.calls}
     assert documented == served
 
 
-def test_document_has_every_inference_route_with_its_body(document: dict[str, Any]) -> None:
-    assert [path for path in INFERENCE_PATHS if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
+def test_document_has_every_inference_route_with_its_body(applications: Applications, document: dict[str, Any]) -> None:
+    assert [path for path in applications.calls if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
 
 
 def test_every_operation_may_be_sent_with_too_long_a_head(document: dict[str, Any]) -> None:
@@ -117,12 +116,15 @@ def test_no_component_has_the_name_that_generators_make_of_a_property(document: 
     assert made and made & components.keys() == set()
 
 
-def test_every_link_of_the_page_leads_somewhere(document: dict[str, Any]) -> None:
-    page = render_contents(document) + render_operations(document)
+def test_every_operation_is_in_a_group_and_on_the_page(document: dict[str, Any]) -> None:
+    grouped = [tag for group in document["x-tagGroups"] for tag in group["tags"]]
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    assert sorted(grouped) == sorted({operation["tags"][0] for operation in operations}), "each tag is in one group"
+    page = render_page(document, "", ["reference-0.js", "style-0.css"], dashboard="/dashboard")
     ids = re.findall(r' id="([^"]+)"', page)
-    assert len(set(ids)) == len(ids)
-    targets = {target for target in re.findall(r'href="#([^"]+)"', page)}
-    assert targets and targets <= set(ids)
+    assert len(set(ids)) == len(ids) and {f"op-{operation['operationId']}" for operation in operations} <= set(ids)
+    assert '<script type="module" src="/docs/static/reference-0.js">' in page and 'href="/dashboard"' in page
+    assert "dashboard" not in render_page({**document, "paths": {}, "x-tagGroups": []}, "", [], dashboard=None)
 
 
 def test_every_property_and_every_admin_parameter_has_a_description(document: dict[str, Any]) -> None:

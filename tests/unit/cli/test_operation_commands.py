@@ -26,6 +26,9 @@ from app.supervisor.machine.errors import OperatorError
 # Operations without a command, each with its reason.
 WITHOUT_COMMAND = {
     "delete_role_grant": "`roles revoke` takes a role from whom it was given to, and needs no id",
+    "get_own_key": "`keys show` shows it, and more, to whoever has what commands take: an admin key or a role",
+    "list_own_inferences": "`inferences --key` lists them",
+    "show_own_inference": "`inferences show` shows it",
     "read_engine": "`engines run` sends POST, which runs the same operations",
 }
 

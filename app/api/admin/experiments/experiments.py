@@ -8,15 +8,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from app.api.admin.experiments import experiment_commands
+from app.api.admin.experiments.experiment_list import list_operation
 from app.api.admin.experiments.experiment_lookup import lock_for_change, require_experiment
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.etags import etag_of
 from app.api.rest.fields import Warnings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.domain.experiments import ExperimentStatus
-from app.results.experiments.standing import ExperimentStanding
-from app.results.experiments.standings import Standings
 from app.settings import Settings
 from app.store.configuration.configuration import change_configuration
 from app.store.experiments import edits as experiment_edits
@@ -26,30 +24,12 @@ from app.store.experiments.queries import (
     ExperimentVersionRow,
     find_settings,
     newest_versions,
-    page_experiments,
     page_versions,
 )
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import InvalidRequest
 
 Arm = Annotated[str, Meta(min_length=1, max_length=256, description="The name of an arm.")]
-
-
-class ExperimentQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    limit: Limit = 100
-    after: After | None = None
-    sort: Literal["created_at", "-created_at"] = "-created_at"
-    status: ExperimentStatus | None = None
-    verdicts: Annotated[bool, Meta(description="Also what the results of each come to, as they were a minute ago or later.")] = False
-
-
-class ListedExperiment(ExperimentRow, frozen=True, kw_only=True):
-    """An experiment, with what its results come to if that was requested."""
-
-    result: Annotated[
-        ExperimentStanding | None,
-        Meta(description="Null: not requested by `verdicts`, of a draft, or your roles do not include `records:read`."),
-    ]
 
 
 class VersionsQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,16 +83,6 @@ class Enrolment(Struct, frozen=True, forbid_unknown_fields=True):
 class _Experiments:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._standings = Standings()
-
-    async def page(self, call: Call[ExperimentQuery, NoBody]) -> Answer:
-        page = await page_experiments(call.connection, call.query, call.query.status)
-        with_results = call.query.verdicts and call.principal.may("records:read")
-        shown = [
-            ListedExperiment(**asdict(row), result=await self._standings.read(call.connection, row) if with_results else None)
-            for row in page.data
-        ]
-        return Answer(Page(shown, page.next))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
         return await answer_experiment(call)
@@ -149,18 +119,7 @@ class _Experiments:
         missing = {404: "There is no such experiment."}
         changing = {**missing, 409: "The configuration no longer has the experiment."}
         return [
-            Operation(
-                method="GET",
-                path="/experiments",
-                id="list_experiments",
-                tag="Experiments",
-                summary="List experiments",
-                permission="config:read",
-                query=ExperimentQuery,
-                response=Page[ListedExperiment],
-                commands=(experiment_commands.LIST,),
-                handler=self.page,
-            ),
+            list_operation(),
             Operation(
                 method="GET",
                 path="/experiments/{name}",

@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.api.admin.records.inference_filters import Amount, InferenceFilters, Outcomes, TeamId, parse_id, read_filters
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, Preview, page_of
+from app.api.admin.records.reading_places import ReadingPlaces
 from app.api.rest.command import Command, Option
 from app.api.rest.fields import Values
 from app.api.rest.operation import Answer, Call, NoBody, Operation
@@ -20,7 +22,7 @@ from app.store.postgres.paging import Limit
 from app.store.records import inference_queries
 from app.store.records.episode_list import MAX_INFERENCES, EpisodeSums, LeastSums, page_episodes
 from app.store.records.episode_lookup import check_episode
-from app.store.records.episode_timeline import EpisodeTimeline, read_timeline
+from app.store.records.episode_timeline import EpisodeTimeline, make_timeline, read_stored_timeline
 from providers.canonical.errors import InvalidRequest, UnknownRecord
 
 _MAX_TIMELINE_ROWS = 200
@@ -129,32 +131,37 @@ class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
-    id, after, team_id = await _find_episode(call)
+    id, after, team_id = await _find_episode(call, call.connection)
     rows = await inference_queries.list_episode(call.connection, team_id, id, after=after, limit=call.query.limit + 1)
     return Answer(Episode(id, team_id, *page_of(call, rows, call.query.limit)))
 
 
 async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
-    id, after, team_id = await _find_episode(call)
-    team = await inference_queries.find_team_name(call.connection, team_id)
     # As of inferences: what hosts say, and where they are, is of the configuration that teams share.
     hidden = () if call.principal.may("config:read") else ("endpoint", "code")
-    timeline = await read_timeline(
-        call.connection,
-        team_id,
-        id,
-        after=after,
-        limit=call.query.limit,
-        with_tools=call.is_visible(team, "records:content"),
-        hidden=hidden,
-        message_characters=call.query.max_characters if call.query.content == "messages" else None,
-    )
-    if timeline is None:  # it has expired since
+    async with call.read_transaction() as connection:
+        id, after, team_id = await _find_episode(call, connection)
+        with_content = call.is_visible(await inference_queries.find_team_name(connection, team_id), "records:content")
+        stored = await read_stored_timeline(
+            connection,
+            team_id,
+            id,
+            after=after,
+            limit=call.query.limit,
+            with_tools=with_content,
+            with_messages=with_content and call.query.content == "messages",
+        )
+    if stored is None:  # it has expired since
         raise _no_episode(id)
+    timeline = await make_timeline(
+        stored, team_id, id, hidden=hidden, content_hidden=not with_content, max_characters=call.query.max_characters
+    )
     return Answer(timeline)
 
 
-async def _find_episode(call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody]) -> tuple[str, str | None, str]:
+async def _find_episode(
+    call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody], connection: AsyncConnection
+) -> tuple[str, str | None, str]:
     """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest.
 
     Several teams may have it: one that uses another's id or name has an episode of its own.
@@ -166,9 +173,9 @@ async def _find_episode(call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, N
     after, visible, team = query.after and parse_id(query.after, "after"), call.visible_teams(), query.team_id
     team_id = team.lower() if team is not None and uuid7.is_uuid7(team) else None
     only = visible if team is None or team_id is not None else frozenset({team} if visible is None else {team} & visible)
-    found = await inference_queries.find_episodes(call.connection, named, team_id=team_id, only_teams=only)
+    found = await inference_queries.find_episodes(connection, named, team_id=team_id, only_teams=only)
     if len(found) > 1:
-        teams = [f"{await inference_queries.find_team_name(call.connection, each) or 'removed'} ({each})" for each in found]
+        teams = [f"{await inference_queries.find_team_name(connection, each) or 'removed'} ({each})" for each in found]
         raise InvalidRequest(f"{len(teams)} teams have an episode {named}: name one by `team_id`: {', '.join(teams)}.", param="team_id")
     if not found and team is not None and team_id is None:
         raise InvalidRequest(f"There is no inference of an episode {named} of a team {team!r:.100}.", param="team_id")
@@ -190,6 +197,12 @@ def _listed(found: EpisodeSums, preview: str | None) -> ListedEpisode:
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
+    places = ReadingPlaces()
+
+    async def show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
+        async with places.place():
+            return await _show_timeline(call)
+
     async def list_episodes(call: Call[EpisodesQuery, NoBody]) -> Answer:
         query = call.query
         least = LeastSums(query.min_inferences, query.min_cost_microusd, query.min_duration_us)
@@ -247,6 +260,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             summary="Show an episode as a timeline: attempts, tool calls and sums",
             permission="records:read",
             scope="team",
+            access="memory",
             query=TimelineQuery,
             response=EpisodeTimeline,
             errors={404: "There is no such episode, or it is not of one of your teams."},
@@ -268,6 +282,6 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
                     render="episodes.timeline",
                 ),
             ),
-            handler=_show_timeline,
+            handler=show_timeline,
         ),
     ]

@@ -3,14 +3,18 @@
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
+from app.api.admin.records.explain import explain_refusal
+from app.api.admin.records.reasons import RefusalReason
 from app.api.rest.command import Beside, Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import uuid7
 from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page, read_cursor, write_cursor
-from app.store.records.refusal_queries import Refusal, RefusalFilter, list_refusals
+from app.store.records.refusal_queries import Refusal as StoredRefusal
+from app.store.records.refusal_queries import RefusalFilter, list_refusals
 from providers.canonical.errors import InvalidRequest
 
 Text = Annotated[str, Meta(max_length=512)]
@@ -33,13 +37,23 @@ class RefusalQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     after: After | None = None
 
 
+class Refusal(StoredRefusal, frozen=True, kw_only=True):
+    """A refused request. `id`: what its response named as the inference; it is recorded only if it had a plan.
+
+    `team`, `key` null: no key was sent, or an unknown one; `unknown_key`: the public part of that. `model`: as it was requested, empty if
+    the request was not read. `param`: the field at fault. `rule`: the limit that refused. `message` null: it might quote the request.
+    """
+
+    why: Annotated[RefusalReason, Meta(description="Why it was refused, in a sentence.")]
+
+
 async def _list(call: Call[RefusalQuery, NoBody]) -> Answer:
     query, scope = call.query, "refusals"
     before = None if query.after is None else read_cursor(query.after, scope, [str])[0]
     if before is not None and not uuid7.is_uuid7(before):
         raise InvalidRequest("`after` must be the `next` of a page of this list.", param="after")
     found = await list_refusals(call.connection, _filter(call), before=before, limit=query.limit + 1)
-    shown = found[: query.limit]
+    shown = [Refusal(**asdict(each), why=explain_refusal(each)) for each in found[: query.limit]]
     return Answer(Page(shown, write_cursor(scope, [shown[-1].id]) if len(found) > query.limit else None))
 
 

@@ -1,5 +1,6 @@
 """The usage of the whole company: GET /admin/v1/analytics."""
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -15,11 +16,12 @@ from app.store.postgres import spools
 from app.store.postgres.conditions import AnyOf
 from app.store.usage.analytics import read_analytics
 from app.store.usage.analytics_query import DIMENSIONS, MAX_GROUPS, AnalyticsQuery, Interval, Order, make_query
-from app.store.usage.analytics_rows import Analytics
+from app.store.usage.analytics_rows import Analytics, with_encoded_rows
 from providers.canonical.errors import InvalidRequest
 
 _TIMEOUT_S = 20.0
 _MAX_QUESTIONS = 12
+MAX_BATCH_ROWS = 30_000
 
 _Text = Annotated[str, Meta(max_length=1024)]
 _Texts = _Text | Annotated[tuple[_Text, ...], SEVERAL]
@@ -100,6 +102,29 @@ def parse_filters(query: SumFilters) -> dict[str, AnyOf]:
     return filters
 
 
+def _make(
+    make: Callable[[AnalyticsFilters, datetime], AnalyticsQuery], question: AnalyticsFilters, now: datetime
+) -> AnalyticsQuery | QuestionFault:
+    try:
+        return make(question, now)
+    except InvalidKeyField as fault:
+        return QuestionFault(str(fault), fault.field)
+    except InvalidRequest as fault:
+        return QuestionFault(fault.message, fault.param)
+
+
+def _check_rows(questions: Mapping[str, AnalyticsQuery | QuestionFault]) -> None:
+    """Raises InvalidRequest for questions that together may have more rows than one answer should."""
+    rows = {name: query.most_rows for name, query in questions.items() if isinstance(query, AnalyticsQuery)}
+    if sum(rows.values()) > MAX_BATCH_ROWS:
+        largest = max(rows, key=lambda name: rows[name])
+        raise InvalidRequest(
+            f"Together these questions may have {sum(rows.values()):,} rows, of {MAX_BATCH_ROWS:,} at most; {largest!r:.100} may have"
+            f" {rows[largest]:,}. Choose longer intervals or a smaller `limit`, or send several requests.",
+            param="questions",
+        )
+
+
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
     def make(query: AnalyticsFilters, now: datetime) -> AnalyticsQuery:
         return make_query(
@@ -120,19 +145,23 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
 
     async def show(call: Call[AnalyticsFilters, NoBody]) -> Answer:
         wanted = make(call.query, datetime.now(UTC))
-        return Answer(await read_analytics(call.connection, wanted, only_teams=call.visible_teams()))
+        return Answer(await with_encoded_rows(await read_analytics(call.connection, wanted, only_teams=call.visible_teams())))
 
     async def answer(call: Call[NoQuery, Questions]) -> Answer:
         teams, now = call.visible_teams(), datetime.now(UTC)
+        queries = {name: _make(make, question, now) for name, question in call.body.questions.items()}
+        _check_rows(queries)
         stored_until = await spools.stored_until(call.connection)
         answers: dict[str, QuestionAnswer] = {}
-        for name, question in call.body.questions.items():
+        for name, query in queries.items():
             try:
-                answers[name] = QuestionAnswer(await read_analytics(call.connection, make(question, now), only_teams=teams), None)
+                if isinstance(query, AnalyticsQuery):
+                    found = await with_encoded_rows(await read_analytics(call.connection, query, only_teams=teams))
+                    answers[name] = QuestionAnswer(found, None)
+                else:
+                    answers[name] = QuestionAnswer(None, query)
             except InvalidKeyField as fault:
                 answers[name] = QuestionAnswer(None, QuestionFault(str(fault), fault.field))
-            except InvalidRequest as fault:
-                answers[name] = QuestionAnswer(None, QuestionFault(fault.message, fault.param))
         return Answer(Answers(stored_until and stored_until.astimezone(UTC).isoformat(timespec="seconds"), answers))
 
     return [
@@ -158,7 +187,8 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             id="answer_analytics",
             tag="Records",
             summary="Answer several questions of analytics at once, so that their numbers agree",
-            description=f"Up to {_MAX_QUESTIONS} questions of one moment. One that cannot be answered has its `error`.",
+            description=f"Up to {_MAX_QUESTIONS} questions of one moment, with {MAX_BATCH_ROWS:,} rows at most. One that cannot be answered"
+            " has its `error`.",
             permission="records:read",
             scope="team",
             body=Questions,

@@ -50,7 +50,7 @@ function Row({ row }: { row: ListedExperiment }) {
       <th scope="row" class="full"><a href={to(`/experiments/${encodeURIComponent(row.name)}`)}>{row.name}</a></th>
       <td><span class={`tag${row.status === 'running' ? ' ok' : ''}`}>{row.status}</span></td>
       <td>{verdict ? <span class={`tag ${verdict.tone}`}>{verdict.word}</span> : <span class="dim">–</span>}</td>
-      <td class="full conclusion">{result ? <>{result.conclusion} <span class="dim">{count(result.units)} of {count(result.planned_units)} units</span></> : <span class="dim">It has not begun.</span>}</td>
+      <td class="full conclusion">{result ? <>{result.conclusion} <span class="dim">{count(result.units)} of {count(result.planned_units)} units</span></> : <span class="dim">{row.started_at ? 'Its results are not read yet: load the page again.' : 'It has not begun.'}</span>}</td>
       <td>{row.arms.join(', ')}</td>
       <td>{row.unit}</td>
       <td>{row.started_at ? <When at={row.started_at} words={ago(row.started_at)} /> : <span class="dim">made {moment(row.created_at)}</span>}</td>
