@@ -22,8 +22,9 @@ serve: installed  ## Start only the gateway, with DATABASE_URL and REDIS_URL
 migrate: installed  ## Create or upgrade the tables of DATABASE_URL, or of the running `make up`
 	@$(NARTHEX) migrate
 
-test: installed-dev  ## Run the tests in three processes (minutes)
-	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/engines --ignore=tests/long --ignore=tests/clients --ignore=tests/deploy --ignore=tests/browser $(ARGS)
+# Those of whole services wait for much of their time: three processes left 40 % of two cores idle.
+test: installed-dev  ## Run the tests in four processes (minutes)
+	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --ignore=tests/engines --ignore=tests/long --ignore=tests/clients --ignore=tests/deploy --ignore=tests/browser $(ARGS)
 
 test-long: installed-dev  ## Run the long tests, among them the README in an empty folder
 	$(PYTEST) tests/long $(ARGS)

@@ -15,22 +15,16 @@ import uvloop
 from litestar import Litestar
 from litestar.types import ControllerRouterHandler
 
-from app.api.admin.routes import admin_router, operations
+from app.api.admin_address.routes import admin_address_routes
 from app.api.callers.exception_handlers import HANDLERS
 from app.api.callers.refused_requests import RefusedRequests
-from app.api.dashboard import routes as dashboard
-from app.api.dashboard.static_files import StaticFiles
 from app.api.metrics import keep_metrics_current
-from app.api.openapi import routes as openapi
-from app.api.routes import admin_pages, caller_routes, inference_routes, shared_routes
+from app.api.routes import caller_routes, inference_routes, shared_routes
 from app.api.server.access_log import AccessLog
 from app.api.server.http_call import CallHandler
 from app.api.server.http_protocol import RequestTimes, http_protocol_class
 from app.api.server.layers import with_layers
 from app.api.server.tls_listener import TlsListener, open_tls
-from app.api.sign_in import key_routes as key_sign_in
-from app.api.sign_in import routes as sign_in
-from app.domain.inference_paths import INFERENCE_PATHS
 from app.domain.snapshot import Snapshot
 from app.gateway.feedback.sent import SentFeedback
 from app.gateway.fleet.fleet import Fleet
@@ -84,6 +78,8 @@ class Applications:
     gateway: Gateway
     access_log: AccessLog | None  # None: there is none
     tls: TlsListener | None  # of both addresses
+    calls: Mapping[str, CallHandler]  # the inference routes of the callers' address, by path, which do not go through Litestar
+    admin_calls: Mapping[str, CallHandler]  # likewise, of the admin API's own address
 
 
 def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> Applications:
@@ -219,24 +215,19 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             if access_log is not None:
                 await access_log.stop()
 
-    static_files = StaticFiles()
-    for_admins: list[ControllerRouterHandler] = [
-        admin_router(gateway, admin_database, tokens),
-        sign_in.routes(gateway, admin_database),
-        key_sign_in.routes(gateway, admin_database),
-        *([dashboard.routes(static_files)] if settings.dashboard == "on" else []),
-        openapi.routes(operations(gateway), settings, static_files),
-        *admin_pages(gateway),
-    ]
     has_both = not settings.admin_port
-    shared = shared_routes(gateway, for_callers=True, for_admins=has_both)
-    handlers = [*shared, *caller_routes(gateway, database), *(for_admins if has_both else [])]
-    callers = _application(settings, handlers, INFERENCE_PATHS, lifespan)
+    shared, for_callers = shared_routes(gateway, for_callers=True, for_admins=has_both), caller_routes(gateway, database)
+    for_admins, playground = admin_address_routes(gateway, admin_database, database, tokens, access_log)
+    handlers = [*shared, *for_callers, *(for_admins if has_both else [])]
+    calls = inference_routes(gateway, access_log)
+    if has_both:
+        calls = {**calls, **playground}
+    callers = _application(settings, handlers, calls, lifespan)
     callers.state["refused_requests"] = RefusedRequests(gateway)
     if has_both:
-        return Applications(callers, None, gateway, access_log, tls)
-    for_admins += shared_routes(gateway, for_callers=False, for_admins=True)
-    return Applications(callers, _application(settings, for_admins, ()), gateway, access_log, tls)
+        return Applications(callers, None, gateway, access_log, tls, calls, {})
+    admin = _application(settings, [*shared_routes(gateway, for_callers=False, for_admins=True), *for_admins], playground)
+    return Applications(callers, admin, gateway, access_log, tls, calls, playground)
 
 
 def _application(
@@ -288,8 +279,8 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
             timeout_graceful_shutdown=int(settings.drain_timeout_s),
         )
 
-    callers_config = config(applications.callers, inference_routes(gateway, applications.access_log))
-    admin_config = None if applications.admin is None else config(applications.admin, {})
+    callers_config = config(applications.callers, applications.calls)
+    admin_config = None if applications.admin is None else config(applications.admin, applications.admin_calls)
     # Objects made at the start live for ever: the collector skips them from now on, and does not run after every 700 new ones.
     gc.collect()
     gc.freeze()

@@ -390,7 +390,9 @@ class Settings:
     breaker_failures: int = setting(5, "Consecutive failures of an endpoint after which its breaker opens.")
     breaker_open_s: float = setting(10.0, "How long a breaker stays open; meanwhile its endpoint is tried last.")
     endpoint_cooldown_max_s: float = setting(
-        30.0, "Longest time for which an endpoint that answers 503 with Retry-After gets no request for that model. 0: it gets them all."
+        30.0,
+        "Longest time for which an endpoint that answers 503 with Retry-After gets no request for that model of that team, and of no team"
+        " once it answers a second one so. 0: it gets them all.",
     )
 
     spool_fsync: Literal["never", "group", "always"] = setting(

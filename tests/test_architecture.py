@@ -206,7 +206,6 @@ def test_packages_import_each_other_without_a_circle() -> None:
 MAX_FILES = 24
 # Lists of one kind, in which nobody looks for anything but by name.
 FOLDERS_OF_ONE_KIND = {
-    "app/cli/nouns": "the commands of a noun each, until commands are made from operations",
     "app/results/statistics": "the parts of the statistics",
     "migrations/versions": "migrations",
     "providers/canonical": "the parts of the canonical model",
@@ -234,24 +233,13 @@ LISTS_OF_ONE_KIND = {
     "providers/adapters/provider.py": "the contract of an adapter: what the gateway may ask of one, each with its default",
     "providers/canonical/errors.py": "the errors, each with its status and kind",
 }
-# Files that are still two things in one, with the number of lines that each may have until it is parted: it may shrink, not grow.
-STILL_TO_BE_PARTED = {
-    "app/cli/nouns/datasets.py": 472,
-}
 
 
 def test_files_are_short_enough_to_be_read_as_one_thought() -> None:
     """Whoever scrolls to find something in a file reads two: give the second subject a file, and a name that a stranger guesses."""
     lines = {path.as_posix(): len((ROOT / path).read_text().splitlines()) for path in python_files("app", "providers")}
     long = {path: number for path, number in lines.items() if number > MAX_LINES and path not in LISTS_OF_ONE_KIND}
-    grown = [
-        f"{path} has {number} lines, and may have {STILL_TO_BE_PARTED.get(path, MAX_LINES)}"
-        for path, number in long.items()
-        if number > STILL_TO_BE_PARTED.get(path, MAX_LINES)
-    ]
-    assert grown == [], f"part them by subject, not by length; a list of one kind is named in LISTS_OF_ONE_KIND, with the reason: {grown}"
-    parted = STILL_TO_BE_PARTED.keys() - long.keys()
-    assert parted == set(), f"these have at most {MAX_LINES} lines now, or are gone: take them from STILL_TO_BE_PARTED"
+    assert long == {}, f"part them by subject, not by length; a list of one kind is named in LISTS_OF_ONE_KIND, with the reason: {long}"
     short = {path for path in LISTS_OF_ONE_KIND if lines.get(path, 0) <= MAX_LINES}
     assert short == set(), f"these have at most {MAX_LINES} lines, or are gone: take them from LISTS_OF_ONE_KIND"
 

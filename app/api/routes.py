@@ -1,4 +1,4 @@
-"""Every route, and on which of the addresses it is: the callers', the admin API's (app/api/admin/routes.py has that API), or both."""
+"""The routes on the callers' address, and those on both. app/api/admin_address/routes.py has those on the admin API's."""
 
 from collections.abc import Mapping
 
@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import health, metrics, root
 from app.api.callers import feedback, inferences, limits, models, nodes, responses, usage
+from app.api.callers.authentication import authentication_by_key
 from app.api.callers.inference_route import InferenceRoute
 from app.api.server.access_log import AccessLog
 from app.api.server.cors import Cors, CorsRoute
@@ -36,20 +37,13 @@ def shared_routes(gateway: Gateway, *, for_callers: bool, for_admins: bool) -> l
 
 def caller_routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
     """Returns the routes on the callers' address."""
+    by_key = authentication_by_key(gateway.snapshot_cache)
     return [
-        models.routes(gateway.snapshot_cache, gateway.fleet),
+        models.routes(gateway.snapshot_cache, gateway.fleet, by_key),
         responses.routes(gateway.snapshot_cache, gateway.conversations),
-        limits.routes(gateway),
-        usage.routes(gateway.snapshot_cache, database),
+        limits.routes(gateway, by_key),
+        usage.routes(database, by_key),
         inferences.routes(gateway.snapshot_cache, database),
         feedback.routes(gateway),
         nodes.routes(gateway, database),
     ]
-
-
-def admin_pages(gateway: Gateway) -> list[ControllerRouterHandler]:
-    """Returns the pages that are served beside the admin API.
-
-    Its address is the callers' address, unless the setting `admin_port` gives it one of its own.
-    """
-    return [metrics.routes(gateway)] if gateway.settings.metrics == "admin" else []

@@ -12,14 +12,13 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from typing import Literal, get_args
+from typing import Literal
 
 from msgspec import Struct
 
 from app.billing.invoice_cells import InvoiceError, Row, check_currency, count_cell, day_cell, dollars_cell, first_cell, text_cell
 
 InvoiceFormat = Literal["openai", "anthropic", "bedrock", "openrouter"]
-FORMATS: tuple[InvoiceFormat, ...] = get_args(InvoiceFormat)
 # A cost of everything, where the provider does not say it by kinds; and a cost that is of no tokens.
 ALL, OTHER = "all", "other"
 

@@ -12,7 +12,7 @@ from app.cli.errors import CommandError
 from app.cli.session_file import load_session
 from app.settings import Settings
 from app.supervisor.machine.errors import OperatorError
-from app.supervisor.machine.gateway_url import reachable_admin_url, tls_verification
+from app.supervisor.machine.gateway_url import is_of_this_machine, reachable_admin_url, tls_verification
 from providers.canonical.raw_json import DECODE_ERRORS
 
 _CONNECT_S = 5.0
@@ -48,9 +48,13 @@ def find_access(settings: Settings) -> AdminAccess:
 
 
 def named_access(url: str) -> AdminAccess:
-    """Access to the gateway at `url`, by the token in NARTHEX_ADMIN_KEY or the session there. Raises OperatorError if there is neither."""
+    """Access to the gateway at `url`, by the token in NARTHEX_ADMIN_KEY or the session there.
+
+    Raises OperatorError if there is neither, or if the token is for another gateway than this one.
+    """
     url = url.rstrip("/")
     if token := os.environ.get("NARTHEX_ADMIN_KEY", "").strip():
+        _check_is_for(url)
         return AdminAccess(url, token)
     session = load_session()
     if session is None or session.url != url:
@@ -59,6 +63,30 @@ def named_access(url: str) -> AdminAccess:
             " NARTHEX_ADMIN_KEY."
         )
     return AdminAccess(session.url, session.token, is_session=True)
+
+
+def _check_is_for(url: str) -> None:
+    """Raises OperatorError unless NARTHEX_ADMIN_KEY may be sent to `url`: one that somebody else has named would get it otherwise."""
+    gateway = os.environ.get("NARTHEX_ADMIN_URL", "").strip()
+    if gateway:
+        if _origin(gateway) != _origin(url):
+            raise OperatorError(
+                f"The key in NARTHEX_ADMIN_KEY is for the gateway at {gateway}, as NARTHEX_ADMIN_URL says, and is not sent to {url}: set"
+                " both for that gateway, or unset both and sign in to it with `narthex login`."
+            )
+    elif _origin(url)[0] != "https" and not is_of_this_machine(_origin(url)[1]):
+        raise OperatorError(
+            f"The key in NARTHEX_ADMIN_KEY is not sent to {url}: without TLS whoever is on the way can read it. Use https, or set"
+            f" NARTHEX_ADMIN_URL={url} if that network is yours alone."
+        )
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as fault:
+        raise OperatorError(f"{url} is no address: {fault}.") from None
+    return parsed.scheme, parsed.host, parsed.port
 
 
 def send(

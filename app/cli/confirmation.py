@@ -6,8 +6,6 @@ import click
 
 from app.supervisor.machine.errors import OperatorError
 
-yes_option = click.option("--yes", is_flag=True, help="Do not prompt.")
-
 
 def refuse_unconfirmed(*, yes: bool, as_json: bool = False) -> None:
     """Refuses to go on where nobody can be asked: before anything is looked up. Raises UsageError, OperatorError."""

@@ -11,7 +11,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from app.domain.errors import BadConfiguration, InvalidKeyField
+from app.domain.errors import BadConfiguration, BoundReached, InvalidKeyField
 from app.settings import BadSetting
 from app.supervisor.machine.errors import OperatorError
 
@@ -110,7 +110,7 @@ class RootGroup(OrderedGroup):
         except BrokenPipeError:
             raise
         # OSError: such as a full disk or a missing permission; its message names the file.
-        except (OperatorError, BadConfiguration, InvalidKeyField, OSError) as fault:
+        except (OperatorError, BadConfiguration, BoundReached, InvalidKeyField, OSError) as fault:
             raise click.ClickException(str(fault)) from fault
 
     def main(self, args: Sequence[str] | None = None, *more_args: Any, standalone_mode: bool = True, **options: Any) -> Any:

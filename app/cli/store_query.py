@@ -3,13 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.cli.output import progress
 from app.settings import Settings
 from app.store.postgres.database import transaction
-from app.store.workers.applied_changes import wait_until_served
+from app.store.workers.applied_changes import Applied, wait_until_served
 from app.supervisor.database_query import query_database
 from app.supervisor.machine import server_addresses
 
@@ -29,25 +28,10 @@ def query_in_transaction(query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     return query_store(_in_transaction(query))
 
 
-def change_store(change: Callable[[str], Awaitable[T]]) -> T:
-    """Changes what gateway processes serve. Returns once all of them serve it, or says which do not."""
-    settings = server_addresses.resolve(Settings.read())
-    result = query_database(settings.database_url, change)
-    warn_unless_served(settings)
-    return result
-
-
-def change_in_transaction(change: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """Changes something as change_store() does, in a transaction that is committed unless `change` raises."""
-    return change_store(_in_transaction(change))
-
-
-def warn_unless_served(settings: Settings) -> None:
-    """Waits until every gateway process serves what was changed; on standard error, in words, if they do not."""
+def wait_until_all_serve(settings: Settings) -> Applied:
+    """Waits until every gateway process serves what was changed, for a bounded time."""
     with progress("Waiting until every gateway process serves it"):
-        applied = query_database(settings.database_url, lambda url: wait_until_served(url, settings.apply_wait_s))
-    if applied.behind or applied.live is None:
-        click.echo(f"Warning: the change is stored, but {applied.in_words(settings.apply_wait_s)}", err=True)
+        return query_database(settings.database_url, lambda url: wait_until_served(url, settings.apply_wait_s))
 
 
 def _in_transaction(query: Callable[[AsyncConnection], Awaitable[T]]) -> Callable[[str], Awaitable[T]]:

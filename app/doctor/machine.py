@@ -24,7 +24,8 @@ _PRIVATE_FILES = (
     *("spool/*.spool", "spool/*.reserve", "spool/*.refusals", "spool/*.feedback"),
 )
 _MAX_LISTED = 3
-_KNOWN_VARIABLES = ("NARTHEX_ADMIN_KEY", "NARTHEX_KEY", "NARTHEX_SUPERVISED")  # variables of ours that are not settings
+# Variables of ours that are not settings.
+_KNOWN_VARIABLES = ("NARTHEX_ADMIN_KEY", "NARTHEX_ADMIN_URL", "NARTHEX_KEY", "NARTHEX_SUPERVISED")
 
 
 class ExposedFile(Struct, frozen=True):

@@ -25,6 +25,10 @@ class InvalidKeyField(ValueError):
         self.field = field
 
 
+class BoundReached(ValueError):
+    """There are as many of something as there may be; the message names the bound, and says what to do."""
+
+
 class UnknownRevision(Exception):
     """The database's tables are of a revision that this version does not have: a newer version created them."""
 

@@ -14,8 +14,9 @@ Outcome = Literal["answered", "failed", "disconnected", "aborted"]
 
 
 # Why the gateway made a request itself. shadow: to compare another variant or model with the one that answered a caller. replay: a recorded
-# request once more, to another variant or model. judge: to compare the responses of a replay and its original.
-OriginKind = Literal["shadow", "replay", "judge"]
+# request once more, to another variant or model. judge: to compare the responses of a replay and its original. playground: somebody who is
+# signed in tries a model or function, in the name of a key.
+OriginKind = Literal["shadow", "replay", "judge", "playground"]
 
 
 # How certain a charge is. reported: the engine's own counts. received: estimated by what came of the response. reserved: the output that
@@ -27,15 +28,21 @@ class Origin(Struct, frozen=True):
     """Why the gateway made a request itself, and for whom. Whoever had it made is charged for it.
 
     The record of such a request takes part in no experiment. `original_id` is the caller's inference that the
-    request repeats or is about; an erasure of that inference reaches the record, too. `replay_id` is None if
-    the request belongs to no replay. `content_team_id` is the team whose words the request holds, if another
-    team pays, to which they are not shown; None means that they belong to the team that pays.
+    request repeats or is about; an erasure of that inference reaches the record, too. It is None in the
+    playground. `replay_id` is None if the request belongs to no replay. `content_team_id` is the team whose
+    words the request holds, if another team pays, to which they are not shown; None means that they belong to
+    the team that pays.
     """
 
     kind: OriginKind
-    original_id: str
+    original_id: str | None = None
     replay_id: str | None = None
     content_team_id: str | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the response, who gets what a caller would get."""
+        return self.kind == "playground"
 
 
 class Candidate(Struct, frozen=True):

@@ -31,6 +31,7 @@ export interface Options<K extends keyof Operations> {
   body?: Operations[K]['body'];
   ifMatch?: string | null;
   signal?: AbortSignal;
+  headers?: Record<string, string>;
 }
 
 export interface Answer<T> {
@@ -41,7 +42,7 @@ export interface Answer<T> {
 
 export async function call<K extends keyof Operations>(operation: K, options: Options<K> = {}): Promise<Answer<Operations[K]['answer']>> {
   const [method, template] = operation.split(' ') as [string, string];
-  const headers: Record<string, string> = { accept: 'application/json' };
+  const headers: Record<string, string> = { accept: 'application/json', ...options.headers };
   let body: string | undefined;
   if (options.body !== undefined) {
     const isText = typeof options.body === 'string';

@@ -5,8 +5,11 @@ import { Overview } from './screens/overview/Overview';
 import { Head } from './parts/Head';
 import { Empty, Skeleton } from './parts/States';
 import { place, to } from './router';
+import { session } from './session';
 
 const SCREENS = [
+  [/^\/me$/, 'Me'],
+  [/^\/playground$/, 'Playground'],
   [/^\/requests$/, 'Requests'],
   [/^\/conversations(\/[^/]+)?$/, 'Conversations'],
   [/^\/experiments(\/[^/]+)?$/, 'Experiments'],
@@ -21,7 +24,7 @@ const SCREENS = [
 
 export function Outlet() {
   const path = place.value.path;
-  if (path === '/' || path === '/sign-in') return <Overview />;
+  if (path === '/' || path === '/sign-in') return session.value?.kind === 'caller' ? <Lazy key="Me" name="Me" /> : <Overview />;
   const found = SCREENS.find(([pattern]) => pattern.test(path));
   return found ? <Lazy key={found[1]} name={found[1]} /> : <Unknown />;
 }

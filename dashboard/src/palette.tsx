@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { get } from './api';
 import { go, to } from './router';
-import { may, mayAnywhere } from './session';
+import { isCaller, may, mayAnywhere } from './session';
 import { VIEWS } from './views';
 
 export const paletteShown = signal(false);
@@ -89,6 +89,7 @@ function views(text: string): Found[] {
 /** What an id may be: its address asks the API, which knows. */
 function byId(text: string): Found[] {
   const found: Found[] = [];
+  if (isCaller()) return UUID.test(text) && text.includes('-') ? [{ name: 'Open the request', detail: `${text.slice(0, 22)}…`, address: to('/me', { id: text }) }] : [];
   const wide = { range: '90d', since: null, until: null };
   if (UUID.test(text) && text.includes('-')) {
     found.push({ name: 'Open the request', detail: text, address: to('/requests', { id: text }) });

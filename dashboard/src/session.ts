@@ -56,6 +56,9 @@ export function mayAnywhere(permission: Permission): boolean {
   return may(permission) || Object.values(session.value?.team_permissions ?? {}).some((each) => each.includes(permission));
 }
 
+/** Whether a key that is no admin key signed in: it sees what is its own. */
+export const isCaller = () => session.value?.kind === 'caller';
+
 /** The teams of somebody who has no role for the whole company; null: every team. */
 export function ownTeams(): string[] | null {
   const current = session.value;

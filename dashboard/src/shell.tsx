@@ -11,7 +11,7 @@ import { useResource } from './resource';
 import { go, here, place, to } from './router';
 import { RANGES, timeRange } from './scope';
 import { useKeys } from './keys';
-import { mayAnywhere, ownTeams, session, signOut } from './session';
+import { isCaller, mayAnywhere, ownTeams, session, signOut } from './session';
 import { switchTheme } from './theme';
 import { GROUPS, isWithin, VIEWS } from './views';
 
@@ -41,7 +41,7 @@ export function Menu() {
       })}
       <div class="who">
         <span>{current.name}</span>
-        <span class="dim">{current.kind === 'key' ? 'admin key' : current.kind === 'user' ? 'signed in' : 'service account'}{roles && ` · ${roles}`}</span>
+        <span class="dim">{isCaller() ? 'key' : current.kind === 'key' ? 'admin key' : current.kind === 'user' ? 'signed in' : 'service account'}{roles && ` · ${roles}`}</span>
         <a class="link" href="/docs" target="_blank" rel="noreferrer">API reference</a>
         <button onClick={() => signOut().catch((fault: Error) => toast(fault.message))}>Sign out</button>
       </div>
@@ -78,7 +78,7 @@ export function Top() {
         <span>Find a request, key, model, team …</span>
         <kbd>Ctrl K</kbd>
       </button>
-      <div class="scope"><TeamChoice /><RangeChoice /></div>
+      <div class="scope">{!isCaller() && <TeamChoice />}<RangeChoice /></div>
       <button class="icon-button" title={inUtc.value ? `Times are in UTC: show ${ownZone}` : `Times are in ${ownZone}: show UTC`} onClick={switchZone}><span class="sr">Switch the time zone, now </span>{inUtc.value ? 'UTC' : <ZoneMark />}</button>
       <button class="icon-button" aria-label="Switch between light and dark" onClick={switchTheme}><Icon name="theme" /></button>
     </header>

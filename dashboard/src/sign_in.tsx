@@ -1,4 +1,4 @@
-/** Signing in: by the company's issuer, with an admin key, or by the one-time link that `narthex up` prints. */
+/** Signing in: by the company's issuer, with a key, or by the one-time link that `narthex up` prints. */
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError } from './api';
 import { Dialog, useSubmit } from './parts/Dialog';
@@ -57,12 +57,12 @@ function SignInForm() {
     <div class="form">
       {byLink.error && <p class="bad" role="alert">{byLink.error.message}</p>}
       {ways?.issuer && <a class="button primary" href={`/admin/v1/sign-in?return_to=${back}`}>Sign in with your company account</a>}
-      {ways?.issuer && <p class="note">or with an admin key</p>}
+      {ways?.issuer && <p class="note">or with a key</p>}
       {ways?.key ? (
         <p class="note">{ways.key}</p>
       ) : (
         <form class="form" onSubmit={(event) => { event.preventDefault(); void byKey.submit(); }}>
-          <Field name="key" label="Admin key" type="password" value={key} set={setKey} required placeholder="nx-…" hint={<>It is exchanged for a session, and not kept in this browser. <code>make up</code> keeps one in <code>admin-key</code> of its folder.</>} />
+          <Field name="key" label="Key" type="password" value={key} set={setKey} required placeholder="nx-…" hint={<>An admin key, or the key of a program, which sees what is its own. It is exchanged for a session, and not kept in this browser. <code>make up</code> keeps an admin key in <code>admin-key</code> of its folder.</>} />
           {byKey.error && <p class="bad" role="alert">{byKey.error.message}</p>}
           <button class={`button${ways?.issuer ? '' : ' primary'}`} disabled={byKey.busy || !key.trim()}>{byKey.busy ? 'Signing in …' : 'Sign in'}</button>
         </form>

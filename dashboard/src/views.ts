@@ -1,6 +1,6 @@
 /** The views: their addresses, who sees them in the menu, and the keys that lead there. */
 import type { IconName } from './parts/Icon';
-import { may, mayAnywhere } from './session';
+import { isCaller, may, mayAnywhere, session } from './session';
 
 export interface View {
   path: string;
@@ -12,6 +12,7 @@ export interface View {
 }
 
 export const GROUPS: { name: string; views: View[] }[] = [
+  { name: 'Mine', views: [{ path: '/me', name: 'My key', icon: 'me', key: 'k', seen: isCaller }] },
   {
     name: 'Observe',
     views: [
@@ -25,6 +26,7 @@ export const GROUPS: { name: string; views: View[] }[] = [
     views: [
       { path: '/experiments', name: 'Experiments', icon: 'experiments', key: 'e', seen: () => may('config:read') },
       { path: '/functions', name: 'Functions', icon: 'functions', key: 'n', seen: () => may('config:read') },
+      { path: '/playground', name: 'Playground', icon: 'playground', key: 'p', seen: () => session.value?.kind === 'key' || isCaller() || mayAnywhere('keys:write') },
     ],
   },
   {
@@ -47,4 +49,5 @@ export const GROUPS: { name: string; views: View[] }[] = [
 
 export const VIEWS = GROUPS.flatMap((group) => group.views);
 
-export const isWithin = (path: string, view: View) => (view.path === '/' ? path === '/' : path === view.path || path.startsWith(view.path + '/'));
+/** Whoever has a view of their own begins with it. */
+export const isWithin = (path: string, view: View) => (view.path === '/me' && path === '/') || (view.path === '/' ? path === '/' : path === view.path || path.startsWith(view.path + '/'));

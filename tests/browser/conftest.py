@@ -70,14 +70,14 @@ class Faults:
 def open_page(filled: Service, chromium: Any) -> Generator[Callable[..., tuple[Any, Faults]]]:
     contexts: list[Any] = []
 
-    def open(width: int = 1440, theme: str = "light", *, signed_in: bool = True) -> tuple[Any, Faults]:
+    def open(width: int = 1440, theme: str = "light", *, signed_in: bool = True, key: str | None = None) -> tuple[Any, Faults]:
         size = {"width": width, "height": 900 if width > 500 else 844}
         context = chromium.new_context(
             viewport=size, color_scheme=theme, locale="en-GB", timezone_id="Europe/Berlin", base_url=filled.url, reduced_motion="reduce"
         )
         contexts.append(context)
         if signed_in:
-            answer = context.request.post("/admin/v1/sign-in/key", data={"key": filled.admin_key}, headers={"origin": filled.url})
+            answer = context.request.post("/admin/v1/sign-in/key", data={"key": key or filled.admin_key}, headers={"origin": filled.url})
             assert answer.status == 200, answer.text()
         page = context.new_page()
         page.set_default_timeout(20_000)

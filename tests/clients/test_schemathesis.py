@@ -15,7 +15,7 @@ from tests.clients.install import HERE, SCHEMATHESIS, is_installed
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
 
-_LIMIT_S = 1200.0
+_LIMIT_S = 850.0  # before the watchdog of tests ends it without its output
 _CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,"
     "unsupported_method"
@@ -87,6 +87,8 @@ async def test_service_accounts_and_role_grants(fuzzed: Service, tmp_path: Path)
     await send(fuzzed, fuzzed.admin_key, Requests(("--include-path-regex", _ACCESS), 500), tmp_path)
 
 
-async def test_other_routes_of_admins(fuzzed: Service, tmp_path: Path) -> None:
-    selection = ("--include-path-regex", "^/admin", "--exclude-path-regex", _ACCESS)
-    await send(fuzzed, await owner_token(fuzzed), Requests(selection, 3000), tmp_path)
+# In parts, each of which takes some minutes: together they took 12, and on a busy machine longer than any test may.
+@pytest.mark.parametrize("letters", ["a-e", "f-m", "n-z"])
+async def test_other_routes_of_admins(fuzzed: Service, tmp_path: Path, letters: str) -> None:
+    selection = ("--include-path-regex", f"^/admin/v1/[{letters}]", "--exclude-path-regex", _ACCESS)
+    await send(fuzzed, await owner_token(fuzzed), Requests(selection, 1000), tmp_path)

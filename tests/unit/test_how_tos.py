@@ -194,7 +194,7 @@ async def serve_at_once(_change: ServedVersions, _wait: bool) -> Applied:
     return Applied(0)
 
 
-async def read_role(request: Request[Any, Any, Any]) -> Principal:
+async def read_role(request: Request[Any, Any, Any], _caller_route: str | None) -> Principal:
     """Stands for the authentication, which needs a database."""
     role = request.headers.get("authorization")
     if role is None:

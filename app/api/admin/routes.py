@@ -6,7 +6,7 @@ from typing import Any
 from litestar import Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.access import account_tokens, credentials, keys, role_grants, service_accounts, session, teams, users
+from app.api.admin.access import account_tokens, credentials, key_sessions, keys, role_grants, service_accounts, session, teams, users
 from app.api.admin.configuration import (
     configuration,
     functions,
@@ -23,6 +23,7 @@ from app.api.admin.configuration import (
 from app.api.admin.experiments import dataset_export, datasets, experiment_acts, experiment_results, experiments, replays, shadows
 from app.api.admin.fleet import doctor, engines, fleet
 from app.api.admin.limits import budgets, limit_overrides, limits, unmatched_limits
+from app.api.admin.limits.budgets import BudgetCounts
 from app.api.admin.records import (
     audit,
     dropped,
@@ -36,12 +37,12 @@ from app.api.admin.records import (
     refusals,
 )
 from app.api.admin.usage import analytics, costs
+from app.api.own import operations as own_key
 from app.api.rest.admin_authentication import AdminAuthentication
 from app.api.rest.dispatch import Dispatcher
 from app.api.rest.operation import Operation
 from app.gateway.pipeline.gateway import Gateway
 from app.store.access.accounts import configured_group_roles
-from app.store.access.token_lookups import TokenLookups
 from app.store.workers.applied_changes import Applied
 from app.store.workers.reports import ServedVersions
 
@@ -50,8 +51,9 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     """Every declared operation, in the order in which the documentation shows them."""
     group_roles = configured_group_roles(gateway.settings)
     return [
-        *session.operations(gateway.settings.public_url),
+        *session.operations(gateway.settings),
         *keys.operations(gateway.settings.limits_output_tokens),
+        *key_sessions.operations(),
         *teams.operations(),
         *users.operations(group_roles),
         *service_accounts.operations(group_roles),
@@ -68,7 +70,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *experiment_acts.operations(gateway.settings),
         *shadows.operations(),
         *limits.operations(gateway.settings),
-        *budgets.operations(gateway),
+        *budgets.operations(gateway.settings, BudgetCounts(gateway.limits.read_counts, lambda: gateway.limits.matcher.table.by_name)),
         *limit_overrides.operations(),
         *unmatched_limits.operations(),
         *webhooks.operations(gateway.fleet.vault, gateway.settings),
@@ -90,18 +92,18 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *dropped.operations(),
         *erasures.operations(gateway.settings),
         *replays.operations(),
-        *costs.operations(gateway),
+        *costs.operations(costs.MAX_FOCUS_DAYS),
         *engines.operations(gateway),
         *fleet.operations(gateway),
         *doctor.operations(),
         *audit.operations(),
+        *own_key.operations(gateway.settings),
     ]
 
 
-def admin_router(gateway: Gateway, database: AsyncEngine, tokens: TokenLookups) -> Router:
+def admin_router(gateway: Gateway, database: AsyncEngine, authentication: AdminAuthentication) -> Router:
     """The routes of the admin API, whose own pool `database` is."""
     settings = gateway.settings
-    authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
 
     def wait_until_applied(change: ServedVersions, wait: bool) -> Awaitable[Applied]:
         return gateway.snapshot_cache.wait_until_applied(change, settings.apply_wait_s if wait else 0)

@@ -1,8 +1,10 @@
 """Authentication: the caller whose key a request carries, and whether that key may be used now, for this route, from this network."""
 
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from litestar import Request
 from litestar.types import Scope
 
 from app.api.server.client_ip import client_address
@@ -16,6 +18,9 @@ from app.store.postgres.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NotAllowed, Unavailable
 
 log = logging.getLogger(__name__)
+
+# Finds the caller of a request, who may use its route.
+Authenticate = Callable[[Request[Any, Any, Any]], Awaitable[Caller]]
 
 _HOW_TO_SEND = "Send it as `Authorization: Bearer <key>` or `x-api-key: <key>`."
 
@@ -40,12 +45,15 @@ async def identify(snapshot_cache: SnapshotCache, headers: Mapping[bytes, bytes]
 
 
 def check_permissions(
-    snapshot_cache: SnapshotCache, caller: Caller, path: str, client: str | None, raw_headers: Sequence[tuple[bytes, bytes]]
+    snapshot_cache: SnapshotCache, caller: Caller, path: str | None, client: str | None, raw_headers: Sequence[tuple[bytes, bytes]]
 ) -> None:
-    """Raises CallerCredentialRequired for an expired key, NotAllowed for this route or from this network; see authenticate()."""
+    """Raises CallerCredentialRequired for an expired key, NotAllowed for this route or from this network; see authenticate().
+
+    `path`: None: what every key may do.
+    """
     if caller.expires_s is not None and caller.expires_s <= snapshot_cache.now_s():
         raise CallerCredentialRequired("This API key has expired: request a new one from whoever issued it.")
-    if caller.routes is not None and not may_use_route(caller, path):
+    if caller.routes is not None and path is not None and not may_use_route(caller, path):
         raise NotAllowed(f"This API key may not use this route. It may use: {_join_patterns(caller.routes)}.")
     if caller.networks is not None and not may_come_from(caller, client_address(client, raw_headers, snapshot_cache.trusted_proxies)):
         raise NotAllowed("This API key may not be used from this network.")
@@ -53,39 +61,53 @@ def check_permissions(
 
 async def authenticate_admin(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
     """The caller of an ASGI request with an admin key. Raises as authenticate_scope does, and NotAllowed for a key of another kind."""
-    return _check_admin(await authenticate_scope(snapshot_cache, scope))
-
-
-def _check_admin(caller: Caller) -> Caller:
+    caller = await authenticate_scope(snapshot_cache, scope)
     if not caller.admin:
-        raise NotAllowed(
-            "This needs an admin key: `narthex keys create --team T --admin` creates one. "
-            "Routes below /admin/v1 also take tokens of service accounts."
-        )
+        raise NotAllowed(ADMIN_KEY_NEEDED)
     return caller
 
 
-async def authenticate_session(snapshot_cache: SnapshotCache, scope: Scope, hash: bytes, prefix: str) -> Caller:
-    """The caller of an ASGI request with a session that an admin key began. Raises as authenticate_admin.
+ADMIN_KEY_NEEDED = (
+    "This needs an admin key: `narthex keys create --team T --admin` creates one. "
+    "Routes below /admin/v1 also take tokens of service accounts."
+)
+
+
+async def identify_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
+    """The caller of an ASGI request, who may not use it here: see check_scope(). Raises as authenticate_scope does."""
+    return await identify(snapshot_cache, dict(check_key_headers(scope)))
+
+
+async def identify_session(snapshot_cache: SnapshotCache, scope: Scope, hash: bytes, prefix: str) -> Caller:
+    """The caller of an ASGI request with a session that a key began. Otherwise as identify_scope.
 
     `hash` and `prefix` are that key's.
     """
-    raw_headers = check_key_headers(scope)
+    check_key_headers(scope)
+    return snapshot_cache.keys.get_cached(hash) or await _wait_for(snapshot_cache.keys.find_hashed(hash, prefix))
+
+
+def check_scope(snapshot_cache: SnapshotCache, scope: Scope, caller: Caller, path: str | None) -> None:
+    """Raises as check_permissions does. The route that counts is `path`, which may be another than the request's."""
     client = scope["client"]
-    caller = snapshot_cache.keys.get_cached(hash) or await _wait_for(snapshot_cache.keys.find_hashed(hash, prefix))
-    check_permissions(snapshot_cache, caller, decode_slashes(scope["path"]), client[0] if client else None, raw_headers)
+    check_permissions(snapshot_cache, caller, path, client[0] if client else None, check_key_headers(scope))
     scope["state"]["caller"] = caller  # for the access log
-    return _check_admin(caller)
 
 
 async def authenticate_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
     """The caller of an ASGI request. Raises as authenticate does, and InvalidRequest for a key that is sent twice."""
-    raw_headers = check_key_headers(scope)
-    client = scope["client"]
-    path = decode_slashes(scope["path"])
-    caller = await authenticate(snapshot_cache, dict(raw_headers), path, client[0] if client else None, raw_headers)
-    scope["state"]["caller"] = caller  # for the access log
+    caller = await identify_scope(snapshot_cache, scope)
+    check_scope(snapshot_cache, scope, caller, decode_slashes(scope["path"]))
     return caller
+
+
+def authentication_by_key(snapshot_cache: SnapshotCache) -> Authenticate:
+    """Returns the authentication of callers' routes: by the key that a request carries. It raises as authenticate_scope does."""
+
+    async def authenticate_request(request: Request[Any, Any, Any]) -> Caller:
+        return await authenticate_scope(snapshot_cache, request.scope)
+
+    return authenticate_request
 
 
 def check_key_headers(scope: Scope) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 Schema = dict[str, Any]
-Access = Literal["caller", "admin", "node", "public"]
+# own: whoever has a key, and whoever uses the admin API.
+Access = Literal["caller", "admin", "own", "node", "public"]
 
 TEXT: Schema = {"type": "string"}
 TEXT_OR_NULL: Schema = {"anyOf": [{"type": "string"}, {"type": "null"}]}

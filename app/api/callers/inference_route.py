@@ -9,6 +9,8 @@ import functools
 import logging
 import traceback
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
 
 from app.api.callers.authentication import authenticate, check_permissions, identify, public_key_part
 from app.api.callers.response_sink import HttpResponseSink
@@ -41,13 +43,35 @@ from providers.dialect import CallerDialect
 log = logging.getLogger(__name__)
 
 
-class InferenceRoute:
-    """One route, in one dialect. Where `access_log` is None, there is none."""
+class Admission(NamedTuple):
+    """The caller of a request, what it says in headers to the pipeline, and how to find out whether the caller may still use the route."""
 
-    def __init__(self, gateway: Gateway, dialect: CallerDialect, access_log: AccessLog | None = None) -> None:
+    caller: Caller
+    headers: dict[bytes, bytes]
+    reauthenticate: Callable[[], Awaitable[Caller]]
+
+
+class CallAccess(Protocol):
+    """Finds the caller of a request to a route that keys alone do not open."""
+
+    async def __call__(self, context: RequestContext, call: HttpCall, headers: dict[bytes, bytes]) -> Admission:
+        """Notes the caller in the context. Raises NarthexError."""
+        ...
+
+
+class InferenceRoute:
+    """One route, in one dialect.
+
+    Where `access_log` is None, there is none. What `access` finds may use the route; None means whoever has a key for it.
+    """
+
+    def __init__(
+        self, gateway: Gateway, dialect: CallerDialect, access_log: AccessLog | None = None, access: CallAccess | None = None
+    ) -> None:
         self._gateway = gateway
         self._dialect = dialect
         self._access_log = access_log
+        self._access = access
         settings = gateway.settings
         self._tracing = Tracing(exports=bool(settings.otlp_endpoint), share=settings.trace_share)
 
@@ -69,13 +93,16 @@ class InferenceRoute:
                     raise MethodNotAllowed(call.method, call.path, "POST")
                 if gateway.draining:
                     raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
-                reauthenticate = functools.partial(authenticate, gateway.snapshot_cache, headers, call.path, call.peer, call.headers)
-                caller = context.key_holder = await identify(gateway.snapshot_cache, headers)
-                check_permissions(gateway.snapshot_cache, caller, call.path, call.peer, call.headers)
+                encoding = headers.get(b"content-encoding")
+                if self._access is None:
+                    reauthenticate = functools.partial(authenticate, gateway.snapshot_cache, headers, call.path, call.peer, call.headers)
+                    caller = context.key_holder = await identify(gateway.snapshot_cache, headers)
+                    check_permissions(gateway.snapshot_cache, caller, call.path, call.peer, call.headers)
+                else:
+                    caller, headers, reauthenticate = await self._access(context, call, headers)
                 gateway.load_shedder.enter(caller)
                 entered = caller
                 context.stage = Authenticated(caller)
-                encoding = headers.get(b"content-encoding")
                 coding = read_coding(encoding) if encoding else None
                 declared_bytes = _check_body(headers, gateway.settings.max_body_bytes)
                 if call.is_body_large and not 0 < declared_bytes <= UNCOUNTED_BYTES:

@@ -7,7 +7,7 @@ from typing import Any
 from litestar import Request, Response, Router, get, post
 from msgspec import to_builtins
 
-from app.api.callers.authentication import authenticate_scope
+from app.api.callers.authentication import Authenticate
 from app.api.callers.caller_route import OBJECT, TEXT, TEXT_OR_NULL, CallerRoute, Schema, list_of, object_with
 from app.api.server.counted_body import counted_body
 from app.api.server.query_parameters import read_parameters
@@ -29,11 +29,13 @@ from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.catalogue import DIALECTS
 from providers.dialects.openai_chat import request_schema as openai_chat
 
+PATH = "/v1/limits"
 
-def routes(gateway: Gateway) -> Router:
+
+def routes(gateway: Gateway, authenticate: Authenticate, path: str = PATH) -> Router:
     @get("/")
     async def show_limits(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
+        caller = await authenticate(request)
         model = read_parameters(request.scope["query_string"], ("model",)).get("model")
         named: str | None = None
         if model is not None:
@@ -48,7 +50,7 @@ def routes(gateway: Gateway) -> Router:
 
     @post("/preview", status_code=200)
     async def preview(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
+        caller = await authenticate(request)
         read_parameters(request.scope["query_string"], ())
         async with counted_body(request, gateway.body_memory, caller) as raw:
             try:
@@ -103,7 +105,7 @@ def routes(gateway: Gateway) -> Router:
             }
         )
 
-    return Router("/v1/limits", route_handlers=[show_limits, preview])
+    return Router(path, route_handlers=[show_limits, preview])
 
 
 _RULES: Schema = {"type": "array", "items": OBJECT}
@@ -114,7 +116,7 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         id="list_limits",
         tag="Callers",
         summary="Show what is left of the limits of a key",
-        parameters={"model": TEXT},
+        parameters={"model": {**TEXT, "description": "Also the limits of this model or function."}},
         response=list_of(OBJECT, object=TEXT),
         errors=(404,),
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, Router, get
 
-from app.api.callers.authentication import authenticate_scope
+from app.api.callers.authentication import Authenticate
 from app.api.callers.caller_route import TEXT, CallerRoute, list_of, object_with
 from app.api.callers.exception_handlers import is_anthropic_client
 from app.api.server.path_segments import decode_slashes
@@ -21,10 +21,11 @@ from app.gateway.routing.permissions import may_use, usable_functions, usable_mo
 from app.store.configuration.snapshot_cache import SnapshotCache
 from providers.canonical.errors import UnknownModel
 
+PATH = "/v1/models"
 _AT_ONCE = 200  # models, in one turn of the event loop
 
 
-def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
+def routes(snapshot_cache: SnapshotCache, fleet: Fleet, authenticate: Authenticate, path: str = PATH) -> Router:
     async def describe(names: list[str], request: Request[Any, Any, Any]) -> list[dict[str, Any]]:
         snapshot, table, now_s = snapshot_cache.snapshot, fleet.table, time.time()
         write = anthropic_model if is_anthropic_client(request) else openai_model
@@ -39,7 +40,7 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
 
     @get("/")
     async def list_models(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        names = _usable_models(snapshot_cache, await authenticate_scope(snapshot_cache, request.scope))
+        names = _usable_models(snapshot_cache, await authenticate(request))
         data = await describe(names, request)
         if is_anthropic_client(request):
             page_ids = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
@@ -48,7 +49,7 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
 
     @get("/{name:path}")
     async def show_model(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
-        caller = await authenticate_scope(snapshot_cache, request.scope)
+        caller = await authenticate(request)
         wanted = decode_slashes(name.removeprefix("/"))
         snapshot = snapshot_cache.snapshot
         if (wanted not in snapshot.models and wanted not in snapshot.functions) or not may_use(caller, wanted):
@@ -57,7 +58,7 @@ def routes(snapshot_cache: SnapshotCache, fleet: Fleet) -> Router:
         [described] = await describe([wanted], request)
         return _respond(described)
 
-    return Router("/v1/models", route_handlers=[list_models, show_model])
+    return Router(path, route_handlers=[list_models, show_model])
 
 
 _MODEL = {"anyOf": [

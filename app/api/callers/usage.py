@@ -8,17 +8,17 @@ from litestar import Request, Response, Router, get
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.callers.authentication import authenticate_scope
+from app.api.callers.authentication import Authenticate
 from app.api.callers.caller_route import OBJECT, TEXT, CallerRoute, list_of
 from app.api.server.query_parameters import read_parameters
 from app.api.server.response_headers import new_request_headers
 from app.domain.callers import Caller
-from app.store.configuration.snapshot_cache import SnapshotCache
 from app.store.postgres.time_zones import UnknownTimeZone, find_time_zone, has_full_hours
 from app.store.records.inference_queries import timed_connection
 from app.store.usage import usage
 from providers.canonical.errors import InvalidRequest
 
+PATH = "/v1/usage"
 _PARAMETER_NAMES = ("scope", "from", "to", "group_by", "time_zone")
 _TIME_GROUPS = ("hour", "day", "month")
 _HOUR = datetime.timedelta(hours=1)
@@ -30,10 +30,10 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 _UTC = datetime.UTC
 
 
-def routes(snapshot_cache: SnapshotCache, database: AsyncEngine) -> Router:
-    @get("/v1/usage")
+def routes(database: AsyncEngine, authenticate: Authenticate, path: str = PATH) -> Router:
+    @get(path)
     async def show_usage(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        caller = await authenticate_scope(snapshot_cache, request.scope)
+        caller = await authenticate(request)
         parameters = _parse_parameters(read_parameters(request.scope["query_string"], _PARAMETER_NAMES), datetime.datetime.now(_UTC))
         usage_query = usage.UsageQuery(
             key_id=None if parameters.is_team else caller.key_id,
@@ -60,11 +60,16 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         tag="Callers",
         summary="Show what a key or its team has used, and what it cost",
         parameters={
-            "scope": {"type": "string", "enum": ["key", "team"], "default": "key"},
+            "scope": {
+                "type": "string",
+                "enum": ["key", "team"],
+                "default": "key",
+                "description": "Of the key, or of its whole team.",
+            },
             "from": {"type": "string", "description": "A day, or a full hour, in ISO 8601; the beginning of this month if left out."},
             "to": {"type": "string", "description": "The first moment that is not included."},
             "group_by": {"type": "string", "description": "hour, day or month, model, key: separated by commas."},
-            "time_zone": {"type": "string", "default": "UTC"},
+            "time_zone": {"type": "string", "default": "UTC", "description": "The zone of days and months, and of times without one."},
         },
         response=list_of(OBJECT, object=TEXT, scope=OBJECT, total=OBJECT, time_zone=TEXT),
     ),

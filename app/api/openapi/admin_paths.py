@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.api.openapi.property_descriptions import describe_parameter
-from app.api.openapi.responses import error_responses, header, json_content
+from app.api.openapi.responses import ERRORS_OF_ANY, error_responses, header, json_content
 from app.api.openapi.schemas import Schema, schemas_of, without_null
 from app.api.rest.dispatch import DryRun
 from app.api.rest.operation import NoBody, Operation
@@ -144,7 +144,7 @@ def _successes(operation: Operation[Any, Any], response: Schema | None, dry_run:
 
 
 def _errors(operation: Operation[Any, Any]) -> dict[str, Any]:
-    statuses = {400, 401, 403, 500, 503}
+    statuses = {400, 401, 403, 500, 503, *ERRORS_OF_ANY}
     if "{" in operation.path:
         statuses.add(404)
     if operation.body is not NoBody:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.api.callers.caller_route import Access, CallerRoute
-from app.api.openapi.responses import ERRORS, error_response, error_responses, header, json_content
+from app.api.openapi.responses import ERRORS, ERRORS_OF_ANY, error_response, error_responses, header, json_content
 from app.api.openapi.schemas import Schema, component_name, schemas_of
 
 _SECURITY: dict[Access, list[Schema]] = {
     "caller": [{"callerKey": []}, {"keyHeader": []}],
     "admin": [{"adminKey": []}, {"keyHeader": []}],
+    "own": [{"callerKey": []}, {"adminKey": []}, {"sessionCookie": []}, {"keyHeader": []}],
     "node": [{"nodeSecret": []}, {"adminKey": []}],
     "public": [],
 }
@@ -22,6 +23,8 @@ _IF_NONE_MATCH: Schema = {
     "description": "The ETag of what you have: if that is still current, the response is a 304.",
     "schema": {"type": "string"},
 }
+# What is in braces in paths.
+_PATH_PARAMETERS = {"id": "An id, as a response has it.", "name": "A name, as the list has it."}
 _MODEL: Schema = {"type": "string", "description": "May be left out if only one model that the key may use serves this route."}
 
 
@@ -90,7 +93,7 @@ def _describe(route: CallerRoute, body: Schema | None) -> Schema:
         "security": _SECURITY[route.access],
         "parameters": [
             *(
-                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                {"name": name, "in": "path", "required": True, "description": _PATH_PARAMETERS[name], "schema": {"type": "string"}}
                 for name in re.findall(r"\{(\w+)\}", route.path)
             ),
             *([_IF_NONE_MATCH] if route.cached else []),
@@ -129,7 +132,7 @@ def _responses(route: CallerRoute) -> dict[str, Any]:
         responses["303"] = {"description": route.redirects, "headers": {"location": location}}
     if route.cached:
         responses["304"] = {"description": "It is what you have."}
-    statuses = {*(() if route.access == "public" else _KEYED_ERRORS), *route.errors} - {*route.also}
+    statuses = {*ERRORS_OF_ANY, *(() if route.access == "public" else _KEYED_ERRORS), *route.errors} - {*route.also}
     if route.error_schema == "Error":
         return {**responses, **error_responses(statuses, route.described)}
     return {**responses, **{str(status): error_response(ERRORS[status][1], status, route.error_schema) for status in sorted(statuses)}}

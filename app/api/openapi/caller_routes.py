@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from app.api import health, metrics
 from app.api.callers import described_inferences, feedback, inferences, limits, models, nodes, responses, usage
 from app.api.callers.caller_route import OBJECT, TEXT, CallerRoute, object_with
+from app.api.own import routes as own
 from app.api.sign_in import described_routes as sign_in
 
 _DOCUMENTATION: Sequence[CallerRoute] = (
@@ -81,6 +82,7 @@ CALLER_ROUTES: Sequence[CallerRoute] = (
     *responses.DESCRIPTIONS,
     *models.DESCRIPTIONS,
     *inferences.DESCRIPTIONS,
+    *own.DESCRIPTIONS,
     *limits.DESCRIPTIONS,
     *feedback.DESCRIPTIONS,
     *usage.DESCRIPTIONS,

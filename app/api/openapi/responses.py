@@ -18,12 +18,15 @@ ERRORS: Mapping[int, tuple[str, str]] = {
     422: ("NotPossible", "The request is valid, but cannot be served so; an Idempotency-Key was sent with another request before."),
     428: ("PreconditionRequired", "It exists, and `If-Match` is missing: `message` has its current ETag."),
     429: ("TooManyRequests", "A limit is reached: `Retry-After` says when to try again."),
+    431: ("HeadTooLarge", "The head of the request is too long, with its address and headers, or has too many headers."),
     500: ("InternalError", "Something went wrong in the gateway; its log has more."),
     501: ("NotImplemented", "The engines of this model have no such route or operation."),
     502: ("BadGateway", "The engine failed, or its answer is not valid."),
     503: ("Unavailable", "The gateway or its database is unavailable or overloaded at the moment."),
     504: ("EngineTimeout", "The engine did not answer in time."),
 }
+# Answered by the server before it knows which operation is meant.
+ERRORS_OF_ANY = frozenset({431})
 
 ERROR_SCHEMA: Schema = {
     "type": "object",

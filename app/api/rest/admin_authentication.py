@@ -1,4 +1,6 @@
-"""Who uses the admin API: by an admin key, a service account's token, a session of the command line, or a browser's cookie.
+"""Who uses the admin API: by a key, a service account's token, a session of the command line, or a browser's cookie.
+
+A key that is no admin key may use what its caller may do elsewhere: its own requests, limits and usage, and the playground.
 
 A browser sends the cookie with requests that another site's page makes, too. So with a cookie a change is served only if the browser says
 that the page is of this origin, or of one in NARTHEX_CORS_ORIGINS. Without NARTHEX_PUBLIC_URL, the origin is the one of this request, if
@@ -8,11 +10,20 @@ it is an address of this machine alone: any other name may be somebody else's, w
 import logging
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from litestar import Request
 
-from app.api.callers.authentication import authenticate_admin, authenticate_session, check_key_headers, read_key
+from app.api.callers.authentication import (
+    ADMIN_KEY_NEEDED,
+    check_key_headers,
+    check_scope,
+    identify_scope,
+    identify_session,
+    read_key,
+)
+from app.api.server.path_segments import decode_slashes
+from app.domain.callers import Caller
 from app.settings import PublicUrl
 from app.store.access.key_sessions import KeySession
 from app.store.access.roles import Grant, Principal
@@ -32,6 +43,13 @@ _INVALID = "This token is not valid: it is unknown, expired or revoked, or its h
 _SIGNED_OUT = "You are not signed in, or your session has ended: sign in again at /admin/v1/sign-in, or at /dashboard."
 
 
+class Holder(NamedTuple):
+    """Who sends a request. `caller`: of the key that it was sent with, or that its session began with; None: it has no key."""
+
+    principal: Principal
+    caller: Caller | None
+
+
 class AdminAuthentication:
     """Finds out who sends a request to the admin API, by a key, a token or a session's cookie.
 
@@ -45,25 +63,47 @@ class AdminAuthentication:
         self._public_url = public_url
         self._origins = frozenset((public_url.origin, *origins)) if public_url else frozenset(origins)
 
-    async def authenticate_principal(self, request: Request[Any, Any, Any]) -> Principal:
-        """Raises CallerCredentialRequired; NotAllowed; Unavailable if it cannot be checked now."""
+    async def authenticate_principal(self, request: Request[Any, Any, Any], caller_route: str | None = None) -> Principal:
+        """Raises CallerCredentialRequired; NotAllowed; Unavailable if it cannot be checked now.
+
+        `caller_route`: see Operation.
+        """
+        return (await self.authenticate_holder(request, caller_route)).principal
+
+    async def authenticate_holder(self, request: Request[Any, Any, Any], caller_route: str | None) -> Holder:
+        """The principal, and the caller of the key that the request or its session has. Raises as authenticate_principal does.
+
+        Such a key counts as if the request carried it.
+        """
         headers = dict(check_key_headers(request.scope))
         if b"authorization" not in headers and b"x-api-key" not in headers and (cookie := self._read_cookie(request)) is not None:
             self._check_origin(request)
             found = await self._find(cookie, _SIGNED_OUT)
-            return found if isinstance(found, Principal) else await self._principal_of_key(request, found)
+            if isinstance(found, Principal):
+                return Holder(found, None)
+            caller = await identify_session(self._snapshot_cache, request.scope, found.hash, found.prefix)
+            return self._holder_of_key(request, caller, found.id, caller_route)
         key = read_key(headers)
         if key.startswith(_TOKEN_PREFIXES):
             found = await self._find(key, _INVALID)
             assert isinstance(found, Principal), "sessions of keys are in cookies alone"
-            return found
-        caller = await authenticate_admin(self._snapshot_cache, request.scope)
-        return Principal("key", caller.prefix, caller.prefix, (Grant("owner"),))
+            return Holder(found, None)
+        caller = await identify_scope(self._snapshot_cache, request.scope)
+        return self._holder_of_key(request, caller, None, caller_route)
 
-    async def _principal_of_key(self, request: Request[Any, Any, Any], session: KeySession) -> Principal:
-        """Raises as authenticate_principal does: the key counts as if the request carried it."""
-        caller = await authenticate_session(self._snapshot_cache, request.scope, session.hash, session.prefix)
-        return Principal("key", caller.prefix, caller.prefix, (Grant("owner"),), session.id)
+    def check_key(self, request: Request[Any, Any, Any], caller: Caller, path: str | None) -> None:
+        """Raises what a request with this key at this path would raise if it came from where this one does."""
+        check_scope(self._snapshot_cache, request.scope, caller, path)
+
+    def _holder_of_key(self, request: Request[Any, Any, Any], caller: Caller, session_id: str | None, caller_route: str | None) -> Holder:
+        if caller.admin:
+            self.check_key(request, caller, decode_slashes(request.scope["path"]))
+            return Holder(Principal("key", caller.prefix, caller.prefix, (Grant("owner"),), session_id), caller)
+        if caller_route is None:
+            self.check_key(request, caller, decode_slashes(request.scope["path"]))
+            raise NotAllowed(ADMIN_KEY_NEEDED)
+        self.check_key(request, caller, caller_route or None)
+        return Holder(Principal("caller", caller.prefix, caller.prefix, (), session_id), caller)
 
     async def _find(self, token: str, invalid: str) -> Principal | KeySession:
         try:

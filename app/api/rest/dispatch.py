@@ -19,24 +19,27 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.api.server.client_ip import client_address
+from app.api.server.inference_protocol import BREAK_OFF
 from app.api.server.path_segments import decode_slashes
 from app.api.server.query_parameters import check_parameter
 from app.api.server.request_id import request_id_of
 from app.api.server.response_coding import LEAST_BYTES, accepts_gzip, compress
 from app.api.server.response_headers import request_headers, to_litestar_headers
-from app.domain.errors import BadConfiguration, InvalidKeyField, StillUsed
+from app.domain.errors import BadConfiguration, BoundReached, InvalidKeyField, StillUsed
+from app.gateway.responses_state.lookup_slots import LookupSlots
 from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
 from app.store.access.roles import Principal, roles_with
 from app.store.postgres.admin_transactions import admin_transaction
-from app.store.postgres.audit_log import Author, Change, read_changes
+from app.store.postgres.audit_log import Author, AuthorKind, Change, read_changes
 from app.store.postgres.vault import Vault
 from app.store.workers.applied_changes import Applied
 from app.store.workers.repetitions import Repetitions, StoredAnswer
 from app.store.workers.reports import ServedVersions, read_changed_versions
 from providers.canonical.errors import BodyTooLarge, Conflict, InvalidRequest, NotAllowed
 
-Authenticate = Callable[[Request[Any, Any, Any]], Awaitable[Principal]]
+# Takes the route of callers that the operation stands for, as Operation.caller_route has it.
+Authenticate = Callable[[Request[Any, Any, Any], str | None], Awaitable[Principal]]
 # Waits until every gateway process serves a change, for a bounded time or, without `wait`, no longer than it takes to find out.
 WaitUntilApplied = Callable[[ServedVersions, bool], Awaitable[Applied]]
 
@@ -72,6 +75,7 @@ class Dispatcher:
         self._wait_until_applied = wait_until_applied
         self._trusted_proxies = trusted_proxies
         self._repetitions = Repetitions(vault)
+        self._caller_slots = LookupSlots(per_team=1, per_worker=2)  # a slot for each key: most connections of the pool are left to admins
 
     def route(self, operation: Operation[Any, Any]) -> HTTPRouteHandler:
         async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
@@ -82,6 +86,12 @@ class Dispatcher:
 
     async def _serve(self, operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> Response[Any]:
         principal = await self._authenticate_for(operation, request)
+        if principal.kind != "caller":
+            return await self._answer(operation, request, principal)
+        async with self._caller_slots.slot(principal.id):
+            return await self._answer(operation, request, principal)
+
+    async def _answer(self, operation: Operation[Any, Any], request: Request[Any, Any, Any], principal: Principal) -> Response[Any]:
         if operation.access == "memory" and operation.method != "GET" and "idempotency-key" in request.headers:
             raise InvalidRequest("This route takes no Idempotency-Key: what an engine did cannot be undone or done once.")
         raw_query, options = request.scope["query_string"], WriteOptions()
@@ -104,6 +114,7 @@ class Dispatcher:
             functools.partial(admin_transaction, self._database, operation.timeout_s, read_only=False),
             functools.partial(self._authenticate_for, operation, request),
             request.headers.get("last-event-id"),
+            cast("dict[str, Any]", request.scope).get("extensions", {}).get(BREAK_OFF),
         )
         change = ServedVersions()
         try:
@@ -117,7 +128,7 @@ class Dispatcher:
                 answer, change = await self._write(operation, call, request, (raw_query, body[0]), dry_run=options.dry_run)
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None
-        except StillUsed as fault:
+        except (StillUsed, BoundReached) as fault:
             raise Conflict(str(fault)) from None
         except BadConfiguration as fault:
             raise InvalidRequest(str(fault)) from None
@@ -204,7 +215,7 @@ class Dispatcher:
             call.principal = await self._authenticate_for(operation, request)
 
     async def _authenticate_for(self, operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> Principal:
-        principal = await self._authenticate(request)
+        principal = await self._authenticate(request, operation.caller_route)
         _check_permission(principal, operation)
         return principal
 
@@ -213,7 +224,8 @@ class Dispatcher:
         client = request.scope["client"]
         address = client_address(client[0] if client else None, raw_headers, self._trusted_proxies)
         agent = request.headers.get("user-agent")
-        return Author(principal.kind, principal.id, principal.name, "rest", address and str(address), agent, id)
+        kind: AuthorKind = "key" if principal.kind == "caller" else principal.kind
+        return Author(kind, principal.id, principal.name, "rest", address and str(address), agent, id)
 
 
 async def _read_body(operation: Operation[Any, Any], request: Request[Any, Any, Any]) -> tuple[bytes, Any]:

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from app.api.rest.command import Command
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.etags import etag_of
+from app.api.rest.fields import Warnings
+from app.api.rest.links import encode_segment
 from app.api.rest.merge_patch import merge, patch_type
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.api.rest.request_parsing import convert_admin_body
-from app.api.server.path_segments import encode_segment
 from app.domain.experiments import MetricConfig
 from app.domain.functions import FunctionConfig
 from app.domain.limits import Limit
@@ -32,8 +33,6 @@ from providers.canonical.errors import Conflict, UnknownRecord
 T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price, FunctionConfig, MetricConfig)
 
 _MAX_REFERENCES_SHOWN = 10
-
-Warnings = Annotated[list[str], Meta(description="Probable mistakes that this change adds; left out: none.")]
 
 
 class EntryQuery(Protocol):

@@ -9,6 +9,8 @@ from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 
 
+Warnings = Annotated[list[str], Meta(description="Probable mistakes that this change adds; left out: none.")]
+
 Search = Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description="Text in the name, in any case.")]
 
 # A filter takes a value, or several of which any will do: in a query the parameter is repeated.

@@ -41,8 +41,8 @@ class Answer(Struct, frozen=True):
     `body` is encoded by msgspec, except for bytes, which are sent as they are, and an async generator of
     bytes, which is streamed. If the generator raises, the connection is closed, so that nobody takes the part
     for the whole. `etag` is the resource's, as etag_of() makes it. `status` and `media_type` None mean the
-    operation's own. `warnings` are about probable mistakes. A dry run reports them; any other answer contains
-    them only if `body` does.
+    operation's own. `warnings` are about probable mistakes. A dry run reports them, and commands those
+    of a text; any other answer contains them only if `body` does.
     """
 
     body: Any
@@ -74,6 +74,8 @@ class Call(Generic[Q, B]):
     # For an answer that lasts. It raises what authentication raises, and NotAllowed once the permission is gone.
     authenticate_again: Callable[[], Awaitable[Principal]]
     last_event_id: str | None  # the header of a client that goes on with a stream of events
+    # Closes the client's connection, so that a response that has begun does not look complete. None: there is no connection.
+    break_off: Callable[[], None] | None
     teams_checked: bool = field(default=False)
     teams_by_permission: dict[Permission, frozenset[str] | None] = field(default_factory=dict[Permission, frozenset[str] | None])
     required: set[tuple[Permission, str | None]] = field(default_factory=set[tuple[Permission, str | None]])
@@ -161,6 +163,9 @@ class Operation(Generic[Q, B]):
     timeout_s: float = 10.0  # of its statements
     one_moment: bool = False  # whether all statements of a read see the same moment
     commands: Sequence[Command] = (Command(),)  # those of the command line
+    # The route that callers have for the same: a caller's key that may use that route may use the operation, too. Empty: every key may.
+    # None: no caller's key may.
+    caller_route: str | None = None
 
     @property
     def only_creates(self) -> bool:

@@ -14,6 +14,9 @@ from app.api.server.http_call import CallHandler, HttpCall
 from app.api.server.path_segments import routed_path
 from providers.transport.loop_turns import LoopTurns
 
+# An extension of ASGI: what closes the connection of a response that has begun. Raising would log a traceback, and returning an error.
+BREAK_OFF = "narthex.break_off"
+
 _MAX_PIPELINED = 8  # requests that wait behind the one in progress
 
 
@@ -119,6 +122,7 @@ class InferenceProtocol(HttpToolsProtocol):
     def _delegate_to_asgi(self) -> None:
         url, headers, expects_100 = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
+        self.scope["extensions"] = {BREAK_OFF: cast(Any, self.transport.close)}
         self.url, self.expect_100_continue = url, expects_100
         self.asgi_body_bytes = 0
         self.headers.extend(headers)

@@ -4,7 +4,7 @@ A proxy that keeps callers from /admin compares the path as it was sent. `/admin
 the name of a model or a team may hold a slash, and then arrives with an encoded one.
 """
 
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
@@ -37,8 +37,3 @@ def routed_path(raw_path: str) -> str:
 def decode_slashes(name: str) -> str:
     """A name from a routed path, or the path itself, with the slashes and percent signs that it was sent with."""
     return name.replace(_ENCODED_SLASH, "/").replace(_ENCODED_PERCENT, "%")
-
-
-def encode_segment(name: str) -> str:
-    """A name as one segment of a path, for links in messages."""
-    return quote(name, safe="")

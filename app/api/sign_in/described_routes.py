@@ -89,8 +89,9 @@ DESCRIPTIONS: Sequence[CallerRoute] = (
         path="/admin/v1/sign-in/key",
         id="sign_in_with_key",
         tag="Session",
-        summary="Sign in a browser with an admin key",
-        description="The response sets the cookie of a session, which ends with the key. Pages of this gateway alone may ask for it.",
+        summary="Sign in a browser with a key",
+        description="The response sets the cookie of a session, which ends with the key and may do no more. Only pages of"
+        " this gateway may ask for it.",
         access="public",
         body=[KeySignIn],
         example={"key": "nx-0123456789ab-…"},

@@ -1,4 +1,4 @@
-"""Signing in to the dashboard with an admin key, or with the one-time link that `narthex up` prints.
+"""Signing in to the dashboard with a key, or with the one-time link that `narthex up` prints.
 
 GET /admin/v1/sign-in/ways, POST /admin/v1/sign-in/key, POST /admin/v1/sign-in/once. The key is exchanged for the cookie of a session:
 no script can read that, and the browser keeps no key.
@@ -16,17 +16,18 @@ from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.api.callers.authentication import authenticate_session
+from app.api.callers.authentication import check_scope, identify_session
 from app.api.rest.admin_authentication import page_origin, session_cookie_name
 from app.api.rest.request_parsing import parse_admin_body
 from app.api.server.client_ip import client_address
+from app.api.server.path_segments import decode_slashes
 from app.api.server.request_id import request_id_of
 from app.api.server.response_headers import request_headers, to_litestar_headers
 from app.api.sign_in.attempt_limit import AttemptLimit
 from app.api.sign_in.pages import handle_error
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.routing.permissions import Address
-from app.store.access.key_sessions import SignedInWithKey, create_key_session, redeem_one_time_code
+from app.store.access.key_sessions import SignedInWithKey, create_key_session, find_one_time_code, use_one_time_code
 from app.store.keys.key_format import hash_key, key_prefix
 from app.store.postgres.admin_transactions import admin_transaction
 from app.store.postgres.audit_log import Author
@@ -44,21 +45,23 @@ _NO_COOKIES = (
     " itself, http://127.0.0.1 and http://localhost work without."
 )
 
+_NO_SUCH_LINK = "This link was used already, or has expired: sign in with an admin key. `narthex up` keeps one in HOME/admin-key."
+
 
 class KeySignIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """The admin key with which somebody signs in."""
+    """The key with which somebody signs in: an admin key, or a caller's, which sees what is its own."""
 
     key: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class OnceSignIn(Struct, frozen=True, forbid_unknown_fields=True):
-    """The code of a one-time link, which is used up."""
+    """The code of a one-time link, which is used up once it has signed somebody in."""
 
     code: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class SignInWays(Struct, frozen=True):
-    """How a browser signs in at this address. `key` is why an admin key does not work here, or null if it does."""
+    """How a browser signs in at this address. `key` is why a key does not work here, or null if it does."""
 
     issuer: bool
     key: str | None
@@ -90,7 +93,7 @@ class _KeySignInRoutes:
             prefix = key_prefix(key)
             if prefix is None:
                 raise CallerCredentialRequired(
-                    "This is no API key: an admin key begins with `nx-`. `narthex up` keeps one in HOME/admin-key."
+                    "This is no API key: a key begins with `nx-`. `narthex up` keeps an admin key in HOME/admin-key."
                 )
             return await self._begin(request, hash_key(key), prefix)
 
@@ -99,22 +102,24 @@ class _KeySignInRoutes:
         code = parse_admin_body(await _read_body(request), OnceSignIn).code
         async with self._limit.attempt(self._address(request)):
             async with self._transaction() as connection:
-                redeemed = await redeem_one_time_code(connection, code)
-            if redeemed is None:
-                raise CallerCredentialRequired(
-                    "This link was used already, or has expired: sign in with an admin key. `narthex up` keeps one in HOME/admin-key."
-                )
-            return await self._begin(request, redeemed.hash, redeemed.prefix)
+                found = await find_one_time_code(connection, code)
+            if found is None:
+                raise CallerCredentialRequired(_NO_SUCH_LINK)
+            return await self._begin(request, found.hash, found.prefix, code)
 
-    async def _begin(self, request: _Request, hash: bytes, prefix: str) -> Response[bytes]:
-        caller = await authenticate_session(self._snapshot_cache, request.scope, hash, prefix)
+    async def _begin(self, request: _Request, hash: bytes, prefix: str, code: str | None = None) -> Response[bytes]:
+        """Begin a session of a key that may be used here; a one-time `code` is used up with it, and by nothing less."""
+        caller = await identify_session(self._snapshot_cache, request.scope, hash, prefix)
+        check_scope(self._snapshot_cache, request.scope, caller, decode_slashes(request.scope["path"]) if caller.admin else None)
         address = self._address(request)
         agent, id = request.headers.get("user-agent"), request_id_of(request.scope)
         author = Author("key", caller.prefix, caller.prefix, "sign_in", address and str(address), agent, id)
         async with self._transaction() as connection:
+            if code is not None and not await use_one_time_code(connection, code):
+                raise CallerCredentialRequired(_NO_SUCH_LINK)
             signed_in = await create_key_session(connection, author, lasts_s=self._settings.session_max_s)
-        if signed_in is None:
-            raise CallerCredentialRequired("This admin key is not valid: it is unknown, expired or revoked.")
+            if signed_in is None:
+                raise CallerCredentialRequired("This key is not valid: it is unknown, expired or revoked.")
         answer = SignedInBrowser(caller.prefix, signed_in.expires_at.isoformat())
         return _respond(request, answer, self._cookie(signed_in))
 

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from app.cli.errors import CommandError
-from app.cli.nouns.assigned_arms import experiment_text, variant_text
 from app.cli.output import json_option, print_json, print_table, printable
+from app.cli.renderers.assigned_arms import experiment_text, variant_text
 from app.cli.store_query import query_store
 from app.cli.times import DurationParam, PastMomentParam, format_time
 from app.domain.errors import InvalidKeyField

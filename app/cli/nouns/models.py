@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from app.cli.errors import OrderedGroup
 from app.cli.models_check import check_models
-from app.cli.nouns.key_format import public_prefix
 from app.cli.nouns.shadow_line import describe_shadow
 from app.cli.output import format_drop, json_option, pluralize, print_json, print_table, printable
 from app.cli.store_query import query_store
@@ -19,6 +18,7 @@ from app.domain.serving_models import serving_models
 from app.gateway.routing.permissions import matches
 from app.store.configuration import configuration
 from app.store.configuration.config_file import ConfigFile, parse_config_file
+from app.store.keys.key_format import public_prefix
 from app.store.teams import shown_keys, teams
 from app.store.teams.shown_keys import KeyRow
 from app.store.teams.teams import Team

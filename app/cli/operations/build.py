@@ -71,22 +71,26 @@ def build_manifest(declared: Sequence[Operation[Any, Any]]) -> Manifest:
     local = _local_subjects()
     routes: dict[str, str] = {}
     commands: list[MadeCommand] = []
+    created_by = {each.path: each.id for each in declared if each.only_creates}
     for operation in declared:
         for command in operation.commands:
             name = command.name or command_name(operation)
             routes.setdefault(f"{operation.method} {operation.path}", name)
             if name not in by_hand:
-                commands.append(_make(operation, command, name, local.get(operation.id, "")))
+                creates = created_by.get(operation.path.rpartition("/")[0], "") if command.creates else ""
+                commands.append(replace(_make(operation, command, name, local.get(operation.id, "")), creates=creates))
     commands = [_in_words(each, routes) for each in commands]
+    beside = {each.id for command in commands for each in command.beside.values()} - {each.id for each in commands}
+    reads = [_make(each, Command(), "", local.get(each.id, "")) for each in declared if each.id in beside]
     texts = {name: command.help or "" for name, command in by_hand.items()} | {each.name: each.help for each in commands}
     nouns = {*(each.partition(" ")[0] for each in by_hand), *(each.name.partition(" ")[0] for each in commands)}
     summaries = {name: (texts.get(name) or paragraphs_of(name)[0]).partition("\n")[0] for name in sorted(nouns)}
-    return Manifest(summaries, routes, [_outline(name, command) for name, command in by_hand.items()], commands)
+    return Manifest(summaries, routes, [_outline(name, command) for name, command in by_hand.items()], commands, reads)
 
 
 def write_manifest(manifest: Manifest) -> bytes:
     """A line for each command and route, so that changes of two branches merge."""
-    mappings, lists = ("summaries", "routes"), ("outlines", "commands")
+    mappings, lists = ("summaries", "routes"), ("outlines", "commands", "reads")
     parts = [f'"{name}":{{\n{_lines(_pairs(getattr(manifest, name)))}}}' for name in mappings]
     parts += [f'"{name}":[\n{_lines(map(_json, getattr(manifest, name)))}]' for name in lists]
     return f"{{{','.join(parts)}}}\n".encode()
@@ -179,6 +183,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         takes_file=len([each for each in parameters if each.place == "body"]) > _MAX_WITHOUT_FILE,
         unsettable=unsettable_fields(operation, command),
         is_local=bool(subject),
+        needs_database=command.needs_database,
         is_change=operation.access == "write",
         is_conditional=operation.conditional,
         media_type=operation.response_media_type,
@@ -187,15 +192,26 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         columns=command.columns or _columns(fields if items is None else items),
         nothing=command.nothing or "There is none.",
         done=command.done or (_done(operation, shown) if is_delete and "deleted" in fields else ""),
-        confirm=(command.confirm or question) if asks else "",
+        confirm=_several(command.confirm or question) if asks else (),
+        preview=command.preview,
+        parts=command.parts,
+        beside=command.beside,
+        fails=command.fails,
         quiet=command.quiet,
         data=command.data,
         only=command.only,
         one_of=command.one_of,
+        replaces=command.replaces,
         needs_one=command.needs_one,
+        shows=command.shows,
         render=command.render,
         shape=command.shape,
+        wait=command.wait,
     )
+
+
+def _several(text: str | Sequence[str]) -> Sequence[str]:
+    return (text,) if isinstance(text, str) else text
 
 
 def _done(operation: Operation[Any, Any], shown: str) -> str:

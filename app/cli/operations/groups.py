@@ -3,7 +3,35 @@
 from collections.abc import Mapping, Sequence
 
 GROUPS: Mapping[str, Sequence[str]] = {
+    "budgets": (
+        "Set budgets, and show what is spent of them.",
+        "A budget is a limit on cost: so many US dollars in a day, week or month, for each member of its scope. It is exact, as all limits"
+        " are: requests beyond it are refused. docs/budgets.md is a guide.",
+    ),
+    "datasets": (
+        "Select recorded requests into datasets, and export them for training.",
+        "A dataset has versions, each made by a selection and never changed; the writers build them. docs/datasets.md is a guide.",
+    ),
+    "erase": (
+        "Erase what was recorded of somebody, and prove it.",
+        "docs/privacy.md says what is erased and what remains.",
+    ),
+    "costs": (
+        "Export costs for finance, and compare them with what providers ask.",
+        "docs/cost.md has the rules by which costs are computed.",
+    ),
     "episodes": ("List episodes, with the sums of their requests.",),
+    "keys": (
+        "Create, list, rotate, change and revoke keys.",
+        "A key stands for a team. It is shown once, when it is created, and stored as a hash; after that, commands name it by its public"
+        " part, such as nx-0123456789ab. A change returns once every gateway process goes by it, and says which do not after"
+        " NARTHEX_APPLY_WAIT_S.",
+    ),
+    "experiments": (
+        "List, start, change and stop experiments.",
+        "An experiment of a function splits its requests between variants, one of a model between models or its own targets. It is declared"
+        " in the configuration ([models.NAME.experiment]); docs/experiments.md is a guide.",
+    ),
     "limits": (
         "List and set limits, override them until a time, and find those that nothing matches.",
         "Limits are part of the configuration, so `narthex apply` sets them, too, and budgets also `narthex budgets`. docs/budgets.md is a"
@@ -16,6 +44,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "A role applies to the whole company or, with --team, within one team. docs/roles.md says what each one permits. Changes take"
         " effect with the next request.",
     ),
+    "keys sessions": ("List where browsers are signed in with an admin key, and sign them out.",),
     "service-accounts": (
         "Create service accounts for programs, and their tokens.",
         "A program sends a token as `Authorization: Bearer nxs-...` to the admin API, and may do what the roles of its account permit."
@@ -30,6 +59,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "snapshots": (
         "Show the configurations that served requests.",
         "Each inference is recorded with the hash of the one that served it.",
+    ),
+    "teams": (
+        "List teams, and set their options.",
+        "A team is created with its first key (`narthex keys create --team NAME`), by `narthex teams set`, or by [teams.NAME] in a file.",
     ),
     "users": (
         "List users, and disable or enable them.",

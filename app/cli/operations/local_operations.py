@@ -1,5 +1,6 @@
 """The operations of a subject in the process of a command, which has settings and a database, and no gateway."""
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,10 +16,19 @@ _PARTS: Mapping[str, Callable[[Settings], Any]] = {
     "settings": lambda settings: settings,
     "public_url": lambda settings: settings.public_url,
     "output_tokens": lambda settings: settings.limits_output_tokens,
+    "focus_days": lambda settings: 36_600,  # of a command: no gateway's loop is held up
     "group_roles": configured_group_roles,
-    # imported where it is needed: with it come cryptography and httpx
+    # imported where they are needed: with them come cryptography and httpx, or redis
     "vault": lambda settings: _open_vault(settings),
+    "counts": lambda settings: _open_counts(settings),
 }
+
+
+def _open_counts(settings: Settings) -> Any:
+    stored_values = importlib.import_module("app.gateway.limits.counters.stored_values")
+    return importlib.import_module(f"{PACKAGE}.limits.budgets").BudgetCounts(
+        functools.partial(stored_values.read_stored_values, settings.redis_url)
+    )
 
 
 def _open_vault(settings: Settings) -> Any:

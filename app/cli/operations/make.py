@@ -2,34 +2,44 @@
 
 import copy
 import importlib
+import string
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TextIO
+import time
+from collections.abc import Mapping
+from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from app.cli.confirmation import confirm
+from app.api.rest.command import Wait
+from app.cli.confirmation import confirm, refuse_unconfirmed
 from app.cli.errors import OrderedGroup
 from app.cli.operations.groups import paragraphs_of
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
-from app.cli.operations.requests import OperationRequest, OperationRunner, encode_body, perform
-from app.cli.operations.show import show_dry_run, show_json, show_text
-from app.cli.operations.values import body_value, param_type, query_value
+from app.cli.operations.request_fields import check_alternatives, defaults_of, make_body, make_query, value_name
+from app.cli.operations.requests import OperationRequest, OperationResponse, OperationRunner, perform, perform_beside, perform_parts
+from app.cli.operations.show import rendering, show_dry_run, show_json, show_text
+from app.cli.operations.values import param_type, read_secret
 from app.cli.output import print_json
 from app.settings import Settings
 from app.supervisor.machine import server_addresses
 from app.supervisor.machine.errors import OperatorError
 
+_POLL_S = 0.5
+_REPEATED = ("texts", "networks", "integers", "pairs", "edits", "number_pairs", "conditions")
+
 
 def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command | None:
     """The command of a noun at the root: the one that is written by hand, with those that are made; or made alone."""
     root = _copy(by_hand)
+    variants: dict[str, list[MadeCommand]] = {}
     for command in load_manifest().commands:
-        words = command.name.split(" ")
-        if words[0] != noun:
-            continue
+        if command.name.partition(" ")[0] == noun:
+            variants.setdefault(command.name, []).append(command)
+    for name, same in variants.items():
+        words = name.split(" ")
         if len(words) == 1:
-            return make_command(command)
+            return make_command(*same)
         if root is None:
             root = _make_group(noun)
         group = root
@@ -39,7 +49,7 @@ def add_made_commands(noun: str, by_hand: click.Command | None) -> click.Command
             group.commands[word] = _copy(group.commands.get(word)) or _make_group(" ".join(words[:depth]))
             group = group.commands[word]
         if isinstance(group, click.Group) and words[-1] not in group.commands:
-            group.add_command(make_command(command), words[-1])
+            group.add_command(make_command(*same), words[-1])
     return root
 
 
@@ -65,12 +75,29 @@ def _copy(command: click.Command | None) -> click.Command | None:
     return copied
 
 
-def make_command(command: MadeCommand) -> click.Command:
-    def run(**values: Any) -> None:
-        _run(command, values)
+def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
+    """`others`: of the same name, each of another operation, with more in its path. Help is that of the first."""
+    fields = {each.id: [_param(one) for one in each.parameters if one.kind != "secret"] for each in (first, *others)}
+    params = {each.id: [*fields[each.id], *_common_options(each)] for each in (first, *others)}
+    merged = {str(param.name): param for each in (*fields.values(), *params.values()) for param in each}
+    for name, param in merged.items():
+        if isinstance(param, click.Argument) and not all(name in [each.name for each in of_one] for of_one in fields.values()):
+            param.required, param.metavar = False, f"[{param.metavar}]"
 
-    params = [*(_param(each) for each in command.parameters), *_common_options(command)]
-    return click.Command(command.name.rpartition(" ")[2], params=params, callback=run, help=command.help)
+    def run(**values: Any) -> None:
+        given = {name for name, value in values.items() if value not in (None, False, ())}
+        found = max((each for each in (first, *others) if _deciding_names(each) <= given), key=lambda each: len(_deciding_names(each)))
+        names = [str(param.name) for param in params[found.id]]
+        if foreign := [merged[name].opts[0] for name in merged if name in given and name not in names]:
+            raise click.UsageError(f"{', '.join(foreign)} cannot be given together with the other options.")
+        _run(found, {name: values[name] for name in names})
+
+    return click.Command(first.name.rpartition(" ")[2], params=list(merged.values()), callback=run, help=first.help)
+
+
+def _deciding_names(command: MadeCommand) -> set[str]:
+    """The values that its operation needs in its path, or by which it is told from others of its name."""
+    return {value_name(each) for each in command.parameters if each.decides or (each.place == "path" and not each.sent)}
 
 
 def _make_group(name: str) -> click.Group:
@@ -78,15 +105,16 @@ def _make_group(name: str) -> click.Group:
 
 
 def _param(parameter: Parameter) -> click.Parameter:
-    kind, name = param_type(parameter), _value_name(parameter)
+    kind, name = param_type(parameter), value_name(parameter)
     if not parameter.flags:
         metavar = parameter.metavar if parameter.is_required else f"[{parameter.metavar}]"
-        return click.Argument([name], type=kind, required=parameter.is_required, metavar=metavar)
+        many = -1 if parameter.kind in _REPEATED else 1
+        return click.Argument([name], type=kind, required=parameter.is_required, metavar=metavar, nargs=many)
     given: dict[str, Any] = {"help": parameter.help + (f"  [default: {parameter.default}]" if parameter.default else "")}
     if parameter.kind in ("flag", "switch", "stdin", "constant"):
         given |= {"default": None, "is_flag": True}
     else:
-        given |= {"type": kind, "multiple": parameter.kind in ("texts", "integers", "pairs")}
+        given |= {"type": kind, "multiple": parameter.kind in _REPEATED}
         given |= {"metavar": parameter.metavar} if parameter.metavar else {}
     # Fields of a body may also come from a file: _body() looks for them.
     return click.Option([*parameter.flags, name], required=parameter.is_required and parameter.place == "query", **given)
@@ -95,6 +123,7 @@ def _param(parameter: Parameter) -> click.Parameter:
 def _common_options(command: MadeCommand) -> list[click.Parameter]:
     """The options that do not stand for a field."""
     options: list[click.Parameter] = []
+    options += [click.Option([flag, _shown_name(flag)], is_flag=True, help=help) for flag, help in command.shows.items()]
     if command.takes_file:
         file_help = "Fields in a file, as JSON or TOML (- is standard input); options win."
         options.append(click.Option(["--file"], type=click.File(encoding="utf-8"), help=file_help))
@@ -105,6 +134,12 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
         options.append(click.Option(["--dry-run"], is_flag=True, help="Only say what would change."))
     if command.is_conditional:
         options.append(click.Option(["--if-match"], metavar="ETAG", help="Only if it is still in the state that has this ETag."))
+    if command.media_type != "application/json":
+        kind = click.Path(dir_okay=False, writable=True)
+        flags = ["--file", "--output", "-o"]
+        options.append(click.Option(flags, type=kind, metavar="FILE", help="Write there, not to standard output."))
+    if command.wait:
+        options.append(click.Option(["--wait/--no-wait", "wait"], default=True, help="Wait until it is done (the default)."))
     if command.confirm:
         options.append(click.Option(["--yes"], is_flag=True, help="Do not prompt."))
     if command.quiet:
@@ -119,22 +154,40 @@ def _common_options(command: MadeCommand) -> list[click.Parameter]:
 
 def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     as_json, dry_run = values.get("as_json", False), values.get("dry_run", False)
-    given = [(each, values[_value_name(each)]) for each in command.parameters]
+    segments = [each for each in command.parameters if each.place == "path"]
+    path = {each.field: str(values[value_name(each)] or each.sent) for each in segments}
+    given = [(each, _value(each, values, path)) for each in command.parameters]
     given = [(each, value) for each, value in given if value not in (None, ())]
-    _check_alternatives(command, {each.field for each, _ in given})
-    arguments = {each.field: value for each, value in reversed(given)}  # the path decides where the body has the same name
+    check_alternatives(command, {each.field for each, _ in given})
+    defaults = defaults_of(command)
+    # The path decides where the body has the same name.
+    arguments = {each.field: value for each, value in [*defaults, *reversed(given)]}
+    arguments |= {_shown_name(flag): True for flag in command.shows if values[_shown_name(flag)]}
     request = OperationRequest(
         command,
-        {each.field: str(value) for each, value in given if each.place == "path"},
-        _query(command, given),
-        _body(command, given, values),
+        path,
+        make_query(command, given),
+        make_body(command, given, defaults, values),
         values.get("if_match"),
         dry_run,
+        "" if command.media_type == "application/json" else values["file"] or "",
     )
+    if request.query.get("format") == "parquet" and not request.file and sys.stdout.isatty():
+        raise click.UsageError("Parquet is no text for a terminal: give --file.")
     if command.confirm and not dry_run:
-        confirm(command.confirm.format_map(arguments), yes=values["yes"], as_json=as_json)
-    response = perform(_runner(command, values["url"]), request)
-    if response.warning:
+        refuse_unconfirmed(yes=values["yes"], as_json=as_json)
+    runner = _runner(command, values["url"])
+    if command.confirm and not dry_run:
+        if (preview := rendering(command.preview)) and not values["yes"]:
+            preview(perform(runner, replace(request, dry_run=True)).document, arguments)
+        confirm(_question(command, arguments), yes=values["yes"], as_json=as_json)
+    response, is_failed = perform(runner, request) if command.parts is None else perform_parts(runner, request, command.parts), False
+    if command.wait and not dry_run:
+        response, is_failed = _follow(runner, command.wait, response, is_patient=values["wait"])
+    if command.beside and not dry_run:
+        response = replace(response, document=response.document | perform_beside(runner, request))
+    tells_applied = "{applied}" in command.done and not as_json
+    if response.warning and not tells_applied:
         click.echo(f"Warning: {response.warning}", err=True)
     if response.document is None:
         return
@@ -147,68 +200,44 @@ def _run(command: MadeCommand, values: dict[str, Any]) -> None:
     elif as_json:
         show_json(command, response.document, arguments)
     else:
-        show_text(command, response.document, arguments)
+        show_text(command, response, arguments)
+    fails = rendering(command.fails)
+    if is_failed or (fails is not None and fails(response.document, arguments)):
+        raise click.exceptions.Exit(1)
 
 
-def _query(command: MadeCommand, given: Sequence[tuple[Parameter, Any]]) -> Mapping[str, str]:
-    """The parameters of the query: defaults of the command, and what was given. Null is left out."""
-    query = {each.field: each.sent for each in command.parameters if each.place == "query" and each.sent}
-    query |= {} if command.takes_body else {name: query_value(value) for name, value in command.fixed.items()}
-    for each, value in _values([(each, value) for each, value in given if each.place == "query"]):
-        if value is None:
-            query.pop(each.field, None)
-        else:
-            query[each.field] = query_value(value)
-    return query
+def _value(parameter: Parameter, values: Mapping[str, Any], path: Mapping[str, str]) -> Any:
+    return read_secret(parameter.help.format_map(path)) if parameter.kind == "secret" else values[value_name(parameter)]
 
 
-def _body(command: MadeCommand, given: Sequence[tuple[Parameter, Any]], values: Mapping[str, Any]) -> bytes | None:
-    of_body = [(each, value) for each, value in given if each.place == "body"]
-    if not command.takes_body:
-        return of_body[0][1].read() if of_body else None
-    file: TextIO | None = values.get("file")
-    fields: dict[str, Any] = {**command.fixed, **({} if file is None else _read_body(file)), **dict.fromkeys(values.get("unset", ()))}
-    for each, value in _values(of_body):
-        name, *below = each.field.split(".")  # of an inline list: LIST.FIELD
-        if below:
-            fields[name] = [{**fields.get(name, [{}])[0], below[0]: body_value(each.kind, value)}]
-        else:
-            fields[name] = body_value(each.kind, value)
-    missing = [each for each in command.parameters if each.place == "body" and each.is_required and each.field not in fields]
-    if missing:
-        raise click.UsageError(f"Missing option {', '.join(repr(each.flags[0] if each.flags else each.metavar) for each in missing)}.")
-    if not fields and command.method == "PATCH":
-        raise click.UsageError("Nothing to change: give at least one of the options.")
-    return encode_body(fields)
+def _shown_name(flag: str) -> str:
+    return f"shows_{flag.removeprefix('--').replace('-', '_')}"
 
 
-def _read_body(file: TextIO) -> Mapping[str, Any]:
-    return importlib.import_module("app.cli.operations.body_file").read_body(file)
+def _question(command: MadeCommand, arguments: Mapping[str, Any]) -> str:
+    """The first question about what was given."""
+
+    def is_about_given(question: str) -> bool:
+        return all(field is None or field in arguments for _, field, _, _ in string.Formatter().parse(question))
+
+    return next(filter(is_about_given, command.confirm)).format_map(arguments)
 
 
-def _values(given: Sequence[tuple[Parameter, Any]]) -> Iterator[tuple[Parameter, Any]]:
-    """The values, with what is read from standard input, and null for flags that say so. Raises UsageError for a field given twice."""
-    found: dict[str, str] = {}
-    for each, value in given:
-        if each.field in found:
-            raise click.UsageError(f"{found[each.field]} and {each.flags[0]} exclude each other.")
-        found[each.field] = each.flags[0] if each.flags else each.metavar
-        yield each, sys.stdin.read().strip() if each.kind == "stdin" else each.value if each.kind == "constant" else value
-
-
-def _check_alternatives(command: MadeCommand, given: set[str]) -> None:
-    """Raises UsageError."""
-    flags = [each.flags[0] for each in command.parameters if each.field in command.one_of]
-    number = len(given.intersection(command.one_of))
-    if number > 1 or (command.needs_one and not number):
-        exactly = "exactly " if command.needs_one else ""
-        raise click.UsageError(f"Give {exactly}one of {', '.join(flags[:-1])} and {flags[-1]}.")
+def _follow(runner: OperationRunner, wait: Wait, begun: OperationResponse, *, is_patient: bool) -> tuple[OperationResponse, bool]:
+    """Waits for what was begun. Returns what shows it, and whether it failed. If the command is interrupted, it goes on."""
+    [command] = [each for each in load_manifest().commands if each.id == wait.id]
+    request = OperationRequest(command, {segment: str(begun.document[field]) for segment, field in wait.path.items()}, {})
+    shown = perform(runner, request)
+    while is_patient and shown.document[wait.field] == wait.until_not:
+        time.sleep(_POLL_S)
+        shown = perform(runner, request)
+    return OperationResponse(shown.document, begun.warning), shown.document[wait.field] == wait.failure
 
 
 def _runner(command: MadeCommand, url: str | None) -> OperationRunner:
     """Runs in this process where there is a database, else at the gateway where somebody has signed in. Either is heavy to import."""
     settings = Settings.read()
-    if url is None and command.is_local and (_has_database(settings) or not _has_session()):
+    if url is None and command.is_local and (not command.needs_database or _has_database(settings) or not _has_session()):
         return importlib.import_module("app.cli.operations.run_here").LocalRunner(settings)
     api = importlib.import_module("app.cli.admin_api")
     access = api.find_access(settings) if url is None else api.named_access(url)
@@ -224,9 +253,3 @@ def _has_database(settings: Settings) -> bool:
 
 def _has_session() -> bool:
     return importlib.import_module("app.cli.session_file").load_session() is not None
-
-
-def _value_name(parameter: Parameter) -> str:
-    """The name of its value among those of the command, which has names of its own."""
-    name = f"{parameter.place}_{parameter.field.replace('.', '_') or 'content'}"
-    return f"{name}_{parameter.flags[0].strip('-').replace('-', '_')}" if parameter.kind == "constant" else name

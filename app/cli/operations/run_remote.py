@@ -1,11 +1,10 @@
 """Runs an operation over REST, at the gateway of this home or at another one."""
 
-import sys
 from urllib.parse import quote, urlencode
 
 from app.cli.admin_api import AdminAccess, raise_error, send, stream
 from app.cli.errors import CommandError
-from app.cli.operations.requests import OperationRefused, OperationRequest, OperationResponse
+from app.cli.operations.requests import OperationRequest, OperationResponse, open_output, refusal
 from app.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -23,9 +22,10 @@ class RemoteRunner:
         path += f"?{urlencode(query)}" if query else ""
         headers = {} if if_match is None else {"if-match": if_match}
         if command.media_type != "application/json":
-            for piece in stream(self._settings, self._access, path):
-                sys.stdout.buffer.write(piece)
-                sys.stdout.flush()
+            with open_output(request) as output:
+                for piece in stream(self._settings, self._access, path):
+                    output.write(piece)
+                    output.flush()
             return OperationResponse(None)
         # An engine's operation may take as long as a request.
         timeout_s = self._settings.total_timeout_s + _TIMEOUT_S if not command.is_local else 3 * command.timeout_s + _TIMEOUT_S
@@ -34,6 +34,8 @@ class RemoteRunner:
             try:
                 raise_error(self._access, response)
             except CommandError as fault:
-                raise OperationRefused(fault.format_message(), response.status, command) from fault
-        behind = response.headers.get("x-narthex-not-applied")
-        return OperationResponse(response.document, f"the change is stored, but these do not serve it yet: {behind}" if behind else "")
+                raise refusal(fault.format_message(), response.status, command) from fault
+        behind, served = response.headers.get("x-narthex-not-applied"), response.headers.get("x-narthex-applied", "none")
+        applied = f"of all workers, these serve it: {served}."
+        warning = f"the change is stored, but these do not serve it yet: {behind}" if behind else ""
+        return OperationResponse(response.document, warning, applied)

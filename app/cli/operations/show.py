@@ -12,6 +12,7 @@ import msgspec
 from app.api.rest.command import Column
 from app.cli.changes import format_changes
 from app.cli.operations.manifest import MadeCommand
+from app.cli.operations.requests import OperationResponse
 from app.cli.output import format_size, print_json, print_table, printable
 from app.cli.times import format_time
 
@@ -20,7 +21,7 @@ _WIDEST = 60
 
 
 def show_json(command: MadeCommand, document: Any, arguments: Mapping[str, Any]) -> None:
-    if shape := _rendering(command.shape):
+    if shape := rendering(command.shape):
         document = shape(document, arguments)
     elif command.only:
         document = {name: document[name] for name in command.only}
@@ -29,17 +30,18 @@ def show_json(command: MadeCommand, document: Any, arguments: Mapping[str, Any])
     print_json(document)
 
 
-def show_text(command: MadeCommand, document: Any, arguments: Mapping[str, Any]) -> None:
-    if render := _rendering(command.render):
+def show_text(command: MadeCommand, response: OperationResponse, arguments: Mapping[str, Any]) -> None:
+    document = response.document
+    for warning in document.get("warnings") or ():
+        click.echo(f"Warning: {warning}", err=True)
+    if render := rendering(command.render):
         render(document, arguments)
     elif command.done:
-        click.echo(printable(command.done.format_map({**arguments, **document})))
+        click.echo(printable(command.done.format_map({**arguments, **document, "applied": response.applied})))
     elif isinstance(document.get("data"), list):
         _show_list(command, document, arguments)
     else:
         _show_record(command, document)
-    for warning in document.get("warnings") or ():
-        click.echo(f"Warning: {warning}", err=True)
 
 
 def show_dry_run(document: Mapping[str, Any]) -> None:
@@ -53,7 +55,7 @@ def show_dry_run(document: Mapping[str, Any]) -> None:
         click.echo(f"Warning: {warning}", err=True)
 
 
-def _rendering(name: str) -> Callable[[Any, Mapping[str, Any]], Any] | None:
+def rendering(name: str) -> Callable[[Any, Mapping[str, Any]], Any] | None:
     """MODULE.FUNCTION of app.cli.renderers, imported where a command has one."""
     module, _, function = name.partition(".")
     return getattr(importlib.import_module(f"app.cli.renderers.{module}"), function) if name else None

@@ -1,4 +1,4 @@
-"""Users, service accounts and roles, as people read them."""
+"""Users, service accounts, roles and credentials, as people read them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +13,20 @@ from app.cli.times import format_time
 _ROLES = Column("roles", form="roles")
 _TIMES = ("created", "used", "expires", "revoked")
 _TOKENS = (Column("id"), Column("name"), *(Column(f"{name}_at", name.upper(), "time") for name in _TIMES))
+_CREDENTIALS = (Column("name"), Column("key"), Column("state"), Column("updated_at", "STORED", "time"), Column("providers", "USED BY"))
+
+
+def credentials(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    if document["data"]:
+        print_columns(_CREDENTIALS, [{**each, "state": _credential_state(each)} for each in document["data"]])
+    else:
+        click.echo("Nothing is stored; `narthex credentials set NAME` stores a secret for a provider.")
+
+
+def warnings(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """Prints what a dry run warns of."""
+    for warning in document["warnings"]:
+        click.echo(printable(f"Warning: {warning}"), err=True)
 
 
 def user(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
@@ -74,6 +88,12 @@ def given_role(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> Non
 
 def taken_role(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     click.echo(printable(f"{_receiver(document)} is no longer {document['role']} of {_team(document['team'])}."))
+
+
+def _credential_state(credential: Mapping[str, Any]) -> str:
+    if credential["key"] is None:
+        return "not stored"
+    return "decryptable" if credential["decryptable"] else "not decryptable"
 
 
 def _receiver(grant: Mapping[str, Any]) -> str:

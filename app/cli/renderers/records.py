@@ -55,3 +55,7 @@ def _kept(table: Mapping[str, Any]) -> str:
             return "until it is done"
         case _:
             return "for ever" if table["keep_days"] is None else f"{table['keep_days']} days"
+
+
+def dropped_shape(document: Mapping[str, Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"since": document["since"], "until": document["until"], "dropped": document["data"], "more": document["has_more"]}

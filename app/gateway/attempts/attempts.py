@@ -86,7 +86,7 @@ class Attempts:
             continuing = None
         if continuing is None:
             return None
-        self._fleet.record_failure(call.endpoint, call.model, error)
+        self._fleet.record_failure(call.endpoint, call.model, error, team_id=attempted.planned.admitted.caller.team_id)
         broken = discard_broken(attempted, served, call, error)
         resumed_at = len(stream.text())
         stream.break_off()

@@ -25,7 +25,7 @@ def record_failure(fleet: Fleet, attempted: Attempted, endpoint: Endpoint, model
     if attempted.is_shadow:
         return
     if not isinstance(error, UpstreamFailed) or not error.counts_as_failure:
-        fleet.record_failure(endpoint, model, error)
+        fleet.record_failure(endpoint, model, error, team_id=attempted.planned.admitted.caller.team_id)
         return
     if attempted.faults is None:
         attempted.faults = RequestFaults(fleet, attempted.planned.admitted.caller.team_id)

@@ -145,7 +145,7 @@ class TargetAttempts:
         for endpoint in choice:
             if len(attempted.attempts) >= MAX_ATTEMPTS or (is_retry and endpoint.breaker.is_open(time.monotonic())):
                 break
-            if endpoint.busy_times and (busy := endpoint.busy_times.refuse(target.model, endpoint.provider.configured_as)) is not None:
+            if endpoint.busy_times and (busy := _refuse_busy(endpoint, target.model, serving)) is not None:
                 serving.failures.add(Rank.UPSTREAM, busy)
                 run.note_wait(busy)
                 continue
@@ -247,6 +247,10 @@ class TargetAttempts:
         if _may_recover(error, attempted):
             run.note_wait(error)
         return not is_retry
+
+
+def _refuse_busy(endpoint: Endpoint, model: str, serving: Serving) -> Overloaded | None:
+    return endpoint.busy_times.refuse(model, endpoint.provider.configured_as, serving.team_id)
 
 
 def _note_untranslated(serving: Serving, reason: NarthexError) -> bool:

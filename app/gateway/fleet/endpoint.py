@@ -76,11 +76,14 @@ class Endpoint:
             cached = self._dialects_by_model[model] = dialects
         return cached
 
-    def in_cooldown(self, now: float, model: str) -> bool:
-        """Whether to try it last: its breaker is open, it is busy, or no credential of ours has capacity for this model of the host."""
+    def in_cooldown(self, now: float, model: str, team_id: str | None = None) -> bool:
+        """Whether to try it last: its breaker is open, it is busy, or no credential of ours has capacity for this model of the host.
+
+        `team_id`: for whose request; None: for anybody's.
+        """
         if self.breaker.is_open(now) or self.credential_pool.in_cooldown(now, model):
             return True
-        return self.busy_times.left_s(model, now) > 0
+        return self.busy_times.left_s(model, now, team_id) > 0
 
     # Requests that are not inferences: probes, operations, aborts
 

@@ -128,7 +128,7 @@ class EndpointChoice:
             if best is None or not (
                 best.credential_pool.in_cooldown(now, self._target.model)
                 or self._lacks_adapter(best)
-                or (best.busy_times and best.busy_times.left_s(self._target.model, now))
+                or (best.busy_times and best.busy_times.left_s(self._target.model, now, self._team_id))
             ):
                 return best
             passed.append(best)
@@ -153,7 +153,7 @@ class EndpointChoice:
             unavailable = "breaker open"
         elif endpoint.credential_pool.in_cooldown(now, self._target.model):
             unavailable = "credentials in cooldown"
-        elif endpoint.busy_times.left_s(self._target.model, now):
+        elif endpoint.busy_times.left_s(self._target.model, now, self._team_id):
             unavailable = "busy"
         elif self._lacks_adapter(endpoint):
             unavailable = "without the LoRA adapter"
@@ -164,9 +164,10 @@ class EndpointChoice:
 class LoneEndpoint(EndpointChoice):
     """The choice where there is nothing to choose, as mostly."""
 
-    def __init__(self, pool: EndpointPool, target: Target, request: InboundRequest) -> None:
+    def __init__(self, pool: EndpointPool, target: Target, request: InboundRequest, team_id: str) -> None:
         self._pool = pool
         self._target = target
+        self._team_id = team_id
         self._prompt_tokens = request.input_tokens
         self._order = [*pool.endpoints]
 
@@ -187,7 +188,7 @@ class LoneEndpoint(EndpointChoice):
 
     def best(self, now: float) -> Endpoint | None:
         (endpoint,) = self._pool.endpoints
-        return None if endpoint.in_cooldown(now, self._target.model) else endpoint
+        return None if endpoint.in_cooldown(now, self._target.model, self._team_id) else endpoint
 
     def explain(self, now: float) -> tuple[Candidate, ...]:
         self._tried, self._uncached = [], {}

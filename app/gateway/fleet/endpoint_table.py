@@ -59,7 +59,7 @@ class EndpointTable:
         """The endpoints of a target in the order in which to try them for a request. `session` is that of EndpointChoice."""
         pool = self.pools.get(pool_key(target), _EMPTY_POOL)
         if len(pool.endpoints) == 1:
-            return LoneEndpoint(pool, target, request)
+            return LoneEndpoint(pool, target, request, team_id)
         return EndpointChoice(pool, target, request, team_id, self.prefix_index, session)
 
     def rank_targets(self, plan: Plan) -> Sequence[int]:

@@ -71,12 +71,14 @@ class Fleet:
             endpoint.load.cool_down()
         endpoint.breaker.record_success()
 
-    def record_failure(self, endpoint: Endpoint, model: str, error: UpstreamError, in_doubt_of: str | None = None) -> None:
-        """Counts a failure of an endpoint. `model` is named as the host does; `in_doubt_of` means what it does for
-        Breaker.record_failure().
+    def record_failure(
+        self, endpoint: Endpoint, model: str, error: UpstreamError, *, team_id: str | None = None, in_doubt_of: str | None = None
+    ) -> None:
+        """Counts a failure of an endpoint. `model` is named as the host does; `team_id` means what it does for BusyTimes.record(), and
+        `in_doubt_of` what it does for Breaker.record_failure().
         """
         endpoint.breaker.record_failure(error, self._settings.breaker_failures, self._settings.breaker_open_s, in_doubt_of)
-        endpoint.busy_times.record(model, error, self._settings.endpoint_cooldown_max_s)
+        endpoint.busy_times.record(model, error, self._settings.endpoint_cooldown_max_s, team_id)
 
     async def reprobe(self, endpoint: Endpoint) -> None:
         """Recognises an endpoint anew after an operation changed it. Returns when that is done, or after a few seconds."""

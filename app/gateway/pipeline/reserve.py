@@ -76,7 +76,7 @@ def _plan(gateway: Gateway, parsed: ParsedRequest, context: RequestContext) -> P
         current_ms=snapshot_cache.current_ms,
         pinned_variant=parsed.variant,
     )
-    return targets if context.origin is None else without_fallbacks(targets)
+    return targets if context.origin is None or context.origin.is_awaited else without_fallbacks(targets)
 
 
 async def _make_request(

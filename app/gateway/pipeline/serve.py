@@ -18,7 +18,7 @@
 
 The names on the right are stages (app/gateway/state/stages.py): whatever ends the request finds there what it has to undo. On the way a
 share of requests is answered again, unseen (gateway.shadows), and streams that are silent get keep-alives. `context.origin` is None for
-callers' requests: others are the gateway's own, such as replays of recorded ones.
+callers' requests: others are the gateway's own, such as replays of recorded ones, or somebody's in the playground.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -62,7 +62,8 @@ async def serve(
         gateway.shadows.draw(context, dialect, planned, parsed.body.raw, planned.upstream_raw, parsed.headers)
     sources, meta = sources_of(gateway, parsed, planned, context), meta_of(parsed, context)
     keep_alives, is_masked = gateway.keep_alives, authenticated.caller.content == "masked"
-    is_watched = parsed.admitted.request.stream and context.origin is None and keep_alives.longest_s > 0
+    is_awaited = context.origin is None or context.origin.is_awaited
+    is_watched = parsed.admitted.request.stream and is_awaited and keep_alives.longest_s > 0
     if is_watched:
         keep_alives.streams[sink] = dialect, meta
     masked = MaskedStream(planned.spool_record, parsed.body.large_requests) if is_masked else None

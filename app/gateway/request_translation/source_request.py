@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.gateway.emulation.described_places import DescribedPlaces
@@ -66,6 +66,12 @@ class CallerTerms(Struct, eq=False):
         return f"CallerTerms({self.dialect.name})"  # the headers may hold a credential, which no log may show
 
 
+class UsedIds(Struct, eq=False):
+    """How many ids were made for attempts at one request, in whatever form it is sent."""
+
+    count: int = 0
+
+
 class SourceRequest(Struct, eq=False):
     """One form of what was requested."""
 
@@ -94,7 +100,8 @@ class SourceRequest(Struct, eq=False):
     names_media: bool | None = None
     # The hosts whose media was left as URLs when the rest was put into the body. None: that was not done yet.
     inlined_for: frozenset[str] | None = None
-    id_count: int = 0
+    # Shared by all forms of the request.
+    used_ids: UsedIds = field(default_factory=UsedIds)
 
     def __repr__(self) -> str:
         return f"SourceRequest({self.inference_id})"  # the body is the caller's, and no log's
@@ -181,8 +188,8 @@ class SourceRequest(Struct, eq=False):
 
         Source: managers/tokenizer_manager.py and scheduler.py of SGLang 0.5.23, read 2026-11.
         """
-        self.id_count += 1
-        return self.inference_id if self.id_count == 1 else f"{self.id_count}-{self.inference_id}"
+        self.used_ids.count = number = self.used_ids.count + 1
+        return self.inference_id if number == 1 else f"{number}-{self.inference_id}"
 
     def with_body(self, body: Body) -> "SourceRequest":
         """The same request with another body."""

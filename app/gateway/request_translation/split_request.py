@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.source_request import SourceRequest, UsedIds
 from providers.canonical.errors import TooManyInputs, Unsupported
 from providers.canonical.raw_json import Body
 from providers.dialect import InboundRequest
@@ -27,7 +27,7 @@ def _part(source: SourceRequest, number: int, request: InboundRequest) -> Source
         # It holds media that was fetched, once for all parts, and what a repair has added.
         chat = replace(source.chat, n=None, seed=request.body.value("seed"))
     inference_id = f"part{number}.{source.next_upstream_id()}"
-    return replace(source, request=request, inference_id=inference_id, id_count=0, chat=chat, emulable=None)
+    return replace(source, request=request, inference_id=inference_id, used_ids=UsedIds(), chat=chat, emulable=None)
 
 
 def split_request(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:

@@ -8,7 +8,7 @@ from app.gateway.media import body_media
 from app.gateway.media.fetcher import ClaimBytes, claim_nothing
 from app.gateway.request_translation.dropped_fields import drop_policy_for
 from app.gateway.request_translation.recipient import Recipient
-from app.gateway.request_translation.source_request import SourceRequest
+from app.gateway.request_translation.source_request import SourceRequest, UsedIds
 from providers.adapters.content_parts import drop_unsupported_parts
 from providers.adapters.provider import Provider
 from providers.canonical import media
@@ -29,7 +29,7 @@ class _NoFetcher:
 
 def without_fetching(source: SourceRequest) -> SourceRequest:
     """The same request, to be translated only to know whether a target takes it: whatever media it needs counts as fetched."""
-    return replace(source, terms=replace(source.terms, media_fetcher=_NoFetcher()))
+    return replace(source, terms=replace(source.terms, media_fetcher=_NoFetcher()), used_ids=UsedIds())
 
 
 def why_no_images(recipient: Recipient) -> str | None:

@@ -125,15 +125,6 @@ def resolve_selector(selector: Selector, team_id: str | None) -> Selector:
     raise InvalidKeyField("team", "Name the team, too: a text names another episode in each, and `episode_id` is not a UUIDv7.")
 
 
-async def count_expected_of(connection: AsyncConnection, selector: Selector, team: str | None) -> int:
-    """Returns the same as count_expected(), for the name of a team, or for all teams if it is None.
-
-    Raises InvalidKeyField for an unknown team.
-    """
-    team_id = await _team_id(connection, team)
-    return await count_expected(connection, resolve_selector(selector, team_id), team_id)
-
-
 async def _team_id(connection: AsyncConnection, team: str | None) -> str | None:
     if team is None:
         return None

@@ -31,11 +31,8 @@ class PromotionRefused(Exception):
 
     def __init__(self, name: str, promotion: Promotion) -> None:
         self.promotion = promotion
-        super().__init__(
-            f"{promotion.arm!r} of {name!r} is not promoted:"
-            f" {len(promotion.unmet)} of {len(promotion.conditions)} conditions are not met. "
-            + " ".join(condition.text for condition in promotion.unmet)
-        )
+        lines = [f"{promotion.arm!r} of {name!r} is not promoted:", *(f"  not met: {each.text}" for each in promotion.unmet)]
+        super().__init__("\n".join([*lines, *(f"  met:     {each.text}" for each in promotion.conditions if each.met)]))
 
 
 class Promoted(Struct, frozen=True):

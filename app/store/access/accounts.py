@@ -9,7 +9,7 @@ from sqlalchemy import ARRAY, ColumnElement, Row, Text, cast, delete, func, or_,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
-from app.domain.errors import InvalidKeyField
+from app.domain.errors import BoundReached, InvalidKeyField
 from app.settings import Settings
 from app.store.access.locking import lock_access
 from app.store.access.roles import Grant, Role
@@ -22,6 +22,9 @@ from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 AccountKind = Literal["user", "service_account"]
 # The roles of groups as NARTHEX_OIDC_GROUP_ROLES gives them.
 GroupRoles = Mapping[str, Sequence[Grant]]
+
+# Service accounts that are named after no team, and those of each team (TEAM/NAME): none can take the places of another.
+MAX_SERVICE_ACCOUNTS, MAX_SERVICE_ACCOUNTS_OF_TEAM = 10_000, 1_000
 
 _accounts, _grants, _teams = tables.principals, tables.role_grants, tables.teams
 
@@ -110,16 +113,35 @@ def check_account_name(name: str) -> str:
 
 
 async def create_service_account(connection: AsyncConnection, author: Author, name: str, *, team: str | None = None) -> str | None:
-    """Create a service account without roles, and return its id; None: there is one of that name. `team` is for the audit log."""
+    """Create a service account without roles, and return its id; None: there is one of that name. `team` is for the audit log.
+
+    Raises InvalidKeyField and BoundReached.
+    """
     check_account_name(name)
     await lock_access(connection)
     taken = select(_accounts.c.id).where(_accounts.c.kind == "service_account", _accounts.c.name == name)
     if await connection.scalar(taken) is not None:
         return None
+    await _check_room(connection, name)
     id = uuid7.mint()
     await connection.execute(_accounts.insert().values(id=id, kind="service_account", name=name))
     await record(connection, author, AuditEvent("create", "service_account", name, None, {"id": id}, team))
     return id
+
+
+async def _check_room(connection: AsyncConnection, name: str) -> None:
+    """Raises BoundReached if there may be no more service accounts beside one that is so named. Roles are taken away; names stay."""
+    before_slash = func.regexp_replace(_accounts.c.name, "/?[^/]*$", "")
+    named_after = await connection.scalar(select(_teams.c.name).where(_teams.c.name == name.rpartition("/")[0]))
+    if named_after is None:
+        most, whose = MAX_SERVICE_ACCOUNTS, "the company"
+        counted = before_slash.not_in(select(_teams.c.name))
+    else:
+        most, whose = MAX_SERVICE_ACCOUNTS_OF_TEAM, f"the team {named_after!r:.100}"
+        counted = before_slash == named_after
+    count = select(func.count()).select_from(_accounts).where(_accounts.c.kind == "service_account", counted)
+    if (await connection.scalar(count) or 0) >= most:
+        raise BoundReached(f"There are {most:,} service accounts of {whose}, which is the most there may be: delete some.")
 
 
 async def set_disabled(connection: AsyncConnection, author: Author, account: Account, *, disabled: bool, team: str | None = None) -> None:

@@ -61,6 +61,10 @@ TEAM_PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 }
 
 
+# key: an admin key. caller: any other key, which may only do what a caller may.
+PrincipalKind = Literal["key", "caller", "user", "service_account"]
+
+
 class Grant(Struct, frozen=True):
     """A role, within a team or (`team` None) for the whole company."""
 
@@ -69,9 +73,9 @@ class Grant(Struct, frozen=True):
 
 
 class Principal(Struct, frozen=True):
-    """Who uses the admin API: an admin key, a user or a service account, with the roles in force now."""
+    """Who uses the admin API: an admin key, a user or a service account, with the roles in force now, or a caller's key, which has none."""
 
-    kind: Literal["key", "user", "service_account"]
+    kind: PrincipalKind
     id: str  # a key's public part, else the id of the user or service account
     name: str
     grants: Sequence[Grant]

@@ -45,7 +45,7 @@ class Token(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """A place where a user is signed in. `used_at` is right to within a minute."""
+    """A place where a user, or whoever has a key, is signed in. `used_at` is right to within a minute."""
 
     id: str
     kind: SessionKind
@@ -123,10 +123,7 @@ async def list_sessions(connection: AsyncConnection, account_id: str) -> list[Se
     """The sessions of a user that have not ended, newest first. One that was idle for too long may still be among them."""
     valid = _tokens.c.revoked_at.is_(None), _tokens.c.expires_at > func.now()
     of_user = select(_tokens).where(_tokens.c.principal_id == account_id, _tokens.c.kind != "service_account", *valid)
-    return [
-        Session(row.id, row.kind, row.created_at.isoformat(), _iso(row.expires_at), _iso(row.used_at), row.ip, row.user_agent)
-        for row in await connection.execute(of_user.order_by(_tokens.c.id.desc()))
-    ]
+    return [to_session(row) for row in await connection.execute(of_user.order_by(_tokens.c.id.desc()))]
 
 
 async def end_sessions(connection: AsyncConnection, account_id: str, ids: Sequence[str]) -> int:
@@ -134,6 +131,10 @@ async def end_sessions(connection: AsyncConnection, account_id: str, ids: Sequen
     valid = _tokens.c.kind != "service_account", _tokens.c.revoked_at.is_(None)
     ended = update(_tokens).where(_tokens.c.principal_id == account_id, _tokens.c.id.in_(ids), *valid).values(revoked_at=func.now())
     return (await connection.execute(ended)).rowcount
+
+
+def to_session(row: Row[Any]) -> Session:
+    return Session(row.id, row.kind, row.created_at.isoformat(), _iso(row.expires_at), _iso(row.used_at), row.ip, row.user_agent)
 
 
 def mint_token(kind: TokenKind) -> str:

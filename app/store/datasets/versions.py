@@ -9,7 +9,7 @@ from sqlalchemy import Row, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
-from app.domain.errors import InvalidKeyField
+from app.domain.errors import BoundReached, InvalidKeyField
 from app.store.datasets.counts import DatasetCounts
 from app.store.datasets.datasets import Dataset
 from app.store.datasets.selection import Selection, check_conditions, matching_feedback
@@ -17,11 +17,15 @@ from app.store.postgres import tables
 from app.store.postgres.audit_log import AuditEvent, Author, record
 from app.store.postgres.paging import Page, read_cursor, write_cursor
 from app.store.records.inference_queries import search_inferences
+from providers.canonical.errors import Conflict
 
 _datasets, _versions, _teams = tables.datasets.c, tables.dataset_versions.c, tables.teams.c
 
 # Versions at a time, of datasets of all teams, and of those of each team: none can take the places of another. The writers take turns.
 MAX_BUILDING, MAX_BUILDING_OF_TEAM = 20, 5
+# That are kept, of the same.
+MAX_KEPT, MAX_KEPT_OF_TEAM = 100_000, 10_000
+MAX_NUMBER = 10_000  # of a dataset: numbers are not given again, and what was in a deleted version is still known
 _FIRST_PAGE = 200
 _FIRST_SEARCH_S = 2.0
 _VERSIONS_SCOPE = "dataset-versions"
@@ -53,7 +57,7 @@ class DatasetVersion(Struct, frozen=True, kw_only=True):
     completed_at: str | None
 
 
-class NotPossible(Exception):
+class NotPossible(Conflict):
     """The version is in no state for this; the message is a sentence."""
 
 
@@ -68,12 +72,11 @@ class FoundVersion(Struct, frozen=True):
 async def create_version(
     connection: AsyncConnection, author: Author, dataset: Dataset, selection: Selection, *, keep_hours_days: int
 ) -> DatasetVersion:
-    """A version that the writers build. The dataset must be locked. Raises InvalidKeyField for a selection of nothing, and NotPossible."""
+    """A version that the writers build. The dataset must be locked. Raises InvalidKeyField for a selection of nothing, NotPossible, and
+    BoundReached.
+    """
     team_id = await connection.scalar(select(_datasets.team_id).where(_datasets.id == dataset.id))
-    building = select(func.count()).select_from(tables.dataset_versions).join(tables.datasets).where(_versions.status == "building")
-    most, whose = (MAX_BUILDING, "all teams") if team_id is None else (MAX_BUILDING_OF_TEAM, f"the team {dataset.team!r:.100}")
-    if (await connection.scalar(building.where(_datasets.team_id.is_not_distinct_from(team_id))) or 0) >= most:
-        raise NotPossible(f"{most} versions of datasets of {whose} are being built already: wait for one, or cancel one.")
+    await _check_room(connection, dataset, team_id)
     await _check_selection(connection, dataset, selection, team_id, keep_hours_days)
     number = dataset.versions + 1
     values = {
@@ -93,6 +96,25 @@ async def create_version(
     found = await find_version(connection, dataset, number)
     assert found is not None, "it was stored in this transaction"
     return found.shown
+
+
+async def _check_room(connection: AsyncConnection, dataset: Dataset, team_id: str | None) -> None:
+    of_them = select(func.count()).select_from(tables.dataset_versions).join(tables.datasets)
+    of_them = of_them.where(_datasets.team_id.is_not_distinct_from(team_id))
+    most, most_kept, whose = MAX_BUILDING_OF_TEAM, MAX_KEPT_OF_TEAM, f"the team {dataset.team!r:.100}"
+    if team_id is None:
+        most, most_kept, whose = MAX_BUILDING, MAX_KEPT, "all teams"
+    if (await connection.scalar(of_them.where(_versions.status == "building")) or 0) >= most:
+        raise NotPossible(f"{most} versions of datasets of {whose} are being built already: wait for one, or cancel one.")
+    if (await connection.scalar(of_them.where(_versions.status != "deleted")) or 0) >= most_kept:
+        raise BoundReached(
+            f"There are {most_kept:,} versions of datasets of {whose}, which is the most that are kept: delete some"
+            " (`narthex datasets delete`, DELETE /admin/v1/datasets/NAME/versions/NUMBER)."
+        )
+    if dataset.versions >= MAX_NUMBER:
+        raise BoundReached(
+            f"{dataset.name!r:.200} has had {MAX_NUMBER:,} versions, deleted ones too, which is the most that a dataset has: begin another."
+        )
 
 
 async def _check_selection(

@@ -28,6 +28,11 @@ def parse_prefix(text: str) -> str | None:
     return match and match[1]
 
 
+def public_prefix(key: str) -> str:
+    """The public part of a key, as in nx-0123456789ab; of a complete key or of a part that was typed."""
+    return f"nx-{key.removeprefix('nx-').split('-')[0]}"
+
+
 def check_name(name: str) -> str:
     if not (name.isprintable() or not name) or len(name) > MAX_NAME_CHARACTERS:
         raise InvalidKeyField("name", f"A key's name has at most {MAX_NAME_CHARACTERS} printable characters, unlike {name!r:.60}.")

@@ -68,6 +68,7 @@ class InferenceFilter(Struct, frozen=True):
     text: str | None = None  # a search, as read_search() makes it, of teams with full-text search
     episode_ids: Collection[str] | None = None  # the ids that `episode` may have, which conditions() needs
     shadow: str | None = None  # of the shadow of this function or model
+    sent_by_people: Literal[True] | None = None  # by a caller, or by somebody in the playground
 
     @property
     def has_repeats(self) -> bool:
@@ -93,6 +94,8 @@ def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     yield from status_conditions(filters, columns.status)
     if filters.origin is not None:
         yield columns.origin.is_(None) if filters.origin == "caller" else columns.origin == filters.origin
+    if filters.sent_by_people:
+        yield or_(columns.origin.is_(None), columns.origin == "playground")
     if filters.model is not None:
         yield columns.model.in_(_sent_models(filters))
     if filters.team is not None:
@@ -138,6 +141,7 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         *((filters.team, row["team"]), (filters.key, (row["key"] or "").removeprefix("nx-")), (filters.original_id, row["original_id"])),
         (filters.origin, row["origin"] or "caller"),
         (filters.shadow, row["shadow"]),
+        (("caller", "playground") if filters.sent_by_people else None, row["origin"] or "caller"),
     )
     received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
     return (

@@ -37,12 +37,13 @@ async def ranges(
 
     The last one may be of a time from which there are no rollups.
     """
-    newest = (
-        await connection.execute(select(hourly_table(filters).c.time).order_by(hourly_table(filters).c.time.desc()).limit(1))
-    ).scalar()
+    hours = hourly_table(filters).c.time
+    newest = await connection.scalar(select(hours).order_by(hours.desc()).limit(1)) or _EPOCH
+    first = await connection.scalar(select(hours).order_by(hours).limit(1)) or newest
     since = await kept_since(connection, keep_hours_days)
-    oldest = _hour_of(max(since, _EPOCH if filters.since_ms is None else moment_of(filters.since_ms)))
-    end = _EPOCH if newest is None else newest + _HOUR
+    # A database that is younger than its rollups has them since 1970.
+    oldest = _hour_of(max(since, first, _EPOCH if filters.since_ms is None else moment_of(filters.since_ms)))
+    end = newest + _HOUR
     if before_ms < to_ms(end):
         end = _hour_of(moment_of(before_ms)) + _HOUR
     window = _FIRST_WINDOW

@@ -56,16 +56,8 @@ class CredentialPage(Struct, frozen=True):
     newest_key_id: str | None
 
 
-async def list_credentials(database: Database, vault: Vault) -> list[CredentialRow]:
-    """Credentials by name, including those that a provider names and nobody has stored."""
-    async with transaction(database) as connection:
-        users = await _provider_names(connection)
-        stored = {row.name: row for row in await connection.execute(select(_credentials))}
-    return [_to_row(name, stored.get(name), users, vault) for name in sorted({*stored, *users})]
-
-
 async def page_credentials(connection: AsyncConnection, vault: Vault, query: PageQuery) -> CredentialPage:
-    """A page of what list_credentials() returns."""
+    """Credentials by name, including those that a provider names and nobody has stored."""
     users = await _provider_names(connection)
     names = sorted({*await connection.scalars(select(_credentials.c.name)), *users})
     start = 0 if query.after is None else bisect_right(names, read_cursor(query.after, cursor_scope(query), [str])[0])

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.callers import ContentPolicy, DroppableFields
+from app.domain.errors import BoundReached
 from app.store.configuration.validation.team_restrictions import check_within_team
 from app.store.keys.droppable_fields import drop_column
 from app.store.keys.key_format import check_expiry, check_name, hash_key, parse_prefix
@@ -26,6 +27,8 @@ from app.store.postgres.database import Database, transaction
 from app.store.postgres.names import check_priority, check_team
 from app.store.teams.shown_keys import KeyRow, show_key
 from app.store.teams.teams import upsert_team
+
+MAX_VALID_KEYS_OF_TEAM = 100_000  # whoever makes keys for one team leaves room for those of others in the index that all share
 
 _keys, _teams = tables.keys, tables.teams
 
@@ -61,7 +64,7 @@ async def create_key(
     priority: int | None = None,
     author: Author = SYSTEM,
 ) -> str:
-    """Create a key, which is returned to be shown once, and its team if that is new. Raises InvalidKeyField.
+    """Create a key, which is returned to be shown once, and its team if that is new. Raises InvalidKeyField and BoundReached.
 
     `content` sets how much of the team's requests and responses is recorded; None leaves it unchanged.
     """
@@ -80,6 +83,7 @@ async def create_key(
         team_id = await _find_or_create_team(connection, author, team, content)
         await lock_changes(connection)
         await check_within_team(connection, team, terms)
+        await _check_room(connection, team, team_id)
         key = await _store(connection, {**terms, "team_id": team_id})
         await notify_workers(connection)
         await _record(connection, author, "create", key)
@@ -145,6 +149,16 @@ async def _find_or_create_team(connection: AsyncConnection, author: Author, name
         await upsert_team(connection, author, name, {} if content is None else {"content": content})
         row = (await connection.execute(query)).one()
     return row.id
+
+
+async def _check_room(connection: AsyncConnection, team: str, team_id: str) -> None:
+    """Raises BoundReached if the team may have no more keys. One that replaces another always has room: it may have to be replaced."""
+    valid = select(func.count()).select_from(_keys).where(_keys.c.team_id == team_id, *valid_key_conditions())
+    if (await connection.scalar(valid) or 0) >= MAX_VALID_KEYS_OF_TEAM:
+        raise BoundReached(
+            f"The team {team!r:.100} has {MAX_VALID_KEYS_OF_TEAM:,} valid keys, which is the most that a team may have: revoke those that"
+            " are no longer used (`narthex keys list --team TEAM`, GET /admin/v1/keys?unused_since=TIME), or give new ones an expiry."
+        )
 
 
 async def _store(connection: AsyncConnection, terms: dict[str, Any]) -> str:

@@ -25,6 +25,11 @@ class Applied(Struct, frozen=True):
     live: int | None
     behind: Sequence[str] = ()
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it is known that every live process serves it."""
+        return self.live is not None and not self.behind
+
     def in_words(self, wait_s: float) -> str:
         """Returns how many workers serve a change, as the end of a sentence for people."""
         if self.live is None:

@@ -26,12 +26,13 @@ def tls_verification(settings: Settings, url: str) -> ssl.SSLContext | bool:
     plain HTTP, too: anything else would load the certificate authorities for nothing, which takes 30 ms.
     """
     parts = urlsplit(url)
-    if parts.scheme != "https" or _is_of_this_machine(parts.hostname or ""):
+    if parts.scheme != "https" or is_of_this_machine(parts.hostname or ""):
         return False
     return tls_context(settings.ca_bundle or None)
 
 
-def _is_of_this_machine(host: str) -> bool:
+def is_of_this_machine(host: str) -> bool:
+    """Whether a host is `localhost` or an address of this machine: what is sent there does not leave it."""
     try:
         if ip_address(host).is_loopback:
             return True

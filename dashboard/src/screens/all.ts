@@ -6,6 +6,8 @@ export { Experiments } from './experiments/Experiments';
 export { Fleet } from './fleet/Fleet';
 export { Functions } from './functions/Functions';
 export { Limits } from './limits/Limits';
+export { Me } from './me/Me';
 export { Models } from './models/Models';
+export { Playground } from './playground/Playground';
 export { Requests } from './requests/Requests';
 export { Teams } from './teams/Teams';

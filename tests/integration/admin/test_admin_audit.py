@@ -85,7 +85,7 @@ async def test_the_command_lists_shows_and_exports_the_same(service: Service) ->
     name = await _make_team(service, changes=1)
     async with service.admin_client() as admin:
         listed = (await _get(admin, "", name=name))["data"]
-    assert json.loads(service.run("audit", "--name", name, "--since", "1h", "--json").stdout) == {"events": listed}
+    assert json.loads(service.run("audit", "--name", name, "--since", "1h", "--json").stdout) == {"events": listed, "next": None}
     shown = service.run("audit", listed[0]["id"]).stdout
     assert "priority: 0 -> 1" in shown and name in shown
     assert [json.loads(line) for line in service.run("audit", "--name", name, "--export", "jsonl").stdout.splitlines()] == listed

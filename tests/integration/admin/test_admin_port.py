@@ -39,6 +39,16 @@ async def admin(separate: tuple[Service, str]) -> AsyncGenerator[httpx.AsyncClie
         yield client
 
 
+async def test_playground_is_on_the_address_of_the_admin_api_alone(callers: httpx.AsyncClient, admin: httpx.AsyncClient) -> None:
+    path = "/admin/v1/playground/chat/completions"
+    assert (await callers.post(path, json=CHAT)).status_code == 404
+    played = await admin.post(path, json=CHAT)
+    assert played.status_code == 200, played.text
+    assert (await admin.get("/admin/v1/own/models")).status_code == 200
+    session = (await admin.get("/admin/v1/session")).json()
+    assert session["callers_port"] == callers.base_url.port
+
+
 async def test_each_address_serves_its_own_routes_in_every_process(separate: tuple[Service, str], admin: httpx.AsyncClient) -> None:
     service, url = separate
     async with connections(service, 8, service.admin_key) as callers:

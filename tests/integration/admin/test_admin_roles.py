@@ -60,12 +60,18 @@ _TEAM, _KEY, _USER, _ACCOUNT = {"name": "{team}"}, {"prefix": "{key}"}, {"id": "
 TABLE = {
     "get_session": Row(ANYBODY, ANYBODY, is_list=True),
     "list_roles": Row(ANYBODY, ANYBODY, is_list=True),
+    # Refused by 400 here: whoever signs in without a key has none of their own.
+    "get_own_key": Row(ANYBODY, ANYBODY, is_list=True),
+    "list_own_inferences": Row(ANYBODY, ANYBODY, is_list=True),
+    "show_own_inference": Row(ANYBODY, ANYBODY, {"id": str(uuid.uuid4())}, is_list=True),
     "sign_out": Row(ANYBODY, ANYBODY, is_list=True),  # refused by 400 here: only users have sessions
     "list_keys": Row(READ, READ, is_list=True),
     "create_key": Row(EDIT, EDIT, body={"team": "{team}"}),
     "get_key": Row(READ, READ, _KEY),
     "patch_key": Row(EDIT, EDIT, _KEY, body={"name": "changed"}),
     "revoke_key": Row(EDIT, EDIT, _KEY),
+    "list_key_sessions": Row(LOOK_AT_ACCESS, "", _KEY),
+    "end_key_sessions": Row("owner", "", _KEY),
     "rotate_key": Row(EDIT, EDIT, _KEY, body={"overlap_s": 0}),
     "list_teams": Row(READ, READ, is_list=True),
     "create_team": Row(EDIT, body={"name": "{unused}"}),

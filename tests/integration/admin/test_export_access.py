@@ -71,6 +71,7 @@ async def test_an_export_breaks_off_when_access_ends(service: Service, how: str)
     written = [line for path in (service.home / "logs").glob("gateway-*.log") for line in path.read_text().splitlines()]
     noticed = [line for line in written if '"level": "info"' not in line and '"level":"info"' not in line]
     [broken_off] = [line for line in noticed if await account_id(service, name) in line]
+    assert [line for line in noticed if "Traceback" in line or "ASGI" in line] == []
     assert "an export was broken off" in broken_off and team not in broken_off
 
 

@@ -51,13 +51,12 @@ def registration(engine: ScriptedEngine, host: str = "127.0.0.1", **status: Any)
 
 
 async def wait_until_served(client: httpx.AsyncClient, times: int = 12) -> None:
-    in_a_row = 0
-
     async def is_served() -> bool:
-        nonlocal in_a_row
-        answer = await client.post(CHAT, json={"model": "internlm", "messages": HI}, headers={"connection": "close"})
-        in_a_row = in_a_row + 1 if answer.status_code == 200 else 0
-        return in_a_row >= times
+        for _ in range(times):
+            answer = await client.post(CHAT, json={"model": "internlm", "messages": HI}, headers={"connection": "close"})
+            if answer.status_code != 200:
+                return False
+        return True
 
     await wait_until(is_served)
 

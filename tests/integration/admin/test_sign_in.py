@@ -228,6 +228,20 @@ async def test_a_disabled_user_cannot_sign_in(browser: httpx.AsyncClient, signin
     assert (await sign_in(browser)).status_code == 303
 
 
+async def test_one_of_a_users_sessions_ends_and_the_others_go_on(browser: httpx.AsyncClient, signing_in: Service) -> None:
+    await sign_in(browser)
+    user = (await ok(await browser.get("/admin/v1/session")))["id"]
+    async with signing_in.admin_client() as admin:
+        (earlier,) = (await ok(await admin.get(f"/admin/v1/users/{user}/sessions")))["data"]
+        await sign_in(browser)
+        assert len((await ok(await admin.get(f"/admin/v1/users/{user}/sessions")))["data"]) == 2
+        assert (await admin.delete(f"/admin/v1/users/{user}/sessions", params={"session": user})).status_code == 404
+        ended = await admin.delete(f"/admin/v1/users/{user}/sessions", params={"session": earlier["id"]})
+        assert await ok(ended) == {"ended": 1}
+        (later,) = (await ok(await admin.get(f"/admin/v1/users/{user}/sessions")))["data"]
+    assert later["id"] != earlier["id"] and (await browser.get("/admin/v1/session")).status_code == 200
+
+
 async def test_what_the_issuer_says_is_shown_as_text(browser: httpx.AsyncClient, issuer: OidcIssuer) -> None:
     issuer.refuses = True
     page = await sign_in(browser)

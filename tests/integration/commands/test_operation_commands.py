@@ -22,6 +22,11 @@ SHOWN = (
     ("snapshots", "list", "--limit", "1"),
     ("prices", "show", "nobody", "nothing", "always"),
     ("teams", "show", "nobody"),
+    ("datasets", "list"),
+    ("datasets", "show", "nothing"),
+    ("experiments", "list"),
+    ("experiments", "power", "--effect", "0.1", "--deviation", "0.8"),
+    ("experiments", "results", "nothing"),
 )
 
 

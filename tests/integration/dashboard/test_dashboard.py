@@ -103,12 +103,6 @@ async def test_what_is_no_valid_key_begins_no_session(service: Service, key: str
     assert refused.status_code == 401 and "set-cookie" not in refused.headers
 
 
-async def test_callers_key_begins_no_session(service: Service) -> None:
-    async with service.keyless_client() as browser:
-        refused = await sign_in(browser, service.key)
-    assert refused.status_code == 403 and "set-cookie" not in refused.headers
-
-
 async def test_bodies_that_do_not_come_keep_nobody_from_signing_in(service: Service) -> None:
     address = urlsplit(service.url)
     head = f"POST {SIGN_IN}/key HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-length: 100\r\n\r\n".encode()
@@ -153,6 +147,50 @@ async def test_one_time_link_works_once(service: Service) -> None:
         assert (await browser.get("/admin/v1/session")).status_code == 200
         assert (await another.post(f"{SIGN_IN}/once", json={"code": code})).status_code == 401
         assert (await another.get("/admin/v1/session", headers={"cookie": f"narthex_session={code}"})).status_code == 401
+
+
+async def test_a_try_that_is_refused_does_not_use_a_one_time_link_up(service: Service) -> None:
+    async with service.admin_client() as admin, service.keyless_client() as browser:
+        created = (await admin.post("/admin/v1/keys", json={"team": "default", "admin": True, "networks": ["203.0.113.0/24"]})).json()
+        code = await create_one_time_code(database_url(service), created["key"], lasts_s=60)
+        refused = await browser.post(f"{SIGN_IN}/once", json={"code": code})
+        assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
+        address = f"/admin/v1/keys/{created['prefix']}"
+        assert (await admin.patch(address, json={"networks": None}, headers={"if-match": "*"})).status_code == 200
+        assert (await browser.post(f"{SIGN_IN}/once", json={"code": code})).status_code == 200
+
+
+async def test_a_one_time_link_signs_in_one_of_those_who_use_it_at_once(service: Service) -> None:
+    code = await create_one_time_code(database_url(service), service.admin_key, lasts_s=60)
+    async with service.keyless_client() as browser:
+        answers = await asyncio.gather(*(browser.post(f"{SIGN_IN}/once", json={"code": code}) for _ in range(8)))
+    assert sorted(each.status_code for each in answers) == [200, *[401] * 7]
+
+
+async def test_sessions_of_a_key_are_listed_and_ended_one_by_one(service: Service) -> None:
+    async with service.admin_client() as admin, service.keyless_client() as first, service.keyless_client() as second:
+        created = (await admin.post("/admin/v1/keys", json={"team": "default", "admin": True})).json()
+        sessions = f"/admin/v1/keys/{created['prefix']}/sessions"
+        assert (await admin.get(sessions)).json() == {"data": []}
+        for name, browser in (("first", first), ("second", second)):
+            assert (await sign_in(browser, created["key"], **{"user-agent": name})).status_code == 200
+        listed = (await admin.get(sessions)).json()["data"]
+        assert [(each["kind"], each["ip"], each["user_agent"]) for each in listed] == [
+            ("browser", "127.0.0.1", "second"),
+            ("browser", "127.0.0.1", "first"),
+        ]
+        unknown = await admin.delete(sessions, params={"session": listed[0]["id"].replace("-", "0")})
+        assert (unknown.status_code, "There is no session" in unknown.text) == (404, True)
+        others = f"/admin/v1/keys/{service.admin_key[:15]}/sessions"
+        assert (await admin.delete(others, params={"session": listed[0]["id"]})).status_code == 404
+        assert (await admin.delete(sessions, params={"session": listed[0]["id"]})).json() == {"ended": 1}
+        assert [(await browser.get("/admin/v1/session")).status_code for browser in (first, second)] == [200, 401]
+        assert (await sign_in(second, created["key"])).status_code == 200
+        assert (await admin.delete(sessions)).json() == {"ended": 2}
+        assert [(await browser.get("/admin/v1/session")).status_code for browser in (first, second)] == [401, 401]
+        assert (await admin.get(sessions)).json() == {"data": []}
+        events = (await admin.get("/admin/v1/audit", params={"resource": "session", "name": created["prefix"]})).json()["data"]
+        assert [each["action"] for each in events] == ["revoke", "sign_in", "revoke", "sign_in", "sign_in"]
 
 
 async def test_late_one_time_link_does_not_work(service: Service) -> None:

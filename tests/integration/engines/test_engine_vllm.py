@@ -44,13 +44,13 @@ async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
 async def _wait_until_version_known(client: httpx.AsyncClient, engine: ScriptedVLLM) -> None:
     """Waits until both workers have probed the engine: from then on a regex is reported as enforced."""
     engine.text = "a"
-    in_a_row = 0
 
     async def is_known() -> bool:
-        nonlocal in_a_row
-        answer = await client.post("/v1/chat/completions", json={"model": "now", "messages": HI, "guided_regex": "a"})
-        in_a_row = in_a_row + 1 if answer.headers.get("x-narthex-guided") == "enforced" else 0
-        return in_a_row >= 6
+        for _ in range(6):
+            answer = await client.post("/v1/chat/completions", json={"model": "now", "messages": HI, "guided_regex": "a"})
+            if answer.headers.get("x-narthex-guided") != "enforced":
+                return False
+        return True
 
     await wait_until(is_known)
 

@@ -14,7 +14,7 @@ from app.datasets import piece as piece_module
 from app.datasets.builder import DatasetBuilder
 from app.datasets.export import export_rows
 from app.domain import uuid7
-from app.domain.errors import InvalidKeyField
+from app.domain.errors import BoundReached, InvalidKeyField
 from app.domain.experiments import Assignment
 from app.recording.erasure.hashes import Selector
 from app.recording.spool.spool import Spool
@@ -330,6 +330,45 @@ async def test_no_team_can_take_the_places_of_another(settings: Settings, engine
         await select(settings, Selection(), "of None")
     await work(settings, engine)
     await select(settings, Selection(), "of busy")
+
+
+async def test_how_many_versions_are_kept_is_bounded_by_team(settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(versions, "MAX_KEPT_OF_TEAM", 3)
+    monkeypatch.setattr(versions, "MAX_KEPT", 2)
+    for id, team in zip(TEAMS, ("busy", "patient"), strict=False):
+        await fetch(settings.database_url, "INSERT INTO teams (id, name) VALUES ($1, $2)", id, team)
+    await record(settings, NOTHING, {"team_id": TEAMS[1]})
+    async with transaction(settings.database_url) as connection:
+        for name, team in (("one of busy", "busy"), ("other of busy", "busy"), ("of patient", "patient")):
+            await store.create_dataset(connection, SYSTEM, name, team=team, description=None)
+    for name in ("one of busy", "other of busy", "other of busy", "of all", "of all"):
+        await select(settings, Selection(), name)
+    with pytest.raises(BoundReached, match="3 versions of datasets of the team 'busy', which is the most that are kept: delete some"):
+        await select(settings, Selection(), "one of busy")
+    with pytest.raises(BoundReached, match="There are 2 versions of datasets of all teams"):
+        await select(settings, Selection(), "of all")
+    await select(settings, Selection(), "of patient")
+    async with transaction(settings.database_url) as connection:
+        dataset = await store.find_dataset(connection, "one of busy", lock=True)
+        assert dataset is not None
+        version = await versions.find_version(connection, dataset, 1, lock=True)
+        assert version is not None
+        await versions.end_version(connection, SYSTEM, dataset, version, "deleted")
+    assert (await select(settings, Selection(), "one of busy")).number == 2
+
+
+async def test_a_dataset_gives_out_so_many_numbers_at_most(settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(versions, "MAX_NUMBER", 1)
+    await record(settings, NOTHING)
+    await select(settings, Selection())
+    async with transaction(settings.database_url) as connection:
+        dataset = await store.find_dataset(connection, "d", lock=True)
+        assert dataset is not None
+        version = await versions.find_version(connection, dataset, 1, lock=True)
+        assert version is not None
+        await versions.end_version(connection, SYSTEM, dataset, version, "deleted")
+    with pytest.raises(BoundReached, match="'d' has had 1 versions, deleted ones too, which is the most that a dataset has: begin another"):
+        await select(settings, Selection())
 
 
 async def test_no_team_can_take_the_names_of_others(settings: Settings, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch):

@@ -241,7 +241,7 @@ async def test_commands_create_show_export_and_delete(service: Service, client: 
     sampled = service.run("datasets", "select", name, "--tag", f"ds={tag}", "--max-rows", "5")
     assert sampled.returncode == 0 and f"{name} version 2: complete, 5 rows" in sampled.stdout, sampled.stderr
     for wrong, text in (
-        (("--feedback", "ds-helpful=true") * 11, "a list of length <= 10 at `feedback`"),
+        (("--feedback", "ds-helpful=true") * 11, "a list of length <= 10 at --feedback"),
         (("--feedback", "score>=nan"), "'score>=nan' is no condition"),
         (("--sample", "nan"), "'nan' is not a finite number"),
         (("--validation", "nan"), "'nan' is not a finite number"),
@@ -252,7 +252,7 @@ async def test_commands_create_show_export_and_delete(service: Service, client: 
         refused = service.run("datasets", "show", name, "--version", number)
         assert refused.returncode == 2 and "is not in the range" in refused.stderr, refused.stderr
     long = service.run("datasets", "create", unique(), "--tag", f"ds={tag}", "--description", "x" * 2001)
-    assert long.returncode == 1 and "2,000 characters" in long.stderr, long.stderr
+    assert long.returncode == 2 and "length <= 2000 at --description" in long.stderr, long.stderr
     assert name in service.run("datasets", "list").stdout
     assert len(service.run("datasets", "versions", name).stdout.splitlines()) == 3
     assert "splits: " in service.run("datasets", "show", name, "--version", "1").stdout

@@ -142,6 +142,6 @@ async def test_power_is_the_same_over_http_and_by_command(service: Service) -> N
     assert f"together, {answer['days']} days in full weeks. Set planned_units" in for_people
     assert answer["days"] % 7 == 0 and answer["fixed_units"] < answer["units"]
     refused = service.run("experiments", "results", "exres", "--metric", "speed")
-    assert refused.returncode == 1 and "none of its metrics" in refused.stderr
+    assert refused.returncode == 2 and "none of its metrics" in refused.stderr
     refused = service.run("experiments", "results", "exres", "--slice", "region")
-    assert refused.returncode == 1 and "It has: tenant." in refused.stderr
+    assert refused.returncode == 2 and "It has: tenant." in refused.stderr

@@ -32,12 +32,15 @@ def test_experiment_is_started_changed_and_ended(service: Service) -> None:
     assert "is not running" in refused("stop", "expcmd", "expcmd-b", "--yes")
     assert re.search(r"Version 1 of the experiment 'expcmd' takes effect at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.", run("start", "expcmd"))
     assert "is running already" in refused("start", "expcmd")
-    assert "There are: " in (unknown := refused("start", "expcmd-none")) and "expcmd" in unknown
+    unknown = refused("start", "expcmd-none")
+    assert "There is no experiment 'expcmd-none'. `narthex experiments list` lists them." in unknown
     run("weights", "expcmd", "expcmd-b=0.5")
     run("enrol", "expcmd", "25%")
     for bad in ("25", "-1", "0.5x", "5%%", "nan", "%"):
         assert f"{bad!r} is not a share from 0 to 1, such as 0.5 or 50%" in refused("enrol", "expcmd", "--", bad)
     assert "is the control" in refused("stop", "expcmd", "expcmd-a", "--now", "--yes")
+    assert "--now is for one arm" in refused("stop", "expcmd", "--now", "--yes")
+    assert "not both" in refused("stop", "expcmd", "expcmd-b", "--winner", "expcmd-a", "--yes")
     assert "has no arm 'huge'" in refused("stop", "expcmd", "huge", "--yes")
     assert "a weight is a number of 0 or more" in refused("weights", "expcmd", "expcmd-b=-1")
     run("stop", "expcmd", "expcmd-b", "--now", "--yes")

@@ -197,7 +197,7 @@ async def test_arm_is_promoted_only_once_all_conditions_are_met(service: Service
 async def test_arm_is_promoted_against_the_conditions_with_a_reason(service: Service, admin: httpx.AsyncClient) -> None:
     await start(service, "guardforce", 1)
     forced = service.run("experiments", "promote", "guardforce", "guard-b", "--force", "--yes")
-    assert forced.returncode != 0 and "--force needs --reason" in forced.stderr
+    assert forced.returncode == 2 and "--force needs --reason" in forced.stderr
     reason = "the provider of guard-a closes"
     done = service.run("experiments", "promote", "guardforce", "guard-b", "--force", "--reason", reason, "--yes")
     assert done.returncode == 0, done.stderr

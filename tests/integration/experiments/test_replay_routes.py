@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.nouns.key_format import public_prefix
+from app.store.keys.key_format import public_prefix
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.nouns.key_format import public_prefix
+from app.store.keys.key_format import public_prefix
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
 from tests.support.processes.service_inspection import database_url

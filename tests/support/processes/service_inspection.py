@@ -46,14 +46,14 @@ async def wait_until_endpoints(service: Service, condition: Callable[[dict[str, 
 
     Twelve responses in a row must meet it: a dozen new connections reach each of two workers.
     """
-    in_a_row = 0
 
     async def is_met() -> bool:
-        nonlocal in_a_row
-        async with service.admin_client() as admin:
-            response = await admin.get("/admin/v1/endpoints")
-        in_a_row = in_a_row + 1 if condition({each["provider"]: each for each in response.json()["data"]}) else 0
-        return in_a_row >= 12
+        for _ in range(12):
+            async with service.admin_client() as admin:
+                response = await admin.get("/admin/v1/endpoints")
+            if not condition({each["provider"]: each for each in response.json()["data"]}):
+                return False
+        return True
 
     await wait_until(is_met)
 

@@ -1,6 +1,7 @@
 """Exports while access is checked on the way: what is sent, and when it ends."""
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -34,6 +35,16 @@ def principal(*teams: str | None) -> Principal:
 AWAY = Unavailable("The token cannot be checked at the moment.")
 
 
+def call_of(
+    first: Principal,
+    later: Sequence[Principal | NarthexError],
+    asked: Permission = "audit:read",
+    break_off: Callable[[], None] | None = None,
+) -> Call[Any, Any]:
+    author, none = Author("user", "1", "ann", "rest"), cast("Any", SimpleNamespace())
+    return Call[Any, Any](first, author, asked, {}, None, None, None, None, none, none, Authentication(later), None, break_off)
+
+
 async def read(
     first: Principal, later: Sequence[Principal | NarthexError], asked: Permission = "audit:read"
 ) -> tuple[int, type[Exception] | None]:
@@ -47,9 +58,7 @@ async def read(
         finally:
             closed.append(True)
 
-    author = Author("user", "1", "ann", "rest")
-    transaction = cast("Any", SimpleNamespace())
-    call = Call[Any, Any](first, author, asked, {}, None, None, None, None, transaction, transaction, Authentication(later), None)
+    call = call_of(first, later, asked)
     call.visible_teams()
     body = export_answer(call, pieces(), "file", "text/csv").body
     received, fault = 0, None
@@ -84,6 +93,40 @@ async def test_what_is_sent_was_permitted_a_moment_ago(
     monkeypatch.setattr(export, "_CHECK_ACCESS_S", 0.0)
     monkeypatch.setattr(export, "_RETRY_S", 0.0)
     assert await read(first, later) == expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "has_traceback"),
+    [
+        (ConnectionResetError("Postgres went away."), "Postgres went away.", False),
+        (NotAllowed("Meanwhile your role ended."), "Meanwhile your role ended.", False),
+        (KeyError("a fault of ours"), "a fault of ours", True),
+    ],
+    ids=["the database is away", "access ended", "a fault of ours"],
+)
+async def test_what_fails_on_the_way_closes_the_connection_and_logs_one_line(
+    caplog: pytest.LogCaptureFixture, fault: Exception, reason: str, has_traceback: bool
+) -> None:
+    is_closed = asyncio.Event()
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        yield b"x"
+        raise fault
+
+    call = call_of(principal("a"), [principal("a")], break_off=is_closed.set)
+    body = export_answer(call, pieces(), "file", "text/csv").body
+
+    async def send() -> list[bytes]:
+        return [piece async for piece in body]
+
+    sending = asyncio.create_task(send())
+    await is_closed.wait()
+    assert not sending.done()  # the end of the stream would say that it is complete
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    (line,) = caplog.records
+    assert line.message == "an export was broken off" and reason in vars(line)["reason"] and bool(line.exc_info) is has_traceback
 
 
 async def test_what_cannot_be_checked_for_long_ends(monkeypatch: pytest.MonkeyPatch) -> None:

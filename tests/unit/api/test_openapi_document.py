@@ -14,7 +14,6 @@ from app.api.openapi.document import build_document
 from app.api.openapi.page import render_page
 from app.api.openapi.property_descriptions import describe_properties
 from app.api.openapi.schemas import schemas_of
-from app.domain.inference_paths import INFERENCE_PATHS
 from app.main import Applications, create_applications
 from app.settings import Settings
 from providers.transport.loop_turns import LoopTurns
@@ -48,12 +47,17 @@ def test_document_has_what_is_served_and_nothing_else(applications: Applications
         for method in getattr(route, "methods", ())
         if method not in ("OPTIONS", "HEAD")
     }
-    documented = {(path, method) for path, item in document["paths"].items() for method in item if path not in INFERENCE_PATHS}
+    documented = {(path, method) for path, item in document["paths"].items() for method in item if path not in applications.calls}
     assert documented == served
 
 
-def test_document_has_every_inference_route_with_its_body(document: dict[str, Any]) -> None:
-    assert [path for path in INFERENCE_PATHS if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
+def test_document_has_every_inference_route_with_its_body(applications: Applications, document: dict[str, Any]) -> None:
+    assert [path for path in applications.calls if "requestBody" not in document["paths"].get(path, {}).get("post", {})] == []
+
+
+def test_every_operation_may_be_sent_with_too_long_a_head(document: dict[str, Any]) -> None:
+    operations = [operation for item in document["paths"].values() for operation in item.values()]
+    assert [operation["operationId"] for operation in operations if "431" not in operation["responses"]] == []
 
 
 def test_operation_ids_are_unique_and_every_operation_says_what_it_needs(document: dict[str, Any]) -> None:
@@ -69,7 +73,7 @@ def test_bounds_descriptions_and_defaults_of_parameters_are_in_the_document(docu
     assert parameters["limit"]["description"] and not parameters["limit"]["required"]
     patch = document["paths"]["/admin/v1/teams/{name}"]["patch"]
     assert {"dry_run", "Idempotency-Key", "If-Match"} <= {each["name"] for each in patch["parameters"]}
-    assert {"200", "400", "401", "403", "404", "409", "412", "413", "422", "428", "500", "503"} == set(patch["responses"])
+    assert {"200", "400", "401", "403", "404", "409", "412", "413", "422", "428", "431", "500", "503"} == set(patch["responses"])
     assert document["components"]["schemas"]["TeamChanges"]["additionalProperties"] is False
 
 

@@ -123,7 +123,7 @@ def test_invalid_arguments_are_refused_before_anything_happens() -> None:
         (("apply", "--json", "-"), "--yes"),
         (("chat", "sandbox", "--json", " "), "empty"),
         (("chat", "sandbox", "--max-tokens", "0", "hi"), "max-tokens"),
-        (("keys", "create", "--team", " "), "needs a name"),
+        (("keys", "create", "--team", " "), "must not be empty"),
         (("keys", "create", "--team", "t", "--expires", "2020-01-01"), "past"),
         (("keys", "create", "--team", "t", "--expires", "soon"), "2026-12-31"),
         (("keys", "create", "--team", "t", "--network", "10.0.0.1/8"), "host bits"),

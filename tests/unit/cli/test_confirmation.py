@@ -36,7 +36,7 @@ def test_every_command_that_ends_something_asks_or_is_undone_by_another(path: tu
     name = " ".join(path)
     if path[-1] in _ENDING and not isinstance(command, click.Group):
         asks = any("--yes" in option.opts for option in command.params)
-        assert asks != (name in _UNDONE), f"{name}: give it yes_option of app/cli/confirmation.py, or say what undoes it"
+        assert asks != (name in _UNDONE), f"{name}: let it ask (`asks` of its Command), or say what undoes it"
 
 
 @pytest.mark.parametrize(("path", "command"), _ASKING)

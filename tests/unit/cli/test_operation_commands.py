@@ -1,5 +1,6 @@
 """Commands made from the operations of the admin API: that each operation has one, what they are made of, and what they cost."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -14,15 +15,20 @@ from litestar.exceptions import LitestarDeprecationWarning
 from app.api.rest.command import Column
 from app.api.rest.operation import Operation
 from app.cli import main
+from app.cli.admin_api import AdminAccess, named_access
 from app.cli.operations import show
 from app.cli.operations.build import build_manifest, command_name, declared_operations, write_manifest
 from app.cli.operations.make import make_command
 from app.cli.operations.manifest import MANIFEST, MadeCommand, Parameter, load_manifest
 from app.cli.operations.requests import OperationRefused, OperationRequest, OperationResponse
+from app.supervisor.machine.errors import OperatorError
 
 # Operations without a command, each with its reason.
 WITHOUT_COMMAND = {
     "delete_role_grant": "`roles revoke` takes a role from whom it was given to, and needs no id",
+    "get_own_key": "`keys show` shows it, and more, to whoever has what commands take: an admin key or a role",
+    "list_own_inferences": "`inferences --key` lists them",
+    "show_own_inference": "`inferences show` shows it",
     "read_engine": "`engines run` sends POST, which runs the same operations",
 }
 
@@ -53,9 +59,12 @@ def test_manifest_is_what_the_operations_declare(declared: list[Operation[Any, A
     assert write_manifest(build_manifest(declared)) == MANIFEST.read_bytes(), "run `python -m app.cli.operations.build`"
 
 
-def test_no_two_commands_have_the_same_name() -> None:
-    names = [each.name for each in load_manifest().commands]
-    assert len(names) == len(set(names))
+def test_commands_of_one_name_differ_in_what_their_paths_need_or_what_decides() -> None:
+    def deciding(command: MadeCommand) -> list[str]:
+        return sorted(each.field for each in command.parameters if each.place == "path" or each.decides)
+
+    found = [(each.name, *deciding(each)) for each in load_manifest().commands]
+    assert len(found) == len(set(found))
 
 
 def test_name_of_a_command_follows_from_path_and_id() -> None:
@@ -295,3 +304,38 @@ def test_commands_without_a_database_use_the_session_of_a_gateway(monkeypatch: p
     assert done.exit_code == 1 and "narthex login http://127.0.0.1:8" in done.stderr
     done = CliRunner().invoke(main, ["users", "list", "--url", "http://127.0.0.1:8"], env={**environment, "NARTHEX_ADMIN_KEY": "nx-k"})
     assert done.exit_code == 1 and "The gateway on http://127.0.0.1:8 is not reachable" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("gateway", "url", "refusal"),
+    [
+        (
+            "",
+            "http://gateway.test:8787",
+            "without TLS whoever is on the way can read it. Use https, or set NARTHEX_ADMIN_URL=http://gateway.test",
+        ),
+        ("", "http://127.0.0.1.evil.test:9", "without TLS"),
+        ("", "http://127.0.0.1@evil.test:9", "without TLS"),
+        (
+            "https://gateway.test",
+            "https://evil.test",
+            "is for the gateway at https://gateway.test, as NARTHEX_ADMIN_URL says",
+        ),
+        ("https://gateway.test", "http://gateway.test", "is not sent to http://gateway.test"),
+        ("https://gateway.test", "https://gateway.test:8443", "is not sent to https://gateway.test:8443"),
+        ("https://gateway.test", "http://127.0.0.1:9", "is not sent to http://127.0.0.1:9"),
+        ("", "https://gateway.test", ""),
+        ("", "http://127.0.0.1:9/", ""),
+        ("", "http://localhost:9", ""),
+        ("http://gateway.test:8787/", "http://gateway.test:8787", ""),
+        ("https://Gateway.test:443", "https://gateway.test/", ""),
+    ],
+)
+def test_the_admin_key_is_sent_to_its_gateway_alone(monkeypatch: pytest.MonkeyPatch, gateway: str, url: str, refusal: str) -> None:
+    monkeypatch.setenv("NARTHEX_ADMIN_KEY", "nx-k")
+    monkeypatch.setenv("NARTHEX_ADMIN_URL", gateway)
+    if not refusal:
+        assert named_access(url) == AdminAccess(url.rstrip("/"), "nx-k")
+        return
+    with pytest.raises(OperatorError, match=re.escape(refusal)):
+        named_access(url)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.store.configuration.history import read_configuration_version
@@ -85,7 +85,9 @@ class CredentialOperations:
         version = await credentials.delete_credential(call.connection, call.path["name"], author=call.author)
         if version is None:
             raise _not_found()
-        return Answer(DeletedCredential(call.path["name"], version))
+        named = await credentials.find_credential(call.connection, self._vault, call.path["name"])
+        warnings = [f"Requests to {', '.join(named.providers)} fail until another is stored."] if named else []
+        return Answer(DeletedCredential(call.path["name"], version), warnings=warnings)
 
     async def _find(self, call: Call[Any, Any]) -> CredentialRow:
         row = await credentials.find_credential(call.connection, self._vault, call.path["name"])
@@ -96,7 +98,35 @@ class CredentialOperations:
 
 def _not_found() -> UnknownRecord:
     # The name is not repeated: the caller may have put the secret there.
-    return UnknownRecord("No credential is stored under that name. GET /admin/v1/credentials lists the stored ones.")
+    return UnknownRecord("Nothing is stored under that name. GET /admin/v1/credentials lists the stored ones.")
+
+
+_LIST = Command(
+    summary="List stored credentials by name; their values are never shown.",
+    help='"key": the id of the key that encrypts it, null if a provider names it but nothing is stored; "decryptable": whether the keys'
+    ' that this command found decrypt it; "newest_key_id": the id of the key that encrypts new credentials.',
+    examples=("credentials list",),
+    options={"limit": Option(default="1000")},
+    data="credentials",
+    render="access.credentials",
+)
+_SET = Command(
+    name="credentials set",
+    summary="Store a secret under NAME, or replace it.",
+    help="The secret is read from standard input, or from a prompt on a terminal; never from the command line, which others may see."
+    " Returns once every gateway process uses it; no request fails because of the change.",
+    examples=("credentials set openai", "credentials set vertex < service-account.json"),
+    options={"value": Option(is_secret=True, help="Secret for {name}")},
+    done="{name} is stored, with version {version}; {applied}",
+)
+_DELETE = Command(
+    summary="Delete the credential stored under NAME.",
+    help="Requests to providers that name it fail (502) until another is stored.",
+    examples=("credentials delete old-key --yes",),
+    preview="access.warnings",
+    confirm="Delete {name}?",
+    done="{name} is deleted, with version {version}; {applied}",
+)
 
 
 def operations(vault: Vault) -> list[Operation[Any, Any]]:
@@ -114,6 +144,7 @@ def operations(vault: Vault) -> list[Operation[Any, Any]]:
             permission="config:read",
             query=CredentialQuery,
             response=CredentialPage,
+            commands=(_LIST,),
             handler=handlers.list,
         ),
         Operation(
@@ -140,7 +171,7 @@ def operations(vault: Vault) -> list[Operation[Any, Any]]:
             response=StoredCredential,
             errors={422: "The gateway has no NARTHEX_SECRET_KEY to encrypt it with."},
             example={"value": "sk-example"},
-            commands=(Command(name="credentials set"),),
+            commands=(_SET,),
             handler=handlers.put,
         ),
         Operation(
@@ -154,6 +185,7 @@ def operations(vault: Vault) -> list[Operation[Any, Any]]:
             access="write",
             response=DeletedCredential,
             errors=name_missing,
+            commands=(_DELETE,),
             handler=handlers.delete,
         ),
     ]

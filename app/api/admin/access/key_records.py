@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.admin.access.teams import Content, Priority, TeamName
-from app.api.rest.entry_resource import Warnings
+from app.api.rest.fields import Warnings
 from app.api.rest.operation import Call
 from app.api.rest.request_parsing import TimeText
 from app.domain.callers import DroppableFields

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
 
+from app.api.admin.access.caller_commands import CHANGE_KEY, CREATE_KEY, LIST_KEYS, REVOKE_KEY, ROTATE_KEY
 from app.api.admin.access.key_records import CreatedKey, Key, KeyQuery, ListedKey, NewKey, Rotation, read_usage, to_key
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
@@ -46,7 +47,7 @@ class KeyOperations:
         return Answer(Page(shown, page.next))
 
     async def show(self, call: Call[NoQuery, NoBody]) -> Answer:
-        return await _answer(call, await _find(call))
+        return await _answer(call, await find_key(call))
 
     async def create(self, call: Call[NoQuery, NewKey]) -> Answer:
         body = call.body
@@ -113,7 +114,7 @@ class KeyOperations:
         return await _answer(call, await _reload(call, key), created=key)
 
 
-async def _find(call: Call[Any, Any]) -> KeyRow:
+async def find_key(call: Call[Any, Any]) -> KeyRow:
     """A key that the caller cannot see does not exist for them."""
     row = await shown_keys.show_key(call.connection, call.path["prefix"])
     if row is None or not call.is_visible(row.team, "keys:read"):
@@ -122,7 +123,7 @@ async def _find(call: Call[Any, Any]) -> KeyRow:
 
 
 async def _find_to_change(call: Call[Any, Any]) -> KeyRow:
-    row = await _find(call)
+    row = await find_key(call)
     call.require("keys:write", row.team)
     if row.admin:
         call.require("admin_keys:write")
@@ -165,7 +166,7 @@ def _etag(row: KeyRow) -> str:
 
 
 def _not_valid(prefix: str) -> UnknownRecord:
-    return UnknownRecord(f"There is no valid key {_printable_prefix(prefix)}: it is unknown, revoked or expired.")
+    return UnknownRecord(f"No valid key begins with 'nx-{prefix}': it is revoked or expired. GET /admin/v1/keys lists the valid ones.")
 
 
 def _printable_prefix(prefix: str) -> str:
@@ -190,6 +191,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             scope="team",
             query=KeyQuery,
             response=Page[ListedKey],
+            commands=(LIST_KEYS,),
             handler=handlers.list,
         ),
         Operation(
@@ -206,7 +208,9 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             response=CreatedKey,
             status=201,
             secret_response=True,
+            errors={409: "The team has as many valid keys as it may have."},
             example={"team": "search", "name": "nightly", "models": ["sandbox*"], "budget": {"amount_usd": 50}},
+            commands=(CREATE_KEY,),
             handler=handlers.create,
         ),
         Operation(
@@ -235,6 +239,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             conditional=True,
             errors=not_valid,
             example={"models": ["sandbox*"], "expires_at": None},
+            commands=(CHANGE_KEY,),
             handler=handlers.patch,
         ),
         Operation(
@@ -248,6 +253,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             access="write",
             response=Key,
             errors=not_valid,
+            commands=(REVOKE_KEY,),
             handler=handlers.revoke,
         ),
         Operation(
@@ -267,6 +273,7 @@ def operations(output_tokens: int) -> list[Operation[Any, Any]]:
             secret_response=True,
             errors={**not_valid, 409: "It was rotated already, to a key that is valid."},
             example={"overlap_s": 3600},
+            commands=(ROTATE_KEY,),
             handler=handlers.rotate,
         ),
     ]

@@ -9,8 +9,8 @@ from app.api.admin.access.users import ACCOUNT_COLUMNS, AccountQuery
 from app.api.rest.access_rules import manages, require_may_give, require_other_owner, shown_roles
 from app.api.rest.command import Command, Option
 from app.api.rest.etags import etag_of
+from app.api.rest.links import encode_segment
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
-from app.api.server.path_segments import encode_segment
 from app.store.access import accounts, grants
 from app.store.access.accounts import Account, GroupRoles, RoleInForce
 from app.store.access.locking import lock_access
@@ -184,7 +184,7 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             body=NewServiceAccount,
             response=ServiceAccount,
             status=201,
-            errors={409: "There is a service account of that name already."},
+            errors={409: "There is a service account of that name already, or as many as there may be."},
             example={"name": "terraform", "roles": [{"role": "editor"}]},
             commands=(
                 Command(
@@ -195,8 +195,8 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
                     ),
                     inline=("roles",),
                     options={
-                        "role": Option(help="Give it this role."),
-                        "team": Option(help="Give it the role within this team only, not for the whole company."),
+                        "roles.role": Option(help="Give it this role."),
+                        "roles.team": Option(help="Give it the role within this team only, not for the whole company."),
                     },
                     render="access.created_account",
                     shape="access.account_shape",

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.api.admin.access.caller_commands import LIST_TEAMS, SET_TEAM
 from app.api.rest.access_rules import require_may_give
-from app.api.rest.command import Command
 from app.api.rest.etags import etag_of
+from app.api.rest.links import encode_segment
 from app.api.rest.merge_patch import merge
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.replacement import check_read_only, replacement_type
-from app.api.server.path_segments import encode_segment
 from app.domain.callers import ContentPolicy, Detector, DroppableFields, Fallbacks, MaskConfig, TeamLimit
 from app.store.access.grants import take_roles_in
 from app.store.access.locking import lock_access
@@ -212,6 +212,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             query=TeamQuery,
             response=Page[Team],
+            commands=(LIST_TEAMS,),
             handler=_list,
         ),
         Operation(
@@ -269,7 +270,7 @@ def operations() -> list[Operation[Any, Any]]:
             conditional=True,
             errors=name_missing,
             example={"priority": 10},
-            commands=(Command(name="teams set"),),
+            commands=(SET_TEAM,),
             handler=_patch,
         ),
         Operation(

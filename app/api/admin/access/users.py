@@ -1,5 +1,6 @@
 """Users, who sign in with an issuer: /admin/v1/users. They are created by their first sign-in."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -55,6 +56,10 @@ class SessionList(Struct, frozen=True):
     data: list[Session]
 
 
+class SessionQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    session: Annotated[str, Meta(max_length=100, description="End the session with this id alone.")] | None = None
+
+
 class EndedSessions(Struct, frozen=True):
     """The number of sessions that have ended."""
 
@@ -100,14 +105,23 @@ async def _list_sessions(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -
     return Answer(SessionList(await tokens.list_sessions(call.connection, account.id)))
 
 
-async def _end_sessions(group_roles: GroupRoles, call: Call[NoQuery, NoBody]) -> Answer:
+async def _end_sessions(group_roles: GroupRoles, call: Call[SessionQuery, NoBody]) -> Answer:
     account = await _find(group_roles, call)
     require_may_give(call, account.grants)
-    sessions = await tokens.list_sessions(call.connection, account.id)
-    ended = await tokens.end_sessions(call.connection, account.id, [session.id for session in sessions])
+    ids = ids_to_end(call.query, await tokens.list_sessions(call.connection, account.id))
+    ended = await tokens.end_sessions(call.connection, account.id, ids)
     if ended:
         await record(call.connection, call.author, AuditEvent("revoke", "session", account.name, {"sessions": ended}, {"sessions": 0}))
     return Answer(EndedSessions(ended))
+
+
+def ids_to_end(query: SessionQuery, sessions: Sequence[Session]) -> list[str]:
+    """The ids of all sessions, or of the one that the query names. Raises UnknownRecord if that is not among them."""
+    if query.session is None:
+        return [session.id for session in sessions]
+    if not any(session.id == query.session.lower() for session in sessions):
+        raise UnknownRecord(f"There is no session {query.session!r:.100} here that has not ended.")
+    return [query.session.lower()]
 
 
 async def _find(group_roles: GroupRoles, call: Call[Any, Any]) -> Account:
@@ -238,16 +252,17 @@ def operations(group_roles: GroupRoles) -> list[Operation[Any, Any]]:
             path="/users/{id}/sessions",
             id="end_sessions",
             tag=tag,
-            summary="Sign a user out everywhere",
+            summary="Sign a user out everywhere, or end one session",
             permission="access:write",
             access="write",
+            query=SessionQuery,
             response=EndedSessions,
-            errors=missing,
+            errors={404: "There is no such user, none with a role in a team of yours, or no such session."},
             commands=(
                 Command(
                     examples=("users sessions end ann@example.com --yes",),
                     options=user_argument,
-                    confirm="Sign {id} out everywhere?",
+                    confirm="End sessions of {id}?",
                     done="Sessions that have ended: {ended}.",
                 ),
             ),

@@ -9,8 +9,8 @@ from app.api.admin.configuration.providers import Drop
 from app.api.admin.configuration.shadow_settings import ShadowSettings
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
 from app.api.rest.entry_operations import entry_operations
-from app.api.rest.entry_resource import EntryResource, Warnings, etag
-from app.api.rest.fields import Name, Search
+from app.api.rest.entry_resource import EntryResource, etag
+from app.api.rest.fields import Name, Search, Warnings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.domain.routing import Capability, FallbackReason

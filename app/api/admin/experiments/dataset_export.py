@@ -3,10 +3,11 @@
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from app.api.admin.experiments.dataset_lookup import NO_VERSION, TAG, VERSION_PATH, find_dataset, find_version
+from app.api.admin.experiments.dataset_lookup import NEWEST, NO_VERSION, TAG, VERSION_PATH, find_dataset, find_version
 from app.api.admin.records.inferences import TIMEOUT_S
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.datasets.export import ExportFormat, export_rows
@@ -35,7 +36,7 @@ async def _export(call: Call[ExportQuery, NoBody]) -> Answer:
         raise InvalidRequest(MISSING, param="format")
     async with call.read_transaction() as connection:
         dataset = await find_dataset(call, connection=connection)
-        version = await find_version(call, dataset, connection=connection)
+        version = await find_version(call, dataset, connection=connection, is_complete=True)
     if version.shown.status != "complete":
         raise Conflict(f"Version {version.shown.number} is {version.shown.status}: only what is complete can be exported.")
     async with call.write_transaction() as connection:
@@ -43,7 +44,10 @@ async def _export(call: Call[ExportQuery, NoBody]) -> Answer:
     extension = "parquet" if format == "parquet" else f"{format}.jsonl"
     filename = f"narthex-dataset-v{version.shown.number}{'' if split is None else f'-{split}'}.{extension}"
     rows = export_rows(call.read_transaction, version.id, format, split)
-    return export_answer(call, rows, filename, PARQUET_MEDIA_TYPE if format == "parquet" else _JSONL)
+    answer = export_answer(call, rows, filename, PARQUET_MEDIA_TYPE if format == "parquet" else _JSONL)
+    left_out = 0 if format == "parquet" else sum(version.shown.counts.left_out.get(format, {}).values())
+    warning = f"{left_out:,} rows cannot be said in this format: `narthex datasets show` says why."
+    return replace(answer, warnings=[warning] if left_out else [])
 
 
 def operations() -> list[Operation[Any, Any]]:
@@ -55,7 +59,8 @@ def operations() -> list[Operation[Any, Any]]:
             tag=TAG,
             summary="Export a version for training",
             description="A row a line, in OpenAI's fine-tuning formats, or Parquet. What a format cannot say is left out: `counts.left_out`"
-            " says how many rows and why. An export that breaks off is not complete: repeat it. It is in the audit log.",
+            " says how many rows and why. `newest` is the newest version that is complete. An export that breaks off is not complete:"
+            " repeat it. It is in the audit log.",
             permission="records:content",
             scope="team",
             access="memory",
@@ -65,7 +70,29 @@ def operations() -> list[Operation[Any, Any]]:
             other_media_types=(PARQUET_MEDIA_TYPE,),
             errors={**NO_VERSION, 409: "The version is not complete."},
             timeout_s=TIMEOUT_S,
-            commands=(Command(name="datasets export"),),
+            commands=(
+                Command(
+                    name="datasets export",
+                    summary="Write a version of dataset NAME as a file to train with.",
+                    help="What the format cannot say is left out, and counted on the error output; `narthex datasets show` has the reasons."
+                    " Parquet has every row, and takes the extra narthex[parquet]. The export is in the audit log.",
+                    examples=(
+                        "datasets export helpful > helpful.jsonl",
+                        "datasets export corrected --split train --file train.jsonl",
+                        "datasets export corrected --format preference --file pairs.jsonl",
+                        "datasets export helpful --version 2 --format parquet --file helpful.parquet",
+                    ),
+                    options={
+                        "{number}": Option(
+                            flag="--version",
+                            kind="integer",
+                            metavar="NUMBER",
+                            default=NEWEST,
+                            help="Without it, the newest that is complete.",
+                        )
+                    },
+                ),
+            ),
             handler=_export,
         ),
     ]

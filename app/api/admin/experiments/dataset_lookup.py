@@ -8,9 +8,10 @@ from app.store.datasets import datasets as store
 from app.store.datasets import versions
 from app.store.datasets.datasets import Dataset
 from app.store.datasets.versions import FoundVersion
-from providers.canonical.errors import InvalidRequest, UnknownRecord
+from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
 
 TAG = "Datasets"
+NEWEST = "newest"
 DATASET_PATH = "/datasets/{name}"
 VERSION_PATH = f"{DATASET_PATH}/versions/{{number}}"
 NO_DATASET: Mapping[int, str] = {404: "There is no such dataset, or it is not of one of your teams."}
@@ -25,9 +26,18 @@ async def find_dataset(call: Call[Any, Any], *, lock: bool = False, connection: 
     return dataset
 
 
-async def find_version(call: Call[Any, Any], dataset: Dataset, *, lock: bool = False, connection: Any = None) -> FoundVersion:
-    number = read_number(call.path["number"], "number")
-    version = await versions.find_version(connection or call.connection, dataset, number, lock=lock)
+async def find_version(
+    call: Call[Any, Any], dataset: Dataset, *, lock: bool = False, connection: Any = None, is_complete: bool = False
+) -> FoundVersion:
+    """Returns the version that the path names, by its number or as `newest`, with `is_complete` of those that are. Raises NarthexError."""
+    connection, text = connection or call.connection, call.path["number"]
+    number = dataset.versions if text == NEWEST else read_number(text, "number")
+    if text == NEWEST and is_complete:
+        complete = await versions.newest_complete(connection, dataset)
+        if complete is None:
+            raise Conflict(f"No version of it is complete. GET /admin/v1/datasets/{dataset.name}/versions lists them.")
+        number = complete
+    version = await versions.find_version(connection, dataset, number, lock=lock)
     if version is None:
         raise UnknownRecord(f"There is no such version. The newest of this dataset is {dataset.versions or 'not there yet'}.")
     return version

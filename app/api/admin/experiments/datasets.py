@@ -6,8 +6,16 @@ from msgspec import Meta, Struct
 
 from app.api.admin.experiments.dataset_lookup import DATASET_PATH, NO_DATASET, TAG, find_dataset
 from app.api.admin.experiments.dataset_rows import row_operations
-from app.api.admin.experiments.dataset_versions import SELECTION_EXAMPLE, add_version, version_operations
+from app.api.admin.experiments.dataset_versions import (
+    SELECTION_EXAMPLE,
+    SELECTION_OPTIONS,
+    VERSION_JSON,
+    add_version,
+    version_operations,
+    wait_for_version,
+)
 from app.api.admin.records.inferences import TIMEOUT_S
+from app.api.rest.command import Column, Command, Option
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import Settings
@@ -95,6 +103,17 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             scope="team",
             query=DatasetQuery,
             response=Page[Dataset],
+            commands=(
+                Command(
+                    columns=[
+                        *(Column("name", "DATASET"), Column("team"), Column("versions"), Column("created_at", "CREATED", "time")),
+                        *(Column("created_by", "BY"), Column("description")),
+                    ],
+                    nothing="There are no datasets; `narthex datasets create -h` shows how to make one.",
+                    data="datasets",
+                    options={"limit": Option(default="1000")},
+                ),
+            ),
             handler=_page,
         ),
         Operation(
@@ -109,9 +128,30 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             body=NewDataset,
             response=Dataset,
             status=201,
-            errors={409: "There is such a dataset already, or too much is being built."},
+            errors={409: "There is such a dataset already, too much is being built, or there are as many versions as there may be."},
             example={"name": "helpful", "selection": SELECTION_EXAMPLE},
             timeout_s=TIMEOUT_S,
+            commands=(
+                Command(
+                    summary="Create dataset NAME with version 1.",
+                    help="The writers build it.",
+                    examples=(
+                        "datasets create helpful --function answer --since 30d --feedback helpful=true",
+                        "datasets create corrected --output demonstration --outcome any --validation 0.1",
+                        "datasets create sample --model gpt-5 --sample 0.01 --seed 7 --max-rows 5000",
+                    ),
+                    options={
+                        **SELECTION_OPTIONS,
+                        "team": Option(metavar="TEAM", help="Only of this team's inferences; its roles see it then."),
+                        "description": Option(help="For people."),
+                    },
+                    inline=("selection",),
+                    fixed={"selection": {}},
+                    wait=wait_for_version(name="name", number="versions"),
+                    render="datasets.version",
+                    json=VERSION_JSON,
+                ),
+            ),
             handler=create,
         ),
         Operation(
@@ -124,6 +164,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             scope="team",
             response=Dataset,
             errors=NO_DATASET,
+            commands=(Command(name="datasets show-dataset"),),
             handler=_show,
         ),
         Operation(
@@ -139,6 +180,15 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=DeletedDataset,
             conditional=True,
             errors=NO_DATASET,
+            commands=(
+                Command(
+                    summary="Delete dataset NAME with all its versions, or one version.",
+                    help="The name is free at once; the rows are deleted by the writers.",
+                    examples=("datasets delete helpful --version 1 --yes", "datasets delete helpful --yes"),
+                    confirm="Delete the dataset {name} for good?",
+                    done="Deleted the dataset {name}; the writers delete its rows.",
+                ),
+            ),
             handler=_delete,
         ),
         # Commands look for these operations here: commands.json names this module for them.

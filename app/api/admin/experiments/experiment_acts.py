@@ -4,8 +4,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from app.api.admin.experiments.experiments import Arm, ShownExperiment, answer_experiment, lock_for_change, require_experiment
-from app.api.rest.command import Command
+from app.api.admin.experiments import experiment_commands
+from app.api.admin.experiments.experiment_lookup import lock_for_change, require_experiment
+from app.api.admin.experiments.experiments import Arm, ShownExperiment, answer_experiment
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.results.guard.promoting import MAX_REASON_CHARACTERS, PromotionRefused, promote
@@ -30,6 +31,13 @@ class Promote(Struct, frozen=True, forbid_unknown_fields=True):
     force: Annotated[bool, Meta(description="Also if conditions are not met; needs `reason` and the permission experiments:force.")] = False
     reason: Reason | None = None
 
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest."""
+        if self.force and self.reason is None:
+            raise InvalidRequest("`force` needs `reason`, which the log keeps.", param="reason")
+        if self.reason is not None and not self.force:
+            raise InvalidRequest("A `reason` is for a promotion whose conditions are not met: set `force`, too.", param="reason")
+
 
 class _Acts:
     def __init__(self, settings: Settings) -> None:
@@ -43,10 +51,6 @@ class _Acts:
         body = call.body
         if body.force:
             call.require("experiments:force")
-            if body.reason is None:
-                raise InvalidRequest("`force` needs a `reason`, which the log keeps.", param="reason")
-        elif body.reason is not None:
-            raise InvalidRequest("A `reason` is for a promotion whose conditions are not met: set `force`, too.", param="reason")
         await lock_for_change(call)
         try:
             promoted = await promote(
@@ -75,7 +79,7 @@ class _Acts:
                 query=LogQuery,
                 response=Page[Act],
                 errors=missing,
-                commands=(Command(name="experiments log"),),
+                commands=(experiment_commands.LOG,),
                 handler=self.log,
             ),
             Operation(
@@ -91,7 +95,7 @@ class _Acts:
                 conditional=True,
                 errors={**missing, 409: "Conditions are not met, which the message lists; or the configuration no longer has it."},
                 example={"arm": "large"},
-                commands=(Command(name="experiments promote"),),
+                commands=(experiment_commands.PROMOTE,),
                 handler=self.promote,
             ),
         ]

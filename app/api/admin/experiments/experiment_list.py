@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from app.api.admin.experiments import experiment_commands
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.domain.experiments import ExperimentStatus
 from app.results.experiments.standing import ExperimentStanding
@@ -60,5 +61,6 @@ def list_operation() -> Operation[Any, Any]:
         permission="config:read",
         query=ExperimentQuery,
         response=Page[ListedExperiment],
+        commands=(experiment_commands.LIST,),
         handler=list_experiments,
     )

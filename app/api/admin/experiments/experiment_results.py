@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from app.api.rest.command import Command
+from app.api.admin.experiments.experiment_lookup import require_experiment
+from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.process.thread_steps import run_in_steps
 from app.results.experiments.metric_facts import metric_names
@@ -13,8 +14,8 @@ from app.results.experiments.power import PowerAnswer, PowerQuestion, answer_pow
 from app.results.experiments.read import read_results
 from app.results.experiments.results import ExperimentResults
 from app.results.experiments.series import ResultSeries, read_series
-from app.store.experiments.queries import ExperimentRow, find_experiment
-from providers.canonical.errors import InvalidRequest, UnknownRecord
+from app.store.experiments.queries import ExperimentRow
+from providers.canonical.errors import InvalidRequest
 
 Text = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -49,10 +50,7 @@ class PowerQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def _find_started(call: Call[ResultsQuery, NoBody] | Call[SeriesQuery, NoBody]) -> ExperimentRow:
     """The experiment of the path, which has the metric and arm of the query. Raises UnknownRecord, InvalidRequest."""
-    name, query = call.path["name"], call.query
-    found = await find_experiment(call.connection, name)
-    if found is None:
-        raise UnknownRecord(f"There is no experiment {name!r:.200}. GET /admin/v1/experiments lists them.")
+    query, found = call.query, await require_experiment(call.connection, call.path["name"])
     if found.started_at is None:
         raise InvalidRequest(f"The experiment {found.name!r:.200} is a draft: it has no results before it starts.", param="name")
     metrics = metric_names(found)
@@ -108,7 +106,20 @@ def operations() -> list[Operation[Any, Any]]:
             query=ResultsQuery,
             response=ExperimentResults,
             errors={404: "There is no such experiment."},
-            commands=(Command(name="experiments results"),),
+            commands=(
+                Command(
+                    name="experiments results",
+                    summary="Read the results of experiment NAME, at any time.",
+                    help="NAME is that of the newest experiment, or the id of any. Intervals hold however often they are looked at;"
+                    " docs/results.md explains them.",
+                    examples=("experiments results size", "experiments results size --metric latency --slice tenant"),
+                    options={
+                        "metric": Option(help="Only this one of its metrics."),
+                        "slice": Option(metavar="TAG", help="Also by the values of this tag: of --metric, else of the primary metric."),
+                    },
+                    render="results.shown",
+                ),
+            ),
             handler=_show_results,
         ),
         Operation(
@@ -135,7 +146,20 @@ def operations() -> list[Operation[Any, Any]]:
             access="memory",
             query=PowerQuery,
             response=PowerAnswer,
-            commands=(Command(name="experiments power"),),
+            commands=(
+                Command(
+                    name="experiments power",
+                    summary="Compute how many units an experiment needs, and how long that takes.",
+                    help="Needs no gateway.",
+                    needs_database=False,
+                    examples=(
+                        "experiments power --effect 0.01 --rate 0.05 --per-day 2000",
+                        "experiments power --effect 0.1 --deviation 0.8 --share 0.1 --metrics 8",
+                    ),
+                    options={"units_per_day": Option(flag="--per-day", help="New units of both arms a day that take part.")},
+                    render="results.power",
+                ),
+            ),
             handler=_show_power,
         ),
     ]

@@ -6,30 +6,28 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.api.admin.experiments import experiment_commands
 from app.api.admin.experiments.experiment_list import list_operation
+from app.api.admin.experiments.experiment_lookup import lock_for_change, require_experiment
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
-from app.api.rest.command import Command
 from app.api.rest.credential_places import require_may_send_credentials
-from app.api.rest.entry_resource import Warnings
 from app.api.rest.etags import etag_of
+from app.api.rest.fields import Warnings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.settings import Settings
 from app.store.configuration.configuration import change_configuration
-from app.store.configuration.rows import lock_configuration
 from app.store.experiments import edits as experiment_edits
 from app.store.experiments.edits import Edit
 from app.store.experiments.queries import (
     ExperimentRow,
     ExperimentVersionRow,
-    find_experiment,
     find_settings,
     newest_versions,
     page_versions,
 )
 from app.store.postgres.paging import After, Limit, Page
-from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
+from providers.canonical.errors import InvalidRequest
 
 Arm = Annotated[str, Meta(min_length=1, max_length=256, description="The name of an arm.")]
 
@@ -54,6 +52,13 @@ class Stop(Struct, frozen=True, forbid_unknown_fields=True):
     arm: Annotated[Arm | None, Meta(description="Gets no new episodes, while those that are in it stay. Null: the experiment ends.")] = None
     now: Annotated[bool, Meta(description="The control serves the episodes that are in the arm, too.")] = False
     winner: Annotated[Arm | None, Meta(description="The arm that serves once the experiment has ended; null: the control.")] = None
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest."""
+        if self.arm is None and self.now:
+            raise InvalidRequest("`now` is for one arm: name it in `arm`.", param="now")
+        if self.arm is not None and self.winner is not None:
+            raise InvalidRequest("Give an `arm` to stop, or a `winner` to end the experiment, not both.", param="winner")
 
 
 class Resume(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,13 +96,8 @@ class _Experiments:
 
     async def stop(self, call: Call[NoQuery, Stop]) -> Answer:
         name, body = call.path["name"], call.body
-        if body.arm is None:
-            if body.now:
-                raise InvalidRequest("`now` is for one arm: name it in `arm`.", param="now")
-            return await self._change(call, experiment_edits.end(name, body.winner))
-        if body.winner is not None:
-            raise InvalidRequest("Give an `arm` to stop, or a `winner` to end the experiment, not both.", param="winner")
-        return await self._change(call, experiment_edits.stop_arm(name, body.arm, now=body.now))
+        edit = experiment_edits.end(name, body.winner) if body.arm is None else experiment_edits.stop_arm(name, body.arm, now=body.now)
+        return await self._change(call, edit)
 
     async def resume(self, call: Call[NoQuery, Resume]) -> Answer:
         return await self._change(call, experiment_edits.resume_arm(call.path["name"], call.body.arm, call.body.weight))
@@ -129,6 +129,7 @@ class _Experiments:
                 permission="config:read",
                 response=ShownExperiment,
                 errors=missing,
+                commands=(experiment_commands.SHOW,),
                 handler=self.show,
             ),
             Operation(
@@ -141,7 +142,7 @@ class _Experiments:
                 query=VersionsQuery,
                 response=Page[ExperimentVersionRow],
                 errors=missing,
-                commands=(Command(name="experiments versions"),),
+                commands=(experiment_commands.VERSIONS,),
                 handler=self.versions,
             ),
             Operation(
@@ -155,6 +156,7 @@ class _Experiments:
                 response=ShownExperiment,
                 conditional=True,
                 errors=changing,
+                commands=(experiment_commands.START,),
                 handler=self.start,
             ),
             Operation(
@@ -170,6 +172,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arm": "large", "now": True},
+                commands=(experiment_commands.STOP,),
                 handler=self.stop,
             ),
             Operation(
@@ -185,7 +188,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arm": "large", "weight": 0.5},
-                commands=(Command(name="experiments resume"),),
+                commands=(experiment_commands.RESUME,),
                 handler=self.resume,
             ),
             Operation(
@@ -201,7 +204,7 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"arms": {"large": 0.2}},
-                commands=(Command(name="experiments weights"),),
+                commands=(experiment_commands.WEIGHTS,),
                 handler=self.weights,
             ),
             Operation(
@@ -217,31 +220,10 @@ class _Experiments:
                 conditional=True,
                 errors=changing,
                 example={"enrolment": 0.5},
-                commands=(Command(name="experiments enrol"),),
+                commands=(experiment_commands.ENROL,),
                 handler=self.enrol,
             ),
         ]
-
-
-async def require_experiment(connection: AsyncConnection, name: str) -> ExperimentRow:
-    """Raises UnknownRecord."""
-    found = await find_experiment(connection, name)
-    if found is None:
-        raise UnknownRecord(f"There is no experiment {name!r:.200}. GET /admin/v1/experiments lists them.")
-    return found
-
-
-async def lock_for_change(call: Call[Any, Any]) -> None:
-    """Locks the configuration until the end of the transaction, and checks that the experiment may be changed.
-
-    Raises UnknownRecord, Conflict, and what Call.check_match() raises.
-    """
-    await lock_configuration(call.connection)
-    found = await require_experiment(call.connection, call.path["name"])
-    settings = await find_settings(call.connection, found)
-    if settings is None:
-        raise Conflict(f"The configuration no longer has the experiment {found.name!r:.200}: only its record is left.")
-    call.check_match(etag_of(settings))
 
 
 async def answer_experiment(call: Call[Any, Any], warnings: Sequence[str] = ()) -> Answer:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.api.admin.fleet.endpoint_state import EndpointQuery, EndpointState, page_endpoints
-from app.api.rest.command import Command
+from app.api.rest.command import Column, Command
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.gateway.fleet.operations import OperationResult, Operations, worst_status
 from app.gateway.learned_rules.store import StoredRule
@@ -159,7 +159,14 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             access="memory",
             query=EndpointQuery,
             response=Page[EndpointState],
-            commands=(Command(name="engines list"),),
+            commands=(
+                Command(
+                    name="engines list",
+                    summary="List endpoints: the engine of each, and whether it answers.",
+                    help="Shows the state in one of the gateway's processes.",
+                    render="fleet.endpoints",
+                ),
+            ),
             handler=handlers.list,
         ),
         Operation(
@@ -172,7 +179,18 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             permission="config:read",
             access="memory",
             response=LearnedRules,
-            commands=(Command(name="engines rules"),),
+            commands=(
+                Command(
+                    name="engines rules",
+                    summary="List the rules of models that hosts taught by refusing a request.",
+                    help="Other requests are adapted to them for a while, within the drop policy of each. docs/providers.md says more.",
+                    columns=(
+                        *(Column("provider"), Column("model"), Column("rule"), Column("field"), Column("values")),
+                        *(Column("dialect"), Column("until", form="time")),
+                    ),
+                    nothing="No host has refused what the rules of its models allow.",
+                ),
+            ),
             handler=handlers.list_learned_rules,
         ),
         Operation(

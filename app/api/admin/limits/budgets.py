@@ -1,7 +1,7 @@
 """Budgets: /admin/v1/budgets and /admin/v1/budgets/{name}: the limits whose resource is cost_usd, with what is spent of them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -9,14 +9,15 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app.api.admin.limits.limits import LimitSettings, LimitSort, ScopeFilter
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.limits import Limit, Period
-from app.gateway.limits.budgets import BudgetUsage, read_budget_usage, rules_of
-from app.gateway.pipeline.gateway import Gateway
+from app.gateway.limits.budgets import BudgetUsage, ReadCounts, read_budget_usage, rules_of
+from app.gateway.limits.rules import Rule
+from app.settings import Settings
 from app.store.configuration.config_file import normalize_limit
 from app.store.configuration.entries import LIMITS, limits_of_teams, limits_with
 from app.store.configuration.limit_rows import read_limits
@@ -83,12 +84,19 @@ class BudgetSubjects(Struct, frozen=True):
     has_more: bool
 
 
+class BudgetCounts(Struct, frozen=True):
+    """The counts of budgets. `rules_in_force`: by name, those of a gateway process; None: this process counts nothing itself."""
+
+    read_counts: ReadCounts
+    rules_in_force: Callable[[], Mapping[str, Rule]] | None = None
+
+
 class BudgetOperations:
     """Reads of budgets, with what is spent of them. `resource` has budgets as they are configured."""
 
-    def __init__(self, resource: EntryResource[Limit], gateway: Gateway) -> None:
+    def __init__(self, resource: EntryResource[Limit], counts: BudgetCounts) -> None:
         self._resource = resource
-        self._gateway = gateway
+        self._counts = counts
 
     async def page(self, call: Call[BudgetQuery, NoBody]) -> Answer:
         page: Page[BudgetEntry] = (await self._resource.page(call)).body
@@ -106,11 +114,13 @@ class BudgetOperations:
         return Answer(BudgetSubjects(found[: call.query.limit], len(found) > call.query.limit))
 
     async def _read_usage(self, call: Call[Any, Any], names: Sequence[str], most: int) -> Mapping[str, Sequence[BudgetUsage]]:
-        limits = self._gateway.limits
-        stored, overrides = await read_limits(call.connection, names), await read_overrides(call.connection, names)
-        rules = rules_of(stored, overrides, limits.matcher.table.by_name)
+        in_force, read_counts = self._counts.rules_in_force, self._counts.read_counts
+        # Without those in force all of them, as the ids of rules that count the same depend on each other.
+        wanted = None if in_force is None else names
+        stored, overrides = await read_limits(call.connection, wanted), await read_overrides(call.connection, wanted)
+        rules = [each for each in rules_of(stored, overrides, {} if in_force is None else in_force()) if each.name in names]
         now_ms = int(time.time() * 1000)
-        return await read_budget_usage(call.connection, rules, limits.read_counts, now_ms, teams=call.visible_teams(), most=most)
+        return await read_budget_usage(call.connection, rules, read_counts, now_ms, teams=call.visible_teams(), most=most)
 
 
 def _in_use(entry: BudgetEntry, usage: Mapping[str, Sequence[BudgetUsage]]) -> BudgetInUse:
@@ -118,7 +128,56 @@ def _in_use(entry: BudgetEntry, usage: Mapping[str, Sequence[BudgetUsage]]) -> B
     return BudgetInUse(**msgspec.structs.asdict(entry), usage=used[0] if used else None)
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
+_SET = Command(
+    name="budgets set",
+    summary="Set budget NAME; a new NAME creates it, and what is not given stays.",
+    help="Returns once every gateway process goes by it. A change of the amount counts what was spent before; a change of the scope or"
+    " period begins at nothing.",
+    examples=(
+        'budgets set "search, November" --for team=search --amount 500',
+        'budgets set "each key" --for key=each --amount 20 --per week --time-zone Europe/Berlin',
+        "budgets set tenants --for tag:tenant=each --amount 100",
+        "budgets set company --for all --amount 10000",
+    ),
+    options={
+        "scope": Option(
+            flag="--for",
+            words={"all": {"all": "each"}},
+            help="team=search, key=nx-..., model=NAME, function=NAME or tag:NAME=VALUE; the value each: one for each of them; all: one"
+            " for everything. Can be repeated: all must match.",
+        ),
+        "dry_run": Option(flag="--report-only/--enforced", help="Count and report only, or refuse what is beyond it (default)."),
+    },
+    fixed={"resource": "cost_usd"},
+    creates=True,
+    replaces=("scope",),
+    done="The budget {name} is set.",
+)
+_COMMANDS: Mapping[str, Sequence[Command]] = {
+    "list": (
+        Command(
+            summary="List budgets, with what is spent of each.",
+            help="Of a budget for each team, key or value of a tag: by the one that has spent most.",
+            examples=("budgets list",),
+            options={"limit": Option(default="1000")},
+            data="budgets",
+            render="limits.budgets",
+        ),
+    ),
+    "patch": (_SET,),
+    "delete": (
+        Command(
+            name="budgets remove",
+            summary="Remove budget NAME: what it limited is no longer limited by it.",
+            examples=('budgets remove "search, November"',),
+            confirm="Remove the budget {name!r}?",
+            done="{name} is removed.",
+        ),
+    ),
+}
+
+
+def operations(settings: Settings, counts: BudgetCounts) -> list[Operation[Any, Any]]:
     resource = EntryResource(
         section=LIMITS,
         noun="budget",
@@ -140,10 +199,10 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         # As of limits.
         read_permission="teams:read",
         visible=limits_of_teams,
-        commands={"put": (Command(name="budgets set"),), "delete": (Command(name="budgets remove"),)},
-        gateway_settings=gateway.settings,
+        commands=_COMMANDS,
+        gateway_settings=settings,
     )
-    handlers = BudgetOperations(resource, gateway)
+    handlers = BudgetOperations(resource, counts)
     of_usage = (
         "With what is spent of it in the present period, by the subject that has spent most. What is spent, reserved and left is of one"
     )
@@ -171,7 +230,17 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             response=BudgetSubjects,
             errors={404: "There is no such budget."},
             timeout_s=_TIMEOUT_S,
-            commands=(Command(name="budgets subjects"),),
+            commands=(
+                Command(
+                    name="budgets subjects",
+                    summary="List who has spent of budget NAME in its present period.",
+                    help="Those who spent most come first: teams, keys, models or values of a tag, as its scope says.",
+                    examples=('budgets subjects "each team"',),
+                    options={"limit": Option(default="20", help="Most subjects.")},
+                    data="subjects",
+                    render="limits.subjects",
+                ),
+            ),
             handler=handlers.list_subjects,
         ),
     ]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -99,6 +99,29 @@ def _read_id(text: str, param: str) -> str:
     return text.lower()
 
 
+_LIST = Command(
+    name="audit",
+    summary="List changes: who changed what, when, and what it was before; with ID, show one.",
+    help="The newest come first. Every change is logged, whether by the admin API or a command. The log is append-only. Secrets are"
+    " masked.",
+    examples=(
+        "audit --since 7d --resource key",
+        "audit 019a2c3d-0000-7000-8000-000000000000",
+        "audit --since 2026-01-01 --export csv > audit.csv",
+    ),
+    options={"limit": Option(default="50", help="Most changes to list.")},
+    data="events",
+    render="audit.events",
+    json='{"events": [{"id", "at", "actor", "via", "ip", "user_agent", "action", "resource", "name", "team", "before", "after",'
+    ' "request_id", "version"}], "next"}; with ID the event itself',
+)
+_SHOW = Command(name="audit", render="audit.event")
+_EXPORT = Command(
+    name="audit",
+    options={"format": Option(flag="--export", decides=True, help="Print all that match, however many, in this format.")},
+)
+
+
 def operations() -> list[Operation[Any, Any]]:
     tag = "Audit"
     return [
@@ -113,7 +136,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             query=AuditQuery,
             response=Page[RecordedEvent],
-            commands=(Command(name="audit"),),
+            commands=(_LIST,),
             handler=_list,
         ),
         Operation(
@@ -131,7 +154,7 @@ def operations() -> list[Operation[Any, Any]]:
             response_media_type="application/jsonl",
             other_media_types=("text/csv",),
             timeout_s=20.0,
-            commands=(Command(name="audit"),),
+            commands=(_EXPORT,),
             handler=_export,
         ),
         Operation(
@@ -144,7 +167,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             response=RecordedEvent,
             errors={404: "There is no such event, or it is not of one of your teams."},
-            commands=(Command(name="audit"),),
+            commands=(_SHOW,),
             handler=_show,
         ),
     ]

@@ -10,10 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.api.admin.records.inference_filters import Amount, InferenceFilters, Outcomes, TeamId, parse_id, read_filters
 from app.api.admin.records.inferences import TIMEOUT_S, Inference, Preview, page_of
 from app.api.admin.records.reading_places import ReadingPlaces
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.fields import Values
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText
+from app.domain import uuid7
+from app.domain.errors import InvalidKeyField
 from app.settings import Settings
 from app.store.messages.previews import read_previews
 from app.store.postgres.paging import Limit
@@ -109,10 +111,13 @@ class EpisodesQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 _OF_EPISODES = ("limit", "before", "preview", "min_inferences", "min_cost_microusd", "min_duration_us")
 
 
+_Team = Annotated[str, Meta(description="The UUID of a team, as `team_id` of its records, or its name.")]
+
+
 class EpisodeQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 1000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
-    team_id: TeamId | None = None
+    team_id: _Team | None = None
 
 
 class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,7 +127,7 @@ class TimelineQuery(Struct, frozen=True, forbid_unknown_fields=True):
     ] = "none"
     max_characters: Annotated[int, Meta(ge=1, le=20_000, description="Most characters of each part of a message.")] = 4_000
     after: Annotated[str, Meta(description="`next` of the page before.")] | None = None
-    team_id: TeamId | None = None
+    team_id: _Team | None = None
 
 
 async def _show_episode(call: Call[EpisodeQuery, NoBody]) -> Answer:
@@ -157,28 +162,30 @@ async def _show_timeline(call: Call[TimelineQuery, NoBody]) -> Answer:
 async def _find_episode(
     call: Call[EpisodeQuery, NoBody] | Call[TimelineQuery, NoBody], connection: AsyncConnection
 ) -> tuple[str, str | None, str]:
-    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest, InvalidKeyField."""
-    named, query = check_episode(call.path["id"], "id"), call.query
-    after = query.after and parse_id(query.after, "after")
-    team_id = query.team_id and parse_id(query.team_id, "team_id")
-    found = await inference_queries.find_episodes(connection, named, team_id=team_id, only_teams=call.visible_teams())
-    team_id = _only_team(named, list(found))
-    return found[team_id], after, team_id
+    """The episode, where to go on, and the one team that has it. Raises UnknownRecord, InvalidRequest.
 
-
-def _only_team(named: str, team_ids: list[str]) -> str:
-    """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id or name has an episode of its own."""
-    if not team_ids:
+    Several teams may have it: one that uses another's id or name has an episode of its own.
+    """
+    try:
+        named, query = check_episode(call.path["id"], "id"), call.query
+    except InvalidKeyField as fault:
+        raise InvalidRequest(str(fault), param=fault.field) from None
+    after, visible, team = query.after and parse_id(query.after, "after"), call.visible_teams(), query.team_id
+    team_id = team.lower() if team is not None and uuid7.is_uuid7(team) else None
+    only = visible if team is None or team_id is not None else frozenset({team} if visible is None else {team} & visible)
+    found = await inference_queries.find_episodes(connection, named, team_id=team_id, only_teams=only)
+    if len(found) > 1:
+        teams = [f"{await inference_queries.find_team_name(connection, each) or 'removed'} ({each})" for each in found]
+        raise InvalidRequest(f"{len(teams)} teams have an episode {named}: name one by `team_id`: {', '.join(teams)}.", param="team_id")
+    if not found and team is not None and team_id is None:
+        raise InvalidRequest(f"There is no inference of an episode {named} of a team {team!r:.100}.", param="team_id")
+    if not found:
         raise _no_episode(named)
-    if len(team_ids) > 1:
-        raise InvalidRequest(
-            f"{len(team_ids)} teams have an episode {named}: name one in `team_id`: {', '.join(team_ids)}.", param="team_id"
-        )
-    return team_ids[0]
+    return next(iter(found.values())), after, next(iter(found))
 
 
 def _no_episode(named: str) -> UnknownRecord:
-    return UnknownRecord(f"There is no inference of an episode {named}.")
+    return UnknownRecord(f"There is no inference of an episode {named}. A new one is recorded a moment after its response.")
 
 
 def _listed(found: EpisodeSums, preview: str | None) -> ListedEpisode:
@@ -243,7 +250,6 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Episode,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
-            commands=(Command(name="episode"),),
             handler=_show_episode,
         ),
         Operation(
@@ -259,7 +265,23 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=EpisodeTimeline,
             errors={404: "There is no such episode, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
-            commands=(Command(name="episode"),),
+            commands=(
+                Command(
+                    name="episode",
+                    summary="Show an episode as a timeline: requests, attempts and tool calls.",
+                    help="ID is its UUID, or the text that its caller names it by. Each request has its attempts below it, each with a bar"
+                    " for when it ran, and the tools that the model called, if the response is kept. Of a request with variants it shows"
+                    " the assigned one and, after an arrow, the one that answered if it is another; then the experiment as NAME@VERSION,"
+                    " and why the request does not count there if so.",
+                    examples=("episode 019a2c3d-0000-7000-8000-000000000000", "episode ticket-4711 --team support"),
+                    options={
+                        "team_id": Option(flag="--team", help="The team, where several have an episode with this id."),
+                        "limit": Option(help="Most requests to show."),
+                        "after": Option(metavar="ID", help="Go on after this request."),
+                    },
+                    render="episodes.timeline",
+                ),
+            ),
             handler=show_timeline,
         ),
     ]

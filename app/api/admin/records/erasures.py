@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option, Parts
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain import uuid7
 from app.recording.erasure import erasures
@@ -139,6 +139,63 @@ def _selector(fields: SelectorFields) -> Selector | None:
     return parse_selector(fields.end_user, fields.tag, fields.episode_id)
 
 
+_SELECTOR = {
+    "end_user": Option(flag="--user", metavar="USER", help="This end user."),
+    "tag": Option(metavar="NAME=VALUE", help="Everything with this tag."),
+    "episode_id": Option(flag="--episode", metavar="ID", help="This episode: its UUID, or with its team the text its caller named it."),
+}
+_LIST = Command(
+    name="erase list",
+    summary="List erasures, the newest first.",
+    examples=("erase list",),
+    options={"limit": Option(default="50", help="Most erasures to list.")},
+    data="erasures",
+    render="erasures.listed",
+)
+_START = Command(
+    name="erase start",
+    summary="Erase what was recorded until now.",
+    help="It cannot be undone. The writers carry it out; `narthex erase show` says how far they are.",
+    examples=(
+        "erase start --user ann@example.com --keep-tag tenant",
+        "erase start --tag customer=4711 --team search --reference DSR-118",
+        "erase start --episode 019aa3f4-7492-7b70-8347-9564aeb44a24",
+    ),
+    options={
+        **_SELECTOR,
+        "keep_tags": Option(flag="--keep-tag", metavar="NAME", help="A tag that says nothing of a person, and stays. Can be repeated."),
+    },
+    one_of=("end_user", "tag", "episode_id"),
+    needs_one=True,
+    asks=True,
+    preview="erasures.expected",
+    confirm="Erase?",
+    done="The erasure {id} has begun. `narthex erase show {id}` shows how far it is.",
+)
+_SHOW = Command(
+    name="erase show",
+    summary="Show an erasure: how far it is, and what was erased.",
+    examples=("erase show 019aa3f4-7492-7b70-8347-955764f97b3d",),
+    render="erasures.shown",
+)
+_VERIFY = Command(
+    name="erase verify",
+    summary="Search every store for what is left of an erasure.",
+    help="By its keyed hash, so also after the value itself was forgotten. With --user, --tag or --episode it says whether the erasure is"
+    " about that one. Exit status 1 if anything is left, or if it is about another one.",
+    examples=(
+        "erase verify 019aa3f4-7492-7b70-8347-955764f97b3d",
+        "erase verify 019aa3f4-7492-7b70-8347-955764f97b3d --user ann@example.com",
+    ),
+    options=_SELECTOR,
+    one_of=("end_user", "tag", "episode_id"),
+    parts=Parts("next", "after", ("left", "inferences", "days")),
+    render="erasures.verified",
+    fails="erasures.is_left",
+    only=("id", "hash", "status", "left", "inferences", "matches", "days"),
+)
+
+
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
     async def verify(call: Call[NoQuery, ErasureCheck]) -> Answer:
         return await _verify(call, settings)
@@ -154,7 +211,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             permission="audit:read",
             query=ErasureQuery,
             response=Page[Erasure],
-            commands=(Command(name="erase list"),),
+            commands=(_LIST,),
             handler=_list,
         ),
         Operation(
@@ -171,7 +228,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Erasure,
             status=201,
             example={"end_user": "ann@example.com", "keep_tags": ["tenant"], "reference": "DSR-118"},
-            commands=(Command(name="erase start"),),
+            commands=(_START,),
             handler=_create,
         ),
         Operation(
@@ -183,7 +240,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             permission="audit:read",
             response=Erasure,
             errors=missing,
-            commands=(Command(name="erase show"),),
+            commands=(_SHOW,),
             handler=_show,
         ),
         Operation(
@@ -201,7 +258,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=Verification,
             errors=missing,
             timeout_s=_TIMEOUT_S,
-            commands=(Command(name="erase verify"),),
+            commands=(_VERIFY,),
             handler=verify,
         ),
     ]

@@ -1,7 +1,7 @@
 """One inference with what was written: /admin/v1/inferences/{id}, also as messages, and its media."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -58,16 +58,29 @@ class DetailQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     max_characters: Annotated[int, Meta(ge=1, le=1_000_000, description="Most characters of each part of a message.")] = 20_000
 
 
-class _Details:
+class Found(Struct, frozen=True):
+    """An inference to show. `hidden` says that what was written is not shown."""
+
+    row: dict[str, Any]
+    hidden: bool
+    teams: frozenset[str] | None  # of whose requests the usual duration is; None: of all
+
+
+class InferenceDetails:
     """Reads what is stored, releases the connection, and then makes messages of it, which may take a second."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._places = ReadingPlaces()
 
-    async def show(self, call: Call[DetailQuery, NoBody]) -> Answer:
+    async def show(self, call: Call[DetailQuery, NoBody], find: Callable[[AsyncConnection], Awaitable[Found]]) -> Answer:
+        """Shows the inference that `find` finds, which raises UnknownRecord."""
         async with self._places.place() if call.query.content in ("messages", "both") else nullcontext():
-            return await _show(call, self._settings)
+            async with call.read_transaction() as connection:
+                found = await find(connection)
+                packed = None if found.hidden else await inference_queries.read_packed_content(connection, found.row["id"])
+                usual_us = await _usual_duration(connection, found.row, self._settings, found.teams)
+            return await _make_answer(call, found, packed, usual_us)
 
     async def show_media(self, call: Call[NoQuery, NoBody]) -> Answer:
         async with self._places.place():
@@ -86,13 +99,10 @@ async def _find(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[st
     return row
 
 
-async def _show(call: Call[DetailQuery, NoBody], settings: Settings) -> Answer:
-    wanted = call.query.content
-    async with call.read_transaction() as connection:
-        row = await _find(call, connection)
-        hidden = not is_visible(call, row, "records:content")
-        packed = None if hidden else await inference_queries.read_packed_content(connection, row["id"])
-        usual_us = await _usual_duration(connection, row, settings, call.visible_teams())
+async def _make_answer(
+    call: Call[DetailQuery, NoBody], found: Found, packed: inference_queries.PackedContent | None, usual_us: int | None
+) -> Answer:
+    row, wanted = found.row, call.query.content
     content = messages = None
     if packed is not None:
         unpack = inference_queries.unpack_text
@@ -106,7 +116,7 @@ async def _show(call: Call[DetailQuery, NoBody], settings: Settings) -> Answer:
     fields: dict[str, Any] = {
         **shown,
         "content": content,
-        "content_hidden": hidden,
+        "content_hidden": found.hidden,
         "messages": messages,
         "made_attempts": attempts,
         "why": explain_inference(shown, attempts, usual_us),
@@ -151,7 +161,15 @@ async def _show_media(call: Call[NoQuery, NoBody]) -> Answer:
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
-    details = _Details(settings)
+    details = InferenceDetails(settings)
+
+    async def show(call: Call[DetailQuery, NoBody]) -> Answer:
+        async def find(connection: AsyncConnection) -> Found:
+            row = await _find(call, connection)
+            return Found(row, not is_visible(call, row, "records:content"), call.visible_teams())
+
+        return await details.show(call, find)
+
     return [
         Operation(
             method="GET",
@@ -170,7 +188,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             errors={404: "There is no such inference, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
             commands=(Command(name="inferences"),),
-            handler=details.show,
+            handler=show,
         ),
         Operation(
             method="GET",

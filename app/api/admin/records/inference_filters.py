@@ -64,7 +64,7 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     request_id: Annotated[str, Meta(max_length=128, description="Only with this `x-request-id`.")] | None = None
     origin: Annotated[
         OriginKind | Literal["caller"] | None,
-        Meta(description="Only requests of callers, or only those that the gateway made itself: shadows, replays, judges."),
+        Meta(description="Only requests of callers, or only those that the gateway made itself: shadows, replays, judges, the playground."),
     ] = None
     original_id: Annotated[str, Meta(description="Only what the gateway made of this inference.")] | None = None
     text: (
@@ -94,8 +94,10 @@ def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, pe
     return found
 
 
-def to_filter(query: InferenceFilters, only_teams: Collection[str] | None) -> InferenceFilter:
-    """Reads filters. `only_teams` are names; None means all. Raises InvalidRequest."""
+def to_filter(
+    query: InferenceFilters, only_teams: Collection[str] | None, *, sent_by_people: Literal[True] | None = None
+) -> InferenceFilter:
+    """Reads filters. `only_teams` are names; None means all. For `sent_by_people` see InferenceFilter. Raises InvalidRequest."""
     tag = query.tag and query.tag.partition("=")
     if tag and not (tag[0] and tag[1]):
         raise InvalidRequest("`tag` must be NAME=VALUE.", param="tag")
@@ -107,6 +109,7 @@ def to_filter(query: InferenceFilters, only_teams: Collection[str] | None) -> In
         since_ms=_to_ms(query.since, "since"),
         until_ms=_to_ms(query.until, "until"),
         only_teams=only_teams,
+        sent_by_people=sent_by_people,
         key=parse_keys(query.key),
         episode=None if query.episode_id is None else check_episode(query.episode_id),
         tag=(tag[0], tag[2]) if tag else None,

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from app.api.admin.records.explain import explain_refusal
 from app.api.admin.records.reasons import RefusalReason
-from app.api.rest.command import Command
+from app.api.rest.command import Beside, Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import uuid7
@@ -80,6 +80,33 @@ def _filter(call: Call[RefusalQuery, NoBody]) -> RefusalFilter:
     )
 
 
+_COMMAND = Command(
+    name="refusals",
+    summary="Show who was refused, and why.",
+    help="How many requests of each team, key, error and limit the gateway refused itself (in whole hours), then the newest of a sample of"
+    " them.",
+    examples=("refusals", "refusals --team search --status 429 --since 7d", "refusals --request-id order-17"),
+    options={
+        "team": Option(help="Only of this team; (unknown) for requests without a known key."),
+        "request_id": Option(metavar="ID", help="Only the sample with this x-request-id, as the response had it."),
+        "since": Option(default="1d"),
+        "limit": Option(default="20", help="Most groups, and most samples."),
+    },
+    beside={
+        "counts": Beside(
+            "get_analytics",
+            fields=("team", "key", "model", "route", "status", "error", "rule", "since", "until", "limit"),
+            fixed={"group_by": "team,key,error,rule", "outcome": "refused", "order_by": "refused"},
+            unless="request_id",  # sums know no request
+        )
+    },
+    data="sample",
+    render="refusals.shown",
+    json='{"counts": {"data": [{"group", "refused", ...}], "has_more", ...} or null with --request-id, "sample": [{"id", "received_at",'
+    ' "team", "key", "model", "route", "status", "error", "rule", "message", ...}], "next"}',
+)
+
+
 def operations() -> list[Operation[Any, Any]]:
     return [
         Operation(
@@ -95,7 +122,7 @@ def operations() -> list[Operation[Any, Any]]:
             scope="team",
             query=RefusalQuery,
             response=Page[Refusal],
-            commands=(Command(name="refusals"),),
+            commands=(_COMMAND,),
             handler=_list,
         )
     ]

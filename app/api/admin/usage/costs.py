@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.export import export_answer
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -19,15 +19,15 @@ from app.billing.invoices import InvoiceFormat
 from app.billing.recompute import Recomputed, recompute_chunk
 from app.billing.reconcile import Reconciliation, parse_invoice, parse_model_map, reconcile
 from app.domain import uuid7
-from app.gateway.pipeline.gateway import Gateway
 from app.recording.writes import cost_changes
 from app.recording.writes.cost_changes import InferenceRange
+from app.store.configuration import configuration
 from app.store.postgres.paging import Limit
 from providers.canonical.errors import InvalidRequest
 
 _TIMEOUT_S = 60.0
 _MAX_CHUNK = 1000  # the sums of so many are computed while the gateway serves requests
-_MAX_DAYS = 93
+MAX_FOCUS_DAYS = 93  # of one export, while the gateway serves requests
 _CSV = "text/csv"
 _MAX_INVOICE_BYTES = 16 * 1024 * 1024
 
@@ -126,8 +126,8 @@ async def _list(call: Call[CostChangeQuery, NoBody]) -> Answer:
     return Answer(CostChangePage(entries, f"{shown[-1].run}.{shown[-1].inference_id}" if len(found) > len(shown) else None))
 
 
-async def _export_focus(call: Call[FocusQuery, NoBody]) -> Answer:
-    first, last = parse_days(call.query.since, call.query.until)
+async def _export_focus(call: Call[FocusQuery, NoBody], max_days: int) -> Answer:
+    first, last = _parse_days(call.query.since, call.query.until, max_days)
 
     async def read() -> AsyncGenerator[bytes]:
         async with call.read_transaction() as connection:
@@ -146,8 +146,8 @@ async def _export_focus(call: Call[FocusQuery, NoBody]) -> Answer:
     return export_answer(call, rows(), f"narthex-focus-{first}-{last}.csv", _CSV)
 
 
-async def _reconcile(call: Call[ReconcileQuery, bytes], gateway: Gateway) -> Answer:
-    query, snapshot = call.query, gateway.snapshot_cache.snapshot
+async def _reconcile(call: Call[ReconcileQuery, bytes]) -> Answer:
+    query, snapshot = call.query, await configuration.read_current(call.connection)
     if query.provider is not None and query.provider not in snapshot.providers:
         raise InvalidRequest(f"There is no provider {query.provider!r:.100}.", param="provider")
     try:
@@ -158,7 +158,7 @@ async def _reconcile(call: Call[ReconcileQuery, bytes], gateway: Gateway) -> Ans
         raise InvalidRequest(str(fault)) from None
 
 
-def parse_days(since: str, until: str | None) -> tuple[date, date]:
+def _parse_days(since: str, until: str | None, max_days: int) -> tuple[date, date]:
     """The first and the last UTC day of a period whose end is exclusive. Raises InvalidRequest."""
     begin = parse_time(since, "since").astimezone(UTC)
     end = datetime.now(UTC) if until is None else parse_time(until, "until").astimezone(UTC)
@@ -169,8 +169,8 @@ def parse_days(since: str, until: str | None) -> tuple[date, date]:
     last = (end - timedelta(microseconds=1)).date()
     if last < begin.date():
         raise InvalidRequest("`since` must be before `until`.", param="since")
-    if (last - begin.date()).days >= _MAX_DAYS:
-        raise InvalidRequest(f"The period may have {_MAX_DAYS} days at most.", param="since")
+    if (last - begin.date()).days >= max_days:
+        raise InvalidRequest(f"The period may have {max_days} days at most.", param="since")
     return begin.date(), last
 
 
@@ -187,9 +187,46 @@ def _parse_id(text: str, name: str) -> str:
     return text.lower()
 
 
-def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
-    async def reconcile_invoice(call: Call[ReconcileQuery, bytes]) -> Answer:
-        return await _reconcile(call, gateway)
+_FOCUS = Command(
+    name="costs focus",
+    summary="Print costs as CSV in the form of FOCUS, the FinOps Open Cost and Usage Specification.",
+    help="A row for each UTC day, key, model and kind of token, with its price; the sums are those of the records. Requests whose cost is"
+    " unknown have no row.",
+    examples=(
+        "costs focus --since 2026-11-01 --until 2026-12-01 > november.csv",
+        "costs focus --since 2026-11-01 -o november.csv",
+    ),
+    options={
+        "since": Option(metavar="DAY", help="The first day, in UTC: 2026-11-01."),
+        "until": Option(metavar="DAY", help="The day after the last; without it, today is included."),
+    },
+)
+_RECONCILE = Command(
+    summary="Compare recorded costs with a provider's invoice: FILE is its export as CSV, - for standard input.",
+    help="By UTC day, model and kind of token: ours, theirs and the difference. It reads OpenAI's costs and usage, Anthropic's cost and"
+    " usage reports, Bedrock's lines of a Cost and Usage Report, and OpenRouter's activity; docs/cost.md has their columns. Exit status 1"
+    " if anything differs.",
+    examples=(
+        "costs reconcile costs.csv --format openai",
+        "costs reconcile cur.csv --format bedrock --map Claude4.5Sonnet=anthropic.claude-sonnet-4-5-20250929-v1:0",
+    ),
+    options={
+        "format": Option(help="Whose export the file is."),
+        "models": Option(
+            flag="--map", kind="texts", metavar="NAME=MODEL", help="A model's name in the file, and in requests. Can be repeated."
+        ),
+    },
+    shows={"--all": "Also lines without a difference."},
+    render="costs.reconciled",
+    fails="costs.differs",
+)
+
+
+def operations(focus_days: int) -> list[Operation[Any, Any]]:
+    """The operations on costs. One export has `focus_days` at most."""
+
+    async def export_focus(call: Call[FocusQuery, NoBody]) -> Answer:
+        return await _export_focus(call, focus_days)
 
     return [
         Operation(
@@ -228,15 +265,15 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             tag="Costs",
             summary="Export costs in the form of FOCUS",
             description="CSV, a row for each UTC day, key, model and kind of token, with its price; sums are those of the records."
-            f" `since` and `until` are beginnings of days, {_MAX_DAYS} of them at most. One that breaks off is not complete.",
+            f" `since` and `until` are beginnings of days, {focus_days} of them at most. One that breaks off is not complete.",
             permission="records:read",
             access="memory",
             query=FocusQuery,
             response=str,
             response_media_type=_CSV,
             timeout_s=_TIMEOUT_S,
-            commands=(Command(name="costs focus"),),
-            handler=_export_focus,
+            commands=(_FOCUS,),
+            handler=export_focus,
         ),
         Operation(
             method="POST",
@@ -253,6 +290,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             max_body_bytes=_MAX_INVOICE_BYTES,
             response=Reconciliation,
             timeout_s=_TIMEOUT_S,
-            handler=reconcile_invoice,
+            commands=(_RECONCILE,),
+            handler=_reconcile,
         ),
     ]

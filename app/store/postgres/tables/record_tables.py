@@ -76,7 +76,7 @@ inferences = Table(
     Column("experiment_unit", Text),  # a hash of what was randomised; None with an experiment: the request had none
     Column("episode_kind", Text),  # minted, caller_uuid7 or text; None: no experiment
     Column("served_variant", Text),  # whose model answered; None: nobody's, or there are no variants
-    Column("origin", Text),  # shadow, replay or judge: why the gateway made the request itself; None: a caller made it
+    Column("origin", Text),  # shadow, replay, judge or playground: why the gateway made the request itself; None: a caller made it
     Column("original_id", UUID(as_uuid=False)),  # the inference of a caller that it repeats or is about; None: a caller made it
     Column("replay_id", UUID(as_uuid=False)),  # None: of no replay
     Column("shadow", Text),  # the function or model whose shadow it is; None, as are the following: it is none

@@ -4,7 +4,6 @@ import type { InferenceWithContent } from '../../generated/api';
 import { Messages } from '../../parts/Messages';
 import { Empty } from '../../parts/States';
 import { Inline } from '../../parts/Text';
-import { mayAnywhere } from '../../session';
 
 export function ConversationTab({ row }: { row: InferenceWithContent }) {
   const said = row.messages;
@@ -29,7 +28,7 @@ export function ConversationTab({ row }: { row: InferenceWithContent }) {
 
 /** Why nothing of what was said is here, and who could change that. */
 export function NotKept({ row }: { row: InferenceWithContent }) {
-  if (row.content_hidden || !mayAnywhere('records:content'))
+  if (row.content_hidden)
     return <Empty title="Your role does not show what was written"><p class="note">That takes the permission records:content, which owners, editors and auditors have.</p></Empty>;
   if (row.erased_at) return <Empty title="What was written is erased"><p class="note">An erasure removed it for good.</p></Empty>;
   return <Empty title="What was written is not kept"><p class="note">The content policy of team {row.content_team ?? row.team} keeps none of it, or its retention has ended. A team's policy is set under Teams and keys.</p></Empty>;

@@ -13,7 +13,7 @@ import { Inline, Text } from '../../parts/Text';
 import { copy } from '../../parts/Toast';
 import { useResource } from '../../resource';
 import { go, here, place, to } from '../../router';
-import { session } from '../../session';
+import { isCaller, session } from '../../session';
 import { AttemptsTab } from './AttemptsTab';
 import { ConversationTab } from './ConversationTab';
 import { CostTab } from './CostTab';
@@ -26,7 +26,7 @@ type Tab = 'said' | 'attempts' | 'cost' | 'feedback' | 'raw';
 
 export function Drawer(props: { id: string; newer: (() => void) | null; older: (() => void) | null; close: () => void }) {
   const ref = useRef<HTMLElement>(null);
-  const found = useResource<Answer<InferenceWithContent>>(`inference|${session.value?.id}|${props.id}`, (signal) => call('GET /inferences/{id}', { path: { id: props.id }, query: { content: 'messages' }, signal }));
+  const found = useResource<Answer<InferenceWithContent>>(`inference|${session.value?.id}|${props.id}`, (signal) => call(isCaller() ? 'GET /own/inferences/{id}' : 'GET /inferences/{id}', { path: { id: props.id }, query: { content: 'messages' }, signal }));
   const row = found.data?.data.id === props.id ? found.data.data : undefined;
   const tab = (place.value.query.get('tab') as Tab | null) ?? 'said';
   useEffect(() => ref.current?.focus({ preventScroll: true }), [props.id]);
@@ -61,7 +61,7 @@ export function Drawer(props: { id: string; newer: (() => void) | null; older: (
 }
 
 function Content({ row, tab }: { row: InferenceWithContent; tab: Tab }) {
-  const attempts = attemptsOf(row);
+  const attempts = attemptsOf(row), own = isCaller();
   return (
     <>
       <ul class="why" aria-label="Why">
@@ -75,7 +75,7 @@ function Content({ row, tab }: { row: InferenceWithContent; tab: Tab }) {
           { name: 'said', text: 'Conversation' },
           { name: 'attempts', text: 'Attempts', count: attempts.length > 1 ? attempts.length : null },
           { name: 'cost', text: 'Cost' },
-          { name: 'feedback', text: 'Feedback' },
+          ...(own ? [] : [{ name: 'feedback' as const, text: 'Feedback' }]),
           { name: 'raw', text: 'Raw' },
         ]}
       />
@@ -83,12 +83,12 @@ function Content({ row, tab }: { row: InferenceWithContent; tab: Tab }) {
         {tab === 'said' && <ConversationTab row={row} />}
         {tab === 'attempts' && <AttemptsTab row={row} />}
         {tab === 'cost' && <CostTab row={row} />}
-        {tab === 'feedback' && <FeedbackTab row={row} />}
+        {tab === 'feedback' && !own && <FeedbackTab row={row} />}
         {tab === 'raw' && <RawTab row={row} />}
       </section>
       <footer>
-        <a class="button" href={to(`/conversations/${row.episode_id}`, { team_id: row.team_id })}>Whole conversation</a>
-        <a class="button" href={to('/requests', { model: row.model, range: '24h', since: null, until: null })}>Others of {row.model.length > 24 ? 'this model' : row.model}</a>
+        {!own && <a class="button" href={to(`/conversations/${row.episode_id}`, { team_id: row.team_id })}>Whole conversation</a>}
+        {!own && <a class="button" href={to('/requests', { model: row.model, range: '24h', since: null, until: null })}>Others of {row.model.length > 24 ? 'this model' : row.model}</a>}
         <button class="button" onClick={() => void copy(row.id, 'The id')}>Copy id</button>
       </footer>
     </>

@@ -6,10 +6,11 @@ import { Fault, Skeleton } from '../../parts/States';
 import { pretty, Text } from '../../parts/Text';
 import { copy } from '../../parts/Toast';
 import { useResource } from '../../resource';
+import { isCaller } from '../../session';
 import { NotKept } from './ConversationTab';
 
 export function RawTab({ row }: { row: InferenceWithContent }) {
-  const found = useResource(`raw|${row.id}`, (signal) => get('GET /inferences/{id}', { path: { id: row.id }, query: { content: 'raw' }, signal }));
+  const found = useResource(`raw|${row.id}`, (signal) => get(isCaller() ? 'GET /own/inferences/{id}' : 'GET /inferences/{id}', { path: { id: row.id }, query: { content: 'raw' }, signal }));
   const { content: _content, messages: _messages, ...fields } = row, content = found.data?.content;
   const parts: [string, string | null | undefined][] = [['Request', content?.request], ['Response', content?.response]];
   return (

@@ -150,9 +150,29 @@ async def test_busy_endpoint_gets_no_request_before_its_time():
     for _ in range(40):
         assert await gateway.send("blue") == 200
     assert hosts.called.count("a") == 1
+    assert gateway.endpoint("a").in_cooldown(time.monotonic(), "engine-model", "blue")
+    assert not gateway.endpoint("a").in_cooldown(time.monotonic(), "other-model", "blue")
+    assert not gateway.endpoint("a").in_cooldown(time.monotonic() + 5.1, "engine-model", "blue")
+
+
+async def test_endpoint_that_is_busy_for_a_request_of_one_team_serves_others():
+    """It may be that very request which it could not take."""
+    busy: Answer = (503, {"error": {"message": "no room for this prompt"}}, {"retry-after": "20"})
+    hosts = FakeHosts(a=busy)
+    gateway = Gateway(hosts)
+    assert [await gateway.send("hostile") for _ in range(10)] == [503] * 10
+    hosts.answers["a"] = ANSWER
+    assert [await gateway.send("blue"), await gateway.send("red"), await gateway.send("hostile")] == [200, 200, 503]
+    assert hosts.called == ["a"] * 3
+
+
+async def test_endpoint_that_is_busy_for_requests_of_two_teams_gets_none_of_anybody():
+    hosts = FakeHosts(a=(503, {"error": {"message": "queue full"}}, {"retry-after": "20"}), b=ANSWER)
+    gateway = Gateway(hosts)
+    for team in ("blue", "red", "green", "blue", "red", "yellow") * 10:
+        assert await gateway.send(team) == 200
+    assert hosts.called.count("a") == 2
     assert gateway.endpoint("a").in_cooldown(time.monotonic(), "engine-model")
-    assert not gateway.endpoint("a").in_cooldown(time.monotonic(), "other-model")
-    assert not gateway.endpoint("a").in_cooldown(time.monotonic() + 5.1, "engine-model")
 
 
 async def test_only_endpoint_gets_none_either_while_it_is_busy_and_callers_learn_how_long():
@@ -160,7 +180,7 @@ async def test_only_endpoint_gets_none_either_while_it_is_busy_and_callers_learn
     gateway = Gateway(hosts)
     assert [await gateway.send("blue") for _ in range(40)] == [503] * 40
     assert hosts.called == ["a"]
-    busy = gateway.endpoint("a").busy_times.refuse("engine-model", "pool")
+    busy = gateway.endpoint("a").busy_times.refuse("engine-model", "pool", "blue")
     assert isinstance(busy, Overloaded) and busy.retry_after_s is not None and 6 < busy.retry_after_s <= 7
 
 
@@ -169,7 +189,7 @@ async def test_no_endpoint_is_busy_for_longer_than_the_bound(retry_after: str, l
     gateway = Gateway(FakeHosts(a=(503, {}, {"retry-after": retry_after}), b=ANSWER))
     while not gateway.endpoint("a").busy_times:
         await gateway.send("blue")
-    assert longest_s - 1 < gateway.endpoint("a").busy_times.left_s("engine-model", time.monotonic()) <= longest_s
+    assert longest_s - 1 < gateway.endpoint("a").busy_times.left_s("engine-model", time.monotonic(), "blue") <= longest_s
 
 
 @pytest.mark.parametrize(("status", "headers"), [(503, {}), (429, {"retry-after": "5"})])

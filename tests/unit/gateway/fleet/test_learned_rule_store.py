@@ -78,7 +78,7 @@ def test_thousands_of_conversations_that_end_together_do_not_hold_up_the_process
         return time.process_time() - began
 
     # Sixteen times as many, which took 256 times as long.
-    assert seconds_for(4096) < 100 * min(seconds_for(256) for _ in range(5))
+    assert min(seconds_for(4096) for _ in range(3)) < 100 * min(seconds_for(256) for _ in range(5))
 
 
 class FakeRedis:

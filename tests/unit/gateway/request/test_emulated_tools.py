@@ -57,6 +57,18 @@ def test_tools_are_described_to_targets_that_have_none(adapter: str):
     assert not translated.is_checked
 
 
+def test_each_attempt_has_an_id_of_its_own_in_whatever_form_it_is_sent():
+    """SGLang refuses an id that is still running there, and an abort would stop the other attempt."""
+    raw = json.dumps({"model": "m", "messages": HI, "tools": TOOLS}).encode()
+    request = DIALECTS["openai_chat"].parse_request(raw)
+    source = make_source(request, raw, DIALECTS["openai_chat"], MEDIA, drop_nothing, inference_id="ID")
+
+    chat = source.read_chat_now()
+    forms = [source, source.with_body(request.body), source.with_request(request, raw, None)]
+    forms += [source.with_chat(chat, None), source.with_chat(chat, None)]
+    assert [form.next_upstream_id() for form in forms] == ["ID", "2-ID", "3-ID", "4-ID", "5-ID"]
+
+
 def test_description_follows_the_instructions_of_the_caller():
     (system, _) = sent(translate("mini_sglang", tools=TOOLS, messages=[{"role": "system", "content": "Be brief."}, *HI]))["messages"]
     assert system["content"].startswith("Be brief.\n") and "<tools>" in system["content"]
