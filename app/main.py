@@ -215,19 +215,18 @@ def create_applications(settings: Settings, write_batcher: WriteBatcher, loop_tu
             if access_log is not None:
                 await access_log.stop()
 
-    has_both = not settings.admin_port
-    shared, for_callers = shared_routes(gateway, for_callers=True, for_admins=has_both), caller_routes(gateway, database)
+    for_callers, has_both = caller_routes(gateway, database), not settings.admin_port
     for_admins, playground = admin_address_routes(gateway, admin_database, database, tokens, access_log)
-    handlers = [*shared, *for_callers, *(for_admins if has_both else [])]
+    shared = shared_routes(gateway, for_callers=True, for_admins=has_both)
     calls = inference_routes(gateway, access_log)
     if has_both:
         calls = {**calls, **playground}
-    callers = _application(settings, handlers, calls, lifespan)
+    callers = _application(settings, [*shared, *for_callers, *(for_admins if has_both else [])], calls, lifespan)
     callers.state["refused_requests"] = RefusedRequests(gateway)
     if has_both:
         return Applications(callers, None, gateway, access_log, tls, calls, {})
-    admin = _application(settings, [*shared_routes(gateway, for_callers=False, for_admins=True), *for_admins], playground)
-    return Applications(callers, admin, gateway, access_log, tls, calls, playground)
+    for_admins += shared_routes(gateway, for_callers=False, for_admins=True)
+    return Applications(callers, _application(settings, for_admins, playground), gateway, access_log, tls, calls, playground)
 
 
 def _application(

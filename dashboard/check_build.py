@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from app.api.dashboard.static_files import read_manifest
-from dashboard.generate_types import GENERATED, current_types
+from dashboard.generate_types import current_files
 
 FOLDER = Path(__file__).parent
 _OTHER_SOURCES = ("build.mjs", "package.json", "package-lock.json", "tsconfig.json")
@@ -27,8 +27,9 @@ def source_hash() -> str:
 
 def faults() -> list[str]:
     found: list[str] = []
-    if GENERATED.read_text() != asyncio.run(current_types()):
-        found.append("dashboard/src/generated/api.ts is not what the API is now.")
+    for path, content in asyncio.run(current_files()).items():
+        if not path.is_file() or path.read_text() != content:
+            found.append(f"dashboard/src/generated/{path.name} is not what the API is now.")
     if read_manifest().sources != source_hash():
         found.append("app/api/dashboard/static was not built from what is in dashboard/.")
     return found

@@ -1,4 +1,4 @@
-"""Writes dashboard/src/generated/api.ts: the types of the admin API as this checkout serves it.
+"""Writes dashboard/src/generated: the types of the admin API as this checkout serves it, and the schemas of the forms.
 
 python dashboard/generate_types.py
 """
@@ -11,23 +11,31 @@ from litestar.exceptions import LitestarDeprecationWarning
 
 from app.api.admin.routes import operations
 from app.api.openapi.document import build_document
+from app.api.openapi.form_schemas import write_form_schemas
 from app.api.openapi.typescript import write_types
 from app.main import create_applications
 from app.settings import Settings
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 
-GENERATED = Path(__file__).parent / "src" / "generated" / "api.ts"
+_FOLDER = Path(__file__).parent / "src" / "generated"
+# What the dashboard has forms for.
+_FORMS = (
+    *("POST /providers", "POST /models", "POST /prices", "POST /functions", "POST /metrics"),
+    *("POST /datasets", "POST /datasets/{name}/versions", "POST /replays"),
+)
 
 
-async def current_types() -> str:
-    """The types of a gateway process that connects to nothing, as it is not started."""
+async def current_files() -> dict[Path, str]:
+    """The files, of a gateway process that connects to nothing, as it is not started."""
     settings = Settings(database_url="postgresql://nobody@127.0.0.1:9/none", redis_url="redis://127.0.0.1:9")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LitestarDeprecationWarning)  # about the style of parameters
         applications = create_applications(settings, WriteBatcher(), LoopTurns(), name="types")
-    return write_types(build_document(operations(applications.gateway)))
+    document = build_document(operations(applications.gateway))
+    return {_FOLDER / "api.ts": write_types(document), _FOLDER / "forms.ts": write_form_schemas(document, _FORMS)}
 
 
 if __name__ == "__main__":
-    GENERATED.write_text(asyncio.run(current_types()))
+    for path, content in asyncio.run(current_files()).items():
+        path.write_text(content)

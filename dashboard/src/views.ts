@@ -19,6 +19,7 @@ export const GROUPS: { name: string; views: View[] }[] = [
       { path: '/', name: 'Overview', icon: 'overview', key: 'o', seen: () => mayAnywhere('records:read') },
       { path: '/requests', name: 'Requests', icon: 'requests', key: 'r', seen: () => mayAnywhere('records:read') },
       { path: '/conversations', name: 'Conversations', icon: 'conversations', key: 'c', seen: () => mayAnywhere('records:read') },
+      { path: '/feedback', name: 'Feedback', icon: 'feedback', key: 'b', seen: () => mayAnywhere('records:read') },
     ],
   },
   {
@@ -27,6 +28,8 @@ export const GROUPS: { name: string; views: View[] }[] = [
       { path: '/experiments', name: 'Experiments', icon: 'experiments', key: 'e', seen: () => may('config:read') },
       { path: '/functions', name: 'Functions', icon: 'functions', key: 'n', seen: () => may('config:read') },
       { path: '/playground', name: 'Playground', icon: 'playground', key: 'p', seen: () => session.value?.kind === 'key' || isCaller() || mayAnywhere('keys:write') },
+      { path: '/datasets', name: 'Datasets', icon: 'datasets', key: 'd', seen: () => mayAnywhere('records:read') },
+      { path: '/replays', name: 'Replays', icon: 'replays', key: 'v', seen: () => mayAnywhere('records:read') },
     ],
   },
   {
@@ -43,6 +46,7 @@ export const GROUPS: { name: string; views: View[] }[] = [
       { path: '/fleet', name: 'Fleet', icon: 'fleet', key: 'f', seen: () => may('config:read') },
       { path: '/models', name: 'Models and prices', icon: 'models', key: 'm', seen: () => may('config:read') },
       { path: '/audit', name: 'Audit and history', icon: 'audit', key: 'a', seen: () => mayAnywhere('audit:read') || may('config:read') },
+      { path: '/settings', name: 'Settings and doctor', icon: 'settings', key: 'i', seen: () => may('config:read') },
     ],
   },
 ];

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.browser.history import fill
@@ -37,6 +38,15 @@ def chromium() -> Generator[Any]:
         launched = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+@pytest.fixture(scope="session")
+def replayed(filled: Service) -> dict[str, str]:
+    """The replay of the history, and one of its pairs, as they are in addresses."""
+    with httpx.Client(headers={"authorization": f"Bearer {filled.admin_key}"}, base_url=filled.url, timeout=60, trust_env=False) as admin:
+        replay = admin.get("/admin/v1/replays").json()["data"][-1]["id"]
+        pair = admin.get(f"/admin/v1/replays/{replay}/items", params={"status": "done"}).json()["data"][0]["number"]
+    return {"replay": replay, "pair": str(pair)}
 
 
 class Faults:
@@ -70,13 +80,18 @@ class Faults:
 def open_page(filled: Service, chromium: Any) -> Generator[Callable[..., tuple[Any, Faults]]]:
     contexts: list[Any] = []
 
-    def open(width: int = 1440, theme: str = "light", *, signed_in: bool = True, key: str | None = None) -> tuple[Any, Faults]:
+    def open(
+        width: int = 1440, theme: str = "light", *, signed_in: bool = True, key: str | None = None, token: str | None = None
+    ) -> tuple[Any, Faults]:
+        """Opens a page, signed in with a key, by default an admin's, or with the token of a service account in each of its requests."""
         size = {"width": width, "height": 900 if width > 500 else 844}
         context = chromium.new_context(
             viewport=size, color_scheme=theme, locale="en-GB", timezone_id="Europe/Berlin", base_url=filled.url, reduced_motion="reduce"
         )
         contexts.append(context)
-        if signed_in:
+        if token is not None:
+            context.set_extra_http_headers({"authorization": f"Bearer {token}"})
+        elif signed_in:
             answer = context.request.post("/admin/v1/sign-in/key", data={"key": key or filled.admin_key}, headers={"origin": filled.url})
             assert answer.status == 200, answer.text()
         page = context.new_page()

@@ -100,6 +100,36 @@ async def fill(service: Service, *, rows: int, days: int, conversations: int, co
             return len(page["data"]) >= 3  # as many as its limit lets pass
 
         await wait_until(is_recorded, 60)
+        await _make_dataset(admin)
+        await _replay(admin)
+
+
+async def _make_dataset(admin: httpx.AsyncClient) -> None:
+    """A dataset of what one model answered, with a version that is complete. Conversations are cut off, so they are no rows."""
+    body = {"name": "helpful", "description": "What the sandbox answered", "selection": {"model": "sandbox", "validation": 0.2}}
+
+    async def is_made() -> bool:
+        # What was sent a moment ago may not be stored yet, and a selection without a row is refused.
+        return (await admin.post("/admin/v1/datasets", json=body)).status_code in (201, 409)
+
+    async def is_complete() -> bool:
+        return (await admin.get("/admin/v1/datasets/helpful/versions")).json()["data"][0]["status"] == "complete"
+
+    await wait_until(is_made, 60)
+    await wait_until(is_complete, 120)
+
+
+async def _replay(admin: httpx.AsyncClient) -> None:
+    """Some requests for a model, answered again by a slower one."""
+    key = (await admin.get("/admin/v1/keys", params={"team": "research", "limit": 1})).json()["data"][0]["prefix"]
+    order = {"model": "sandbox-slow", "key": key, "filter": {"model": "sandbox"}, "max_items": 12}
+    started = await admin.post("/admin/v1/replays", json=order)
+    started.raise_for_status()
+
+    async def is_complete() -> bool:
+        return (await admin.get(f"/admin/v1/replays/{started.json()['id']}")).json()["status"] == "complete"
+
+    await wait_until(is_complete, 180)
 
 
 async def _create_key(admin: httpx.AsyncClient, team: str) -> str:

@@ -203,4 +203,4 @@ def test_menu_has_what_the_role_shows(open_page: OpenPage) -> None:
     page.goto("/dashboard/requests")
     page.wait_for_selector("nav.menu a")
     names = page.locator("nav.menu li a").all_inner_texts()
-    assert names == ["Overview", "Requests", "Conversations", "Teams and keys", "Cost"]
+    assert names == ["Overview", "Requests", "Conversations", "Feedback", "Datasets", "Replays", "Teams and keys", "Cost"]

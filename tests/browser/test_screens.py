@@ -1,7 +1,7 @@
 """Each screen at each width, light and dark: it fits, a reader can read it (axe), and nothing is wrong in the console."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -28,6 +28,24 @@ SCREENS = (
     "/models?tab=providers",
     "/models?tab=prices",
     "/models/sandbox",
+    "/models?tab=providers&new=1",
+    "/models?edit=llama-70b",
+    "/models?tab=prices&new=1",
+    "/functions?edit=support",
+    "/requests?not_model=sandbox&not_model=support&range=30d",
+    "/feedback?range=30d",
+    "/feedback?metric=solved",
+    "/feedback?tab=metrics",
+    "/datasets",
+    "/datasets?new=1",
+    "/datasets/helpful",
+    "/replays",
+    "/replays?new=1",
+    "/replays/{replay}",
+    "/replays/{replay}?item={pair}",
+    "/settings",
+    "/settings?tab=doctor",
+    "/settings?tab=retention",
     "/audit",
     "/audit?tab=versions&version=1",
     "/nothing",
@@ -36,13 +54,15 @@ SIZES = ((320, "light"), (390, "dark"), (1440, "light"), (1440, "dark"))
 
 
 @pytest.mark.parametrize(("width", "theme"), SIZES)
-def test_screens_fit_and_can_be_read(open_page: Callable[..., tuple[Any, Faults]], width: int, theme: str) -> None:
+def test_screens_fit_and_can_be_read(
+    open_page: Callable[..., tuple[Any, Faults]], replayed: Mapping[str, str], width: int, theme: str
+) -> None:
     page, faults = open_page(width, theme)
     PICTURES.mkdir(parents=True, exist_ok=True)
     axe = AXE.read_text()
     wrong: dict[str, list[str]] = {}
     for screen in SCREENS:
-        page.goto(f"/dashboard{screen}")
+        page.goto(f"/dashboard{screen.format_map(replayed)}")
         settle(page)
         wrong[screen] = look_at(page, axe) + faults.found
         faults.found.clear()

@@ -31,8 +31,7 @@ def admin_address_routes(
     """
     settings = gateway.settings
     authentication = AdminAuthentication(gateway.snapshot_cache, tokens, settings.public_url, settings.cors_origins.parsed)
-    keys = KeyAccess(authentication, database)
-    static_files = StaticFiles()
+    keys, static_files = KeyAccess(authentication, database), StaticFiles()
     handlers: list[ControllerRouterHandler] = [
         admin_router(gateway, database, authentication),
         *own.routes(gateway, keys, callers_database),

@@ -2,36 +2,41 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from app.api.openapi.schemas import Schema
 
-_PREFIX = "/admin/v1"
+PREFIX = "/admin/v1"
 _IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _REFERENCE = "#/components/schemas/"
-_OPENING = "// Generated from the OpenAPI document by `make dashboard`: do not edit."
+OPENING = "// Generated from the OpenAPI document by `make dashboard`: do not edit."
 
 
 def write_types(document: Schema) -> str:
     """Writes an interface for each schema that the admin API uses, and the map of its operations by method and path."""
     schemas: dict[str, Schema] = document["components"]["schemas"]
     operations = [
-        (f"{method.upper()} {path.removeprefix(_PREFIX)}", described)
+        (f"{method.upper()} {path.removeprefix(PREFIX)}", described)
         for path, item in sorted(document["paths"].items())
-        if path.startswith(_PREFIX)
+        if path.startswith(PREFIX)
         for method, described in item.items()
     ]
-    used = set[str]()
-    waiting = [name for _, described in operations for name in _references(described)]
+    used = find_used(schemas, (name for _, described in operations for name in _references(described)))
+    types = [f"export type {name} = {_type(schemas[name])};" for name in sorted(used)]
+    table = "".join(f"  {json.dumps(name)}: {_operation(described)};\n" for name, described in operations)
+    return "\n".join([OPENING, "", *types, "", f"export interface Operations {{\n{table}}}", ""])
+
+
+def find_used(schemas: Mapping[str, Schema], names: Iterable[str]) -> set[str]:
+    """Returns the names of schemas, and of those that they refer to."""
+    used, waiting = set[str](), list(names)
     while waiting:
         name = waiting.pop()
         if name not in used:
             used.add(name)
             waiting += _references(schemas[name])
-    types = [f"export type {name} = {_type(schemas[name])};" for name in sorted(used)]
-    table = "".join(f"  {json.dumps(name)}: {_operation(described)};\n" for name, described in operations)
-    return "\n".join([_OPENING, "", *types, "", f"export interface Operations {{\n{table}}}", ""])
+    return used
 
 
 def _references(value: Any) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.api.admin.records.inference_detail import DetailQuery, Found, InferenceDetails, InferenceWithContent
+from app.api.admin.records.inference_detail import DetailQuery, FoundInference, InferenceDetails, InferenceWithContent
 from app.api.admin.records.inference_filters import Outcomes, parse_id, to_filter
 from app.api.admin.records.inferences import (
     TIMEOUT_S,
@@ -91,19 +91,15 @@ def _own_prefix(call: Call[Any, Any]) -> str:
     return call.principal.id
 
 
+async def _find_own(call: Call[DetailQuery, NoBody], connection: AsyncConnection) -> FoundInference:
+    id, own = parse_id(call.path["id"], "id"), _own_prefix(call)
+    row = await inference_queries.find_inference(connection, id)
+    if row is None or row["key"] != own or row["origin"] not in _SENT_BY_PEOPLE:
+        raise UnknownRecord(f"No inference {id} was made with your key. A new one appears here a moment after its response.")
+    return FoundInference(row, hidden=False, teams=frozenset({row["team"]}))
+
+
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
-    details = InferenceDetails(settings)
-
-    async def show_inference(call: Call[DetailQuery, NoBody]) -> Answer:
-        async def find(connection: AsyncConnection) -> Found:
-            id, own = parse_id(call.path["id"], "id"), _own_prefix(call)
-            row = await inference_queries.find_inference(connection, id)
-            if row is None or row["key"] != own or row["origin"] not in _SENT_BY_PEOPLE:
-                raise UnknownRecord(f"No inference {id} was made with your key. A new one appears here a moment after its response.")
-            return Found(row, False, frozenset[str]())  # how long others' requests took is not shown to a caller
-
-        return await details.show(call, find)
-
     async def list_inferences(call: Call[OwnInferenceQuery, NoBody]) -> Answer:
         query, own = call.query, _own_prefix(call)
         check_preview(query.limit, preview=query.preview)
@@ -163,7 +159,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             timeout_s=TIMEOUT_S,
             caller_route=_ROUTE,
             commands=(),
-            handler=show_inference,
+            handler=InferenceDetails(settings, _find_own).show,
         ),
     ]
 

@@ -18,10 +18,20 @@ def require_may_send_credentials(call: Call[Any, Any], changed: Changed) -> None
     if call.principal.may("credentials:write"):
         return
     for path in _new_places(changed):
-        raise NotAllowed(
-            f"{path:.200} would send a credential to a new place, for which your role would need 'credentials:write'."
-            " GET /admin/v1/session shows your roles."
-        )
+        raise _not_allowed(path)
+
+
+def require_may_try(call: Call[Any, Any], name: str, old: ProviderConfig | None, new: ProviderConfig) -> None:
+    """Raises NotAllowed if a check of a provider with settings that are not saved sends a credential to a new place."""
+    if not call.principal.may("credentials:write") and _sends_to_new_place(old, new):
+        raise _not_allowed(f"providers.{name}")
+
+
+def _not_allowed(path: str) -> NotAllowed:
+    return NotAllowed(
+        f"{path:.200} would send a credential to a new place, for which your role would need 'credentials:write'."
+        " GET /admin/v1/session shows your roles."
+    )
 
 
 def _new_places(changed: Changed) -> Iterator[str]:
@@ -29,8 +39,7 @@ def _new_places(changed: Changed) -> Iterator[str]:
     before, after = changed.before.snapshot, changed.after.snapshot
     for change in changed.changes:
         if change.section == "providers" and change.after is not None:
-            old, new = before.providers.get(change.name), after.providers[change.name]
-            if not set(new.credentials) <= (set(old.credentials) if old is not None and _place_of(old) == _place_of(new) else set()):
+            if _sends_to_new_place(before.providers.get(change.name), after.providers[change.name]):
                 yield f"providers.{change.name}"
         elif change.section == "models" and change.after is not None:
             old_targets = before.models[change.name].targets if change.name in before.models else ()
@@ -40,6 +49,10 @@ def _new_places(changed: Changed) -> Iterator[str]:
                 new_addresses = {address for address in target.endpoints if (target.provider, address) not in known}
                 if provider.credentials and not new_addresses <= {provider.base_url}:
                     yield f"models.{change.name}"
+
+
+def _sends_to_new_place(old: ProviderConfig | None, new: ProviderConfig) -> bool:
+    return not set(new.credentials) <= (set(old.credentials) if old is not None and _place_of(old) == _place_of(new) else set())
 
 
 def _place_of(provider: ProviderConfig) -> tuple[Any, ...]:

@@ -14,8 +14,10 @@ from app.api.rest.fields import Warnings
 from app.api.rest.links import encode_segment
 from app.api.rest.merge_patch import merge, patch_type
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery
+from app.api.rest.refused_fields import refused_field
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.api.rest.request_parsing import convert_admin_body
+from app.domain.errors import BadConfiguration, StillUsed
 from app.domain.experiments import MetricConfig
 from app.domain.functions import FunctionConfig
 from app.domain.limits import Limit
@@ -28,7 +30,7 @@ from app.store.configuration.entries import Condition, Entry, Section, find_refe
 from app.store.configuration.limits_of_keys import drop_limits_about_missing, read_limits_of_keys
 from app.store.configuration.rows import State, lock_configuration
 from app.store.postgres.paging import Page
-from providers.canonical.errors import Conflict, UnknownRecord
+from providers.canonical.errors import Conflict, InvalidRequest, UnknownRecord
 
 T = TypeVar("T", ProviderConfig, ModelConfig, Limit, Price, FunctionConfig, MetricConfig)
 
@@ -152,7 +154,7 @@ class EntryResource(Generic[T]):
                 raise Conflict(f"These refer to the {self.noun} {name!r}: {shown}{more}. Change or delete them first.")
             return without
 
-        warnings = [*await self._change(call, edit), *about_limits]
+        warnings = [*await self._change(call, name, edit), *about_limits]
         return Answer(DeletedEntry(name, warnings=warnings or UNSET), warnings=warnings)
 
     async def find(self, call: Call[Any, Any], *conditions: Condition) -> Entry:
@@ -174,7 +176,7 @@ class EntryResource(Generic[T]):
         """Store an entry. `settings` are JSON's own types, of the type `settings`."""
         of_key = {name: key[name] or None for name in self.key_fields}
         config = self.normalize(msgspec.convert({**settings, **of_key}, self.section.kind))
-        warnings = await self._change(call, lambda state: self.section.replace(state, key, config))
+        warnings = await self._change(call, self._name(key), lambda state: self.section.replace(state, key, config))
         stored = await self.section.find(call.connection, key)
         assert stored is not None, "it was stored in this transaction"
         return self.answer(stored, status, warnings)
@@ -194,12 +196,17 @@ class EntryResource(Generic[T]):
             raise Conflict(f"The name {self._name(key)!r} is taken, by what is no {self.noun}: {other}.")
         return entry
 
-    async def _change(self, call: Call[Any, Any], edit: Callable[[State], State]) -> Sequence[str]:
-        """Returns warnings."""
+    async def _change(self, call: Call[Any, Any], name: str, edit: Callable[[State], State]) -> Sequence[str]:
+        """Returns warnings. `name`: of the entry that is edited."""
         settings = self.gateway_settings
-        changed = await change_configuration(
-            call.connection, call.author, edit, output_tokens=settings.limits_output_tokens, guard=settings.address_guard
-        )
+        try:
+            changed = await change_configuration(
+                call.connection, call.author, edit, output_tokens=settings.limits_output_tokens, guard=settings.address_guard
+            )
+        except StillUsed:
+            raise
+        except BadConfiguration as fault:
+            raise InvalidRequest(str(fault), param=refused_field(str(fault), self.section.name, name)) from None
         require_may_send_credentials(call, changed)
         return changed.warnings
 

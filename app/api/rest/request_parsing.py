@@ -85,6 +85,11 @@ def _parameters_of(query_type: type[Any]) -> tuple[list[str] | None, frozenset[s
     return [each.encode_name for each in fields], frozenset(each.encode_name for each in fields if _takes_several(each.type))
 
 
+def repeatable_names(query_type: type[Any]) -> frozenset[str]:
+    """The names of the parameters that take several values."""
+    return _parameters_of(query_type)[1]
+
+
 def _takes_several(kind: inspect.Type) -> bool:
     if isinstance(kind, inspect.Metadata):
         return _takes_several(kind.type)

@@ -19,6 +19,7 @@ did not use. It is then the earliest moment that can be expected. Otherwise it i
 import datetime
 from typing import Any
 
+from app.domain.wait_sentences import may_pass_in, passes_at, passes_in
 from app.gateway.limits.counters.commands import Amounts
 from app.gateway.limits.counters.scripts import WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE
 from app.gateway.limits.rate_limit_headers import Header, rate_limit_headers
@@ -146,12 +147,10 @@ def _describe_wait_after_loss(rule: Rule, wait_s: float, is_estimate: bool, free
 
 def _describe_wait(rule: Rule, wait_s: float, is_estimate: bool, free_at: datetime.datetime | None) -> str:
     if free_at is not None:
-        return f"It passes at {free_at:%Y-%m-%d %H:%M} ({rule.zone.key}) if no other request comes."
+        return passes_at(free_at, rule.zone.key)
     if not is_estimate:
-        return f"It passes in {wait_s:.3f} s if no other request comes."
-    if rule.limit.resource == "concurrency":
-        return f"It may pass in {wait_s:.3f} s if no other request comes (an estimate)."
-    return f"It may pass in {wait_s:.3f} s, if requests in flight then return what they did not use (an estimate)."
+        return passes_in(wait_s)
+    return may_pass_in(wait_s, returned=rule.limit.resource != "concurrency")
 
 
 def _describe_remaining(rule: Rule, remaining: int) -> str:

@@ -14,9 +14,8 @@ from app.domain.errors import InvalidKeyField
 from app.store.postgres import tables
 from app.store.postgres.partitions import DAY_MS, partition_days
 from app.store.records import matching_hours
-from app.store.records.inference_filter import InferenceFilter, conditions, named_filters
+from app.store.records.inference_filter import InferenceFilter, check_names, conditions
 from app.store.records.inference_queries import id_conditions, searched_ranges, with_episode_ids
-from app.store.usage.named_filters import check_named
 
 COUNTED_ROWS = 10_000
 _COUNT_S = 0.5
@@ -45,8 +44,7 @@ async def count_inferences(connection: AsyncConnection, filters: InferenceFilter
         raise InvalidKeyField("text", "What is found by `text` is not counted: list it.")
     filters = await with_episode_ids(connection, filters)
     found = await _count_rows(connection, filters, keep_hours_days)
-    if found.count == 0 and not found.capped:
-        await check_named(connection, named_filters(filters), filters.only_teams)
+    await check_names(connection, filters, is_empty=found.count == 0 and not found.capped)
     return await _count_by_sums(connection, filters, keep_hours_days) or found if found.capped else found
 
 
@@ -80,7 +78,7 @@ async def _count_by_sums(connection: AsyncConnection, filters: InferenceFilter, 
 
     Whoever sees only some teams does not see every shadow that these pay for, which sums do not tell apart.
     """
-    given = {name for name, value in structs.asdict(filters).items() if value is not None}
+    given = _fields_given(filters) | (set[str]() if filters.excluded is None else _fields_given(filters.excluded))
     if not given <= _SUMMED:
         return None
     oldest_ms = await _oldest_partition_ms(connection)  # sums are kept longer than inferences
@@ -103,6 +101,10 @@ async def _count_by_sums(connection: AsyncConnection, filters: InferenceFilter, 
             rows = select(func.count()).select_from(tables.inferences).where(*conditions(within), *id_conditions(within))
             number += int(await connection.scalar(rows) or 0)
     return InferenceCount(number, False)
+
+
+def _fields_given(filters: InferenceFilter) -> set[str]:
+    return {name for name, value in structs.asdict(filters).items() if value is not None and name != "excluded"}
 
 
 _Piece = tuple[Literal["hour", "day"], datetime.datetime, datetime.datetime | None]

@@ -4,15 +4,17 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, case, func, or_, select
+from sqlalchemy import ColumnElement, case, func, or_, select, true
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
 from app.domain.episode_names import episode_id_of
+from app.domain.errors import InvalidKeyField
 from app.domain.exchange import OriginKind
 from app.store.postgres import tables
 from app.store.postgres.conditions import AnyOf, one_of, values_of
 from app.store.usage.counted_models import model_names
-from app.store.usage.named_filters import NamedFilters
+from app.store.usage.named_filters import NamedFilters, check_named
 
 # A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
@@ -69,6 +71,7 @@ class InferenceFilter(Struct, frozen=True):
     episode_ids: Collection[str] | None = None  # the ids that `episode` may have, which conditions() needs
     shadow: str | None = None  # of the shadow of this function or model
     sent_by_people: Literal[True] | None = None  # by a caller, or by somebody in the playground
+    excluded: "InferenceFilter | None" = None  # what meets any of its filters by values is left out; what has no value there stays
 
     @property
     def has_repeats(self) -> bool:
@@ -81,15 +84,33 @@ def named_filters(filters: InferenceFilter) -> NamedFilters:
     return NamedFilters(filters.team, filters.team_id, filters.key, filters.model, filters.function, filters.provider)
 
 
+async def check_names(connection: AsyncConnection, filters: InferenceFilter, *, is_empty: bool) -> None:
+    """Raises InvalidKeyField for a name that never existed: an excluded one, as the list would look right, or any if nothing was found."""
+    if is_empty:
+        await check_named(connection, named_filters(filters), filters.only_teams)
+    if filters.excluded is not None:
+        try:
+            await check_named(connection, named_filters(filters.excluded), filters.only_teams)
+        except InvalidKeyField as fault:
+            raise InvalidKeyField(f"not_{fault.field}", str(fault)) from None
+
+
 def conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
     """Yields the conditions of a filter on inferences, without those on the time and the text."""
+    if not filters.has_repeats:
+        yield tables.inferences.c.origin.is_(None)
+    yield from _field_conditions(filters)
+    if filters.excluded is not None:
+        yield from (each.is_not(true()) for each in _field_conditions(filters.excluded))
+
+
+def _field_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
+    """Yields the condition of each field that is set."""
     columns = tables.inferences.c
     names = (
         *("team_id", "outcome", "end_user", "served_model", "route", "error", "trace_id"),
         *("function", "variant", "experiment", "original_id", "shadow"),
     )
-    if not filters.has_repeats:
-        yield columns.origin.is_(None)
     yield from equal_conditions(filters, {**{name: columns[name] for name in names}, "provider": columns.served_provider})
     yield from status_conditions(filters, columns.status)
     if filters.origin is not None:
@@ -133,6 +154,18 @@ def attempts_made() -> ColumnElement[int]:
 
 def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
     """Whether conditions() and the time choose an inference. `row` is as lists have it, with `key`, the public part of its key."""
+    received_ms = uuid7.created_ms(row["id"])
+    return (
+        all(_field_matches(filters, row))
+        and (filters.excluded is None or not any(_field_matches(filters.excluded, row)))
+        and (filters.has_repeats or row["origin"] is None)
+        and (filters.since_ms is None or received_ms >= filters.since_ms)
+        and (filters.until_ms is None or received_ms < filters.until_ms)
+    )
+
+
+def _field_matches(filters: InferenceFilter, row: Mapping[str, Any]) -> Iterator[bool]:
+    """Yields whether a row has what is wanted, for each field that is set; one item for what _field_conditions() yields as one."""
     wanted = (
         *((filters.team_id, row["team_id"]), (filters.outcome, row["outcome"]), (filters.end_user, row["end_user"])),
         *((filters.served_model, row["served_model"]), (filters.route, row["route"])),
@@ -143,21 +176,22 @@ def matches(filters: InferenceFilter, row: Mapping[str, Any]) -> bool:
         (filters.shadow, row["shadow"]),
         (("caller", "playground") if filters.sent_by_people else None, row["origin"] or "caller"),
     )
-    received_ms, tags = uuid7.created_ms(row["id"]), cast("dict[str, str]", row["tags"] or {})
-    return (
-        all(value is None or found in values_of(value) for value, found in wanted)
-        and (filters.episode is None or row["episode_id"] == episode_id_of(row["team_id"], filters.episode))
-        and (filters.request_id is None or filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"])
-        and (filters.model is None or row["model"] in _sent_models(filters))
-        and (filters.has_repeats or row["origin"] is None)
-        and (filters.only_teams is None or {row["team"], row["content_team"] or row["team"]} <= {*filters.only_teams})
-        and (filters.tag is None or tags.get(filters.tag[0]) == filters.tag[1])
-        and _has_status(filters, row["status"])
-        and all(_is_within(filters, name, row[name]) for name in RANGES)
-        and (filters.min_attempts is None or attempts_of(row) >= filters.min_attempts)
-        and (filters.since_ms is None or received_ms >= filters.since_ms)
-        and (filters.until_ms is None or received_ms < filters.until_ms)
-    )
+    yield from (found in values_of(value) for value, found in wanted if value is not None)
+    if filters.episode is not None:
+        yield row["episode_id"] == episode_id_of(row["team_id"], filters.episode)
+    if filters.request_id is not None:
+        yield filters.request_id == row["request_id"] or filters.request_id.lower() == row["id"]
+    if filters.model is not None:
+        yield row["model"] in _sent_models(filters)
+    if filters.only_teams is not None:
+        yield {row["team"], row["content_team"] or row["team"]} <= {*filters.only_teams}
+    if filters.tag is not None:
+        yield cast("dict[str, str]", row["tags"] or {}).get(filters.tag[0]) == filters.tag[1]
+    if filters.status is not None or filters.status_class is not None:
+        yield row["status"] in values_of(filters.status) or row["status"] // 100 in values_of(filters.status_class)
+    yield from (_is_within(filters, name, row[name]) for name in RANGES if _has_range(filters, name))
+    if filters.min_attempts is not None:
+        yield attempts_of(row) >= filters.min_attempts
 
 
 def attempts_of(row: Mapping[str, Any]) -> int:
@@ -185,16 +219,13 @@ def of_teams(names: Collection[str], team_id: ColumnElement[str] = tables.infere
     return team_id.in_(select(tables.teams.c.id).where(one_of(tables.teams.c.name, names)))
 
 
-def _has_status(filters: InferenceFilter, status: int) -> bool:
-    is_any = filters.status is None and filters.status_class is None
-    return is_any or status in values_of(filters.status) or status // 100 in values_of(filters.status_class)
+def _has_range(filters: InferenceFilter, name: str) -> bool:
+    return getattr(filters, f"min_{name}") is not None or getattr(filters, f"max_{name}") is not None
 
 
 def _is_within(filters: InferenceFilter, name: str, measured: int | None) -> bool:
     """Returns whether a measurement is within the range of a filter; what was not measured is within none."""
     least, most = getattr(filters, f"min_{name}"), getattr(filters, f"max_{name}")
-    if least is None and most is None:
-        return True
     return measured is not None and (least is None or measured >= least) and (most is None or measured <= most)
 
 

@@ -17,8 +17,7 @@ from app.store.postgres import tables
 from app.store.postgres.conditions import OpenTransaction
 from app.store.records import matching_hours, text_search
 from app.store.records.episode_lookup import find_episode_ids
-from app.store.records.inference_filter import InferenceFilter, attempts_of, conditions, earliest_id, named_filters, of_teams
-from app.store.usage.named_filters import check_named
+from app.store.records.inference_filter import InferenceFilter, attempts_of, check_names, conditions, earliest_id, of_teams
 
 SEARCHED_ROWS = 5_000
 _EXPORT_PAGE_ROWS = 500
@@ -64,8 +63,8 @@ async def page_inferences(
     search, and for a filter by the name of something that never existed.
     """
     page = await _page(connection, filters, keep_hours_days=keep_hours_days, before=before, limit=limit)
-    if before is None and not page.rows:
-        await check_named(connection, named_filters(filters), filters.only_teams)
+    if before is None:
+        await check_names(connection, filters, is_empty=not page.rows)
     return page
 
 

@@ -17,9 +17,8 @@ from app.domain.errors import InvalidKeyField
 from app.store.postgres import tables
 from app.store.postgres.paging import read_cursor, write_cursor
 from app.store.records import matching_hours
-from app.store.records.inference_filter import InferenceFilter, named_filters
+from app.store.records.inference_filter import InferenceFilter, check_names
 from app.store.records.inference_queries import InferencePage, row_to_dict, select_inferences, with_episode_ids
-from app.store.usage.named_filters import check_named
 
 MAX_DAYS = 93
 _HOUR_MS = 3_600_000
@@ -83,8 +82,8 @@ async def page_most(
         found.sort(key=lambda row: (row[measure], row["id"]), reverse=True)
         del found[limit + 1 :]
     rows = found[:limit]
-    if not rows and after is None:
-        await check_named(connection, named_filters(filters), filters.only_teams)
+    if after is None:
+        await check_names(connection, filters, is_empty=not rows)
     more = len(found) > limit
     return InferencePage(rows, write_cursor(_SCOPE, [measure, rows[-1][measure], rows[-1]["id"]]) if more else None)
 

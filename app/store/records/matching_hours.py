@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import AsyncIterator, Iterator
 
-from sqlalchemy import ColumnElement, Table, and_, or_, select
+from sqlalchemy import ColumnElement, Table, and_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.postgres import tables
@@ -27,7 +27,11 @@ def can_narrow(filters: InferenceFilter) -> bool:
         *(filters.min_cost_microusd, filters.min_duration_us),
     )
     is_of_repeats = (filters.end_user is not None or filters.tag is not None) and filters.has_repeats
-    return not is_of_repeats and any(each is not None for each in values)
+    return not is_of_repeats and (any(each is not None for each in values) or _excludes_groups(filters))
+
+
+def _excludes_groups(filters: InferenceFilter) -> bool:
+    return filters.excluded is not None and next(_group_conditions(filters.excluded), None) is not None
 
 
 async def ranges(
@@ -87,15 +91,9 @@ def hourly_table(filters: InferenceFilter) -> Table:
 def rollup_conditions(filters: InferenceFilter, rollups: Table) -> Iterator[ColumnElement[bool]]:
     """Yields the conditions on rollups, joined with their groups, without those on the time: whatever has a match is among them."""
     yield tables.rollup_groups.c.outcome != REFUSED
-    groups, teams, keys = tables.rollup_groups.c, tables.teams.c, tables.keys.c
-    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "error", "function", "variant")
-    yield from equal_conditions(filters, {name: groups[name] for name in names})
-    yield from status_conditions(filters, groups.status)
-    for wanted in (None if filters.team is None else values_of(filters.team), filters.only_teams):
-        if wanted is not None:
-            yield groups.team_id.in_(select(teams.id).where(teams.name.in_(list(wanted))))
-    if filters.key is not None:
-        yield groups.key_id.in_(select(keys.id).where(keys.prefix.in_(values_of(filters.key))))
+    yield from _group_conditions(filters)
+    if filters.excluded is not None:
+        yield from (each.is_not(true()) for each in _group_conditions(filters.excluded))
     if filters.min_cost_microusd is not None:
         yield rollups.c.max_cost_microusd >= filters.min_cost_microusd
     if filters.min_duration_us is not None:
@@ -109,6 +107,19 @@ def rollup_conditions(filters: InferenceFilter, rollups: Table) -> Iterator[Colu
             and_(rollups.c.dimension == f"tag:{name}", rollups.c.value == value),
             and_(rollups.c.dimension == f"tag:{OTHER}", rollups.c.value == OTHER),
         )
+
+
+def _group_conditions(filters: InferenceFilter) -> Iterator[ColumnElement[bool]]:
+    """Yields the conditions on groups: all inferences of one meet them, or none."""
+    groups, teams, keys = tables.rollup_groups.c, tables.teams.c, tables.keys.c
+    names = ("team_id", "model", "outcome", "provider", "served_model", "route", "error", "function", "variant")
+    yield from equal_conditions(filters, {name: groups[name] for name in names})
+    yield from status_conditions(filters, groups.status)
+    for wanted in (None if filters.team is None else values_of(filters.team), filters.only_teams):
+        if wanted is not None:
+            yield groups.team_id.in_(select(teams.id).where(teams.name.in_(list(wanted))))
+    if filters.key is not None:
+        yield groups.key_id.in_(select(keys.id).where(keys.prefix.in_(values_of(filters.key))))
 
 
 def _runs(hours: list[datetime.datetime]) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Row, String, cast, func, literal, or_, sel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
+from app.domain.wait_sentences import read_pass_time
 from app.store.postgres import tables
 from app.store.postgres.conditions import one_of
 from app.store.usage.named_filters import NamedFilters, check_named
@@ -23,6 +24,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
     `team`, `key` null: no key was sent, or an unknown one; `unknown_key`: the public part of that. `model`: as it was requested, empty if
     the request was not read. `param`: the field at fault. `rule`: the limit that refused. `message` null: it might quote the request.
+    `passes_at`: when the same request would pass, if no other came; null: waiting does not help, or nothing says.
+    `passes_at_is_estimate`: requests in flight hold a part of the limit, and may give it back earlier or later.
     """
 
     id: str
@@ -40,6 +43,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
     message: str | None
     request_id: str | None
     trace_id: str | None
+    passes_at: str | None
+    passes_at_is_estimate: bool
 
 
 class RefusalFilter(Struct, frozen=True):
@@ -120,6 +125,7 @@ def _lowest_id(moment: datetime.datetime) -> str:
 
 
 def _to_refusal(row: Row[Any]) -> Refusal:
+    passes = None if row.message is None else read_pass_time(row.message, row.received_at)
     return Refusal(
         id=row.id,
         received_at=row.received_at.isoformat(),
@@ -136,4 +142,6 @@ def _to_refusal(row: Row[Any]) -> Refusal:
         message=row.message,
         request_id=row.request_id,
         trace_id=row.trace_id,
+        passes_at=None if passes is None else passes.at.astimezone(datetime.UTC).isoformat(timespec="seconds"),
+        passes_at_is_estimate=passes is not None and passes.is_estimate,
     )

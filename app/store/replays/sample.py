@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import uuid7
 from app.store.postgres import tables
 from app.store.records.episode_lookup import find_episode_ids
-from app.store.records.inference_filter import InferenceFilter, conditions
+from app.store.records.inference_filter import InferenceFilter, check_names, conditions
 
 # Routes whose requests a replay can send again, and whose responses can be compared.
 ROUTES = ("openai_chat", "openai_responses", "anthropic_messages", "openai_completions", "tensorzero_inference")
@@ -35,6 +35,7 @@ async def choose_items(
 
     The same seed and the same records give the same items.
     """
+    await check_names(connection, filters, is_empty=False)
     if filters.episode is not None:
         found = await find_episode_ids(
             connection, filters.episode, team=filters.team, team_id=filters.team_id, only_teams=filters.only_teams

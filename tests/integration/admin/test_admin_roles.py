@@ -203,6 +203,7 @@ TABLE = {
     "tail_inferences": Row(READ, READ, is_list=True, query={"duration_s": "1"}),
     "export_inferences": Row(READ, READ, is_list=True),
     "get_inference": Row(READ, READ, {"id": "{inference}"}),
+    "get_inference_neighbours": Row(READ, READ, {"id": "{inference}"}),
     "get_inference_media": Row(READ_CONTENT, READ_CONTENT, {"id": "{inference}", "number": "1"}),
     "list_episodes": Row(READ, READ, is_list=True),
     "get_episode": Row(READ, READ, {"id": "{episode}"}),

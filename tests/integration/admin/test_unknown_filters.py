@@ -21,6 +21,7 @@ UNKNOWN = {
     "function": "filter-typo",
     "provider": "filter-typo",
 }
+UNKNOWN |= {f"not_{name}": value for name, value in UNKNOWN.items() if name != "team_id"}
 # By path, the filters that name something.
 LISTS = {
     "inferences": ("team", "team_id", "key", "model", "function", "provider"),
@@ -34,6 +35,8 @@ LISTS = {
     "dropped": ("team", "key", "model"),
     "refusals": ("team",),
 }
+EXCLUDED = ("not_team", "not_key", "not_model", "not_function", "not_provider")
+LISTS = {path: (*names, *EXCLUDED) if path.startswith("inferences") else names for path, names in LISTS.items()}
 CASES = [(path, name) for path, names in LISTS.items() for name in names]
 
 

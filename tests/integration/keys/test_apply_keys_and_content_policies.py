@@ -140,12 +140,12 @@ async def test_apply_without_prune_removes_nothing(database: str):
         ("[providers.r]\nadapter = 5", "Expected text, got an integer at `providers.r.adapter`"),
         (
             '[providers.r]\nadapter = "vlm"\nbase_url = "http://h"',
-            "providers.r: there is no adapter 'vlm'. There are: alibaba, anthropic, auto, azure, ",
+            "providers.r.adapter: there is no adapter 'vlm'. There are: alibaba, anthropic, auto, azure, ",
         ),
         ('[providers.r]\nadapter = "openai"\noptions = { regoin = "x" }', "'regoin'"),
         (
             '[providers.r]\nadapter = "openai"\noptions = { stream = "sometimes" }',
-            """providers.r: Option stream='sometimes' may be "both", "only" or "never".""",
+            """providers.r.options: Option stream='sometimes' may be "both", "only" or "never".""",
         ),
         ('[providers.r]\nadapter = "openai"\ncredential = []', "providers.r.credential: a list names one or more credentials, each once"),
         (

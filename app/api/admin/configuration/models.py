@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.admin.configuration.providers import Drop
+from app.api.admin.configuration.provider_settings import Drop
 from app.api.admin.configuration.shadow_settings import ShadowSettings
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
 from app.api.rest.entry_operations import entry_operations

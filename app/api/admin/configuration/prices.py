@@ -47,7 +47,7 @@ class NewPrice(PriceSettings, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A price to create."""
 
     provider: Name
-    model: Name
+    model: Annotated[Name, Meta(description="The provider's own name of its model.")]
     since: Annotated[str | None, Meta(description="The first day on which it applies (UTC), such as 2026-11-01; null: always.")] = None
 
 

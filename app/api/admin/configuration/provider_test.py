@@ -6,13 +6,20 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert, to_builtins
+from msgspec.structs import replace
 
+from app.api.admin.configuration.provider_settings import ProviderSettings
+from app.api.rest.credential_places import require_may_try
 from app.api.rest.operation import Answer, Call, NoQuery, Operation
+from app.api.rest.refused_fields import refused_field
+from app.domain.errors import BadConfiguration
+from app.domain.routing import ProviderConfig
 from app.gateway.pipeline.gateway import Gateway
-from app.gateway.provider_check.check import check_provider
+from app.gateway.provider_check import check
 from app.gateway.provider_check.result import CheckResult
-from providers.canonical.errors import Unavailable, UnknownRecord
+from app.store.configuration.validation.validate import check_provider
+from providers.canonical.errors import InvalidRequest, Unavailable, UnknownRecord
 
 _MAX_A_MINUTE = 10  # in a gateway process: each check may cost a fraction of a cent
 _MINUTE_S = 60.0
@@ -25,6 +32,9 @@ class ProviderTest(Struct, frozen=True, forbid_unknown_fields=True):
     model: (
         Annotated[str, Meta(max_length=512, description="The provider's name of a model to send a short request to; null: the cheapest.")]
         | None
+    ) = None
+    settings: (
+        Annotated[ProviderSettings, Meta(description="Settings to check it with, which are not saved; null: those in force.")] | None
     ) = None
 
 
@@ -56,18 +66,33 @@ class _Turns:
         self._begun_s.append(now_s)
 
 
+def _unsaved(name: str, settings: ProviderSettings) -> ProviderConfig:
+    """Returns settings as the configuration has them. Raises InvalidRequest for what could not be saved."""
+    config = convert(to_builtins(settings), ProviderConfig)
+    try:
+        check_provider(name, config)
+    except BadConfiguration as fault:
+        field = refused_field(str(fault), "providers", name)
+        raise InvalidRequest(str(fault), param=field and f"settings.{field}") from None
+    return config
+
+
 def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
     turns = _Turns()
 
     async def test_provider(call: Call[NoQuery, ProviderTest]) -> Answer:
         name, snapshot = call.path["name"], gateway.snapshot_cache.snapshot
-        config = snapshot.providers.get(name)
+        saved = snapshot.providers.get(name)
+        config = saved if call.body.settings is None else _unsaved(name, call.body.settings)
         if config is None:
             raise UnknownRecord(f"There is no provider {name!r:.200}. GET /admin/v1/providers lists them.")
+        if config is not saved:
+            require_may_try(call, name, saved, config)
+            snapshot = replace(snapshot, providers={**snapshot.providers, name: config})
         turns.take()
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                results = await check_provider(snapshot, name, gateway.settings, gateway.fleet.vault, model=call.body.model)
+                results = await check.check_provider(snapshot, name, gateway.settings, gateway.fleet.vault, model=call.body.model)
         except TimeoutError:
             raise Unavailable(f"The check of {name!r:.200} took longer than {_TIMEOUT_S:g} seconds.", retry_after_s=5) from None
         return Answer(ProviderCheck(name, config.adapter, all(each.outcome == "works" for each in results), results))
@@ -80,7 +105,8 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
             tag="Providers",
             summary="Check a provider with one cheap request",
             description="The request is for its list of models if that list requires a credential, else for a short response of a model"
-            " that a target names. It is sent as the gateway sends it, to each address and with each credential.",
+            " that a target names. It is sent as the gateway sends it, to each address and with each credential. `settings` are checked"
+            " without being saved, and may be of a provider that does not exist yet.",
             permission="config:write",
             access="memory",
             body=ProviderTest,

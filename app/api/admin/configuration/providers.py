@@ -5,34 +5,15 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from app.api.admin.configuration import provider_test
+from app.api.admin.configuration.provider_settings import ProviderSettings
 from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
-from app.domain.callers import DroppableFields
 from app.gateway.pipeline.gateway import Gateway
 from app.settings import Settings
 from app.store.configuration.entries import PROVIDERS, providers_with
 from app.store.postgres.paging import After, Limit
-
-Drop = Annotated[
-    DroppableFields, Meta(description='Fields that may be left out where a target cannot honour them: "all", or a list of names.')
-]
-
-
-class ProviderSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set of a provider; what is left out gets its default."""
-
-    adapter: Annotated[str, Meta(description="The kind of engine or host, such as openai or vllm.")]
-    base_url: Annotated[str | None, Meta(description="Its address; null: the host's own.")] = None
-    credential: Annotated[
-        str | list[str] | None,
-        Meta(description="Where its secret is, such as env:NAME or store:NAME; of several in rotation. Never the secret."),
-    ] = None
-    options: Annotated[dict[str, Any], Meta(description="Options of the adapter.")] = {}
-    drop: Drop = ()
-    accepts_nodes: Annotated[bool, Meta(description="Whether engines may register as its endpoints.")] = False
-    trace: Annotated[bool | None, Meta(description="Whether it gets `traceparent`; null: if it is self-hosted.")] = None
 
 
 class NewProvider(ProviderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct
@@ -58,37 +58,34 @@ class DetailQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     max_characters: Annotated[int, Meta(ge=1, le=1_000_000, description="Most characters of each part of a message.")] = 20_000
 
 
-class Found(Struct, frozen=True):
-    """An inference to show. `hidden` says that what was written is not shown."""
-
+class FoundInference(NamedTuple):
     row: dict[str, Any]
-    hidden: bool
-    teams: frozenset[str] | None  # of whose requests the usual duration is; None: of all
+    hidden: bool  # whether its reader may not see what was written
+    teams: frozenset[str] | None  # with whose requests it may be compared; None: with all
+
+
+FindInference = Callable[[Call[DetailQuery, NoBody], AsyncConnection], Awaitable[FoundInference]]
 
 
 class InferenceDetails:
     """Reads what is stored, releases the connection, and then makes messages of it, which may take a second."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, find: FindInference) -> None:
         self._settings = settings
+        self._find = find
         self._places = ReadingPlaces()
 
-    async def show(self, call: Call[DetailQuery, NoBody], find: Callable[[AsyncConnection], Awaitable[Found]]) -> Answer:
-        """Shows the inference that `find` finds, which raises UnknownRecord."""
+    async def show(self, call: Call[DetailQuery, NoBody]) -> Answer:
         async with self._places.place() if call.query.content in ("messages", "both") else nullcontext():
-            async with call.read_transaction() as connection:
-                found = await find(connection)
-                packed = None if found.hidden else await inference_queries.read_packed_content(connection, found.row["id"])
-                usual_us = await _usual_duration(connection, found.row, self._settings, found.teams)
-            return await _make_answer(call, found, packed, usual_us)
+            return await _show(call, self._settings, self._find)
 
     async def show_media(self, call: Call[NoQuery, NoBody]) -> Answer:
         async with self._places.place():
             return await _show_media(call)
 
 
-async def _find(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[str, Any]:
-    """Raises UnknownRecord."""
+async def find_shown(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[str, Any]:
+    """Finds the inference of the path. Raises UnknownRecord if there is none that the principal may see."""
     id = parse_id(call.path["id"], "id")
     row = await inference_queries.find_inference(connection, id)
     if row is None or not is_visible(call, row):
@@ -99,10 +96,17 @@ async def _find(call: Call[Any, NoBody], connection: AsyncConnection) -> dict[st
     return row
 
 
-async def _make_answer(
-    call: Call[DetailQuery, NoBody], found: Found, packed: inference_queries.PackedContent | None, usual_us: int | None
-) -> Answer:
-    row, wanted = found.row, call.query.content
+async def _find_visible(call: Call[DetailQuery, NoBody], connection: AsyncConnection) -> FoundInference:
+    row = await find_shown(call, connection)
+    return FoundInference(row, not is_visible(call, row, "records:content"), call.visible_teams())
+
+
+async def _show(call: Call[DetailQuery, NoBody], settings: Settings, find: FindInference) -> Answer:
+    wanted = call.query.content
+    async with call.read_transaction() as connection:
+        row, hidden, teams = await find(call, connection)
+        packed = None if hidden else await inference_queries.read_packed_content(connection, row["id"])
+        usual_us = await _usual_duration(connection, row, settings, teams)
     content = messages = None
     if packed is not None:
         unpack = inference_queries.unpack_text
@@ -116,7 +120,7 @@ async def _make_answer(
     fields: dict[str, Any] = {
         **shown,
         "content": content,
-        "content_hidden": found.hidden,
+        "content_hidden": hidden,
         "messages": messages,
         "made_attempts": attempts,
         "why": explain_inference(shown, attempts, usual_us),
@@ -150,7 +154,7 @@ async def _usual_duration(
 async def _show_media(call: Call[NoQuery, NoBody]) -> Answer:
     number = call.path["number"]
     async with call.read_transaction() as connection:
-        row = await _find(call, connection)
+        row = await find_shown(call, connection)
         packed = await inference_queries.read_packed_content(connection, row["id"])
     if packed is not None and number.isdecimal() and len(number) < _MAX_NUMBER_DIGITS:
         exchange = PackedExchange(row["route"], row["streamed"], packed.request, packed.response)
@@ -161,15 +165,7 @@ async def _show_media(call: Call[NoQuery, NoBody]) -> Answer:
 
 
 def operations(settings: Settings) -> list[Operation[Any, Any]]:
-    details = InferenceDetails(settings)
-
-    async def show(call: Call[DetailQuery, NoBody]) -> Answer:
-        async def find(connection: AsyncConnection) -> Found:
-            row = await _find(call, connection)
-            return Found(row, not is_visible(call, row, "records:content"), call.visible_teams())
-
-        return await details.show(call, find)
-
+    details = InferenceDetails(settings, _find_visible)
     return [
         Operation(
             method="GET",
@@ -188,7 +184,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             errors={404: "There is no such inference, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
             commands=(Command(name="inferences"),),
-            handler=show,
+            handler=details.show,
         ),
         Operation(
             method="GET",

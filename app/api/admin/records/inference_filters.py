@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from app.api.rest.exclusions import PREFIX, excludable, with_exclusions
 from app.api.rest.fields import SEVERAL, Statuses, Values
 from app.api.rest.operation import Call
 from app.api.rest.request_parsing import TimeText, parse_time
@@ -27,7 +28,7 @@ Outcomes = Outcome | Annotated[tuple[Outcome, ...], SEVERAL]
 Amount = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ChosenInferences(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The conditions that an inference must meet: all of them, and of several values of one any. What was not measured is in no range."""
 
     model: Annotated[Values, Meta(description="Only of requests for this model.")] | None = None
@@ -79,6 +80,13 @@ class InferenceFilters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ) = None
 
 
+class InferenceFilters(with_exclusions(ChosenInferences), frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The conditions that an inference must meet: all of them, and of several values of one any. What was not measured is in no range.
+
+    What has a value of a `not_` filter is left out; what has none there stays.
+    """
+
+
 def read_filters(call: Call[Any, Any], given: InferenceFilters | None = None, permission: Permission | None = None) -> InferenceFilter:
     """Reads the filters of the query, or those `given`. Raises InvalidRequest.
 
@@ -101,38 +109,47 @@ def to_filter(
     tag = query.tag and query.tag.partition("=")
     if tag and not (tag[0] and tag[1]):
         raise InvalidRequest("`tag` must be NAME=VALUE.", param="tag")
-    statuses = values_of(query.status)
     same = {name: getattr(query, name) for name in _TAKEN_OVER}
     return InferenceFilter(
         **same,
+        **_values_by_filter(query, ""),
         team_id=query.team_id and parse_id(query.team_id, "team_id"),
         since_ms=_to_ms(query.since, "since"),
         until_ms=_to_ms(query.until, "until"),
         only_teams=only_teams,
         sent_by_people=sent_by_people,
-        key=parse_keys(query.key),
         episode=None if query.episode_id is None else check_episode(query.episode_id),
         tag=(tag[0], tag[2]) if tag else None,
-        status=tuple(int(each) for each in statuses if not each.endswith("xx")) or None,
-        status_class=tuple(int(each[0]) for each in statuses if each.endswith("xx")) or None,
         trace_id=query.trace_id and query.trace_id.lower(),
         original_id=query.original_id and parse_id(query.original_id, "original_id"),
         text=None if query.text is None else read_search(query.text),
+        excluded=InferenceFilter(**excluded) if (excluded := _values_by_filter(query, PREFIX)) else None,
     )
 
 
+def _values_by_filter(query: InferenceFilters, prefix: str) -> dict[str, Any]:
+    """The values of those filters that have an exclusion, or of their exclusions. Raises InvalidRequest."""
+    given = {name: value for name in excludable(ChosenInferences) if (value := getattr(query, prefix + name)) is not None}
+    if "key" in given:
+        given["key"] = parse_keys(given["key"], prefix + "key")
+    statuses: tuple[str, ...] = values_of(given.pop("status", None))
+    if statuses:
+        given["status"] = tuple(int(each) for each in statuses if not each.endswith("xx")) or None
+        given["status_class"] = tuple(int(each[0]) for each in statuses if each.endswith("xx")) or None
+    return given
+
+
 _TAKEN_OVER = (
-    *("model", "team", "outcome", "end_user", "provider", "served_model", "route", "function", "variant", "experiment", "shadow", "error"),
-    *("min_cost_microusd", "max_cost_microusd", "min_duration_us", "max_duration_us", "min_first_token_us", "max_first_token_us"),
+    *("shadow", "min_cost_microusd", "max_cost_microusd", "min_duration_us", "max_duration_us", "min_first_token_us", "max_first_token_us"),
     *("min_input_tokens", "max_input_tokens", "min_output_tokens", "max_output_tokens", "min_attempts", "request_id", "origin"),
 )
 
 
-def parse_keys(given: AnyOf | None) -> tuple[str, ...] | None:
+def parse_keys(given: AnyOf | None, param: str = "key") -> tuple[str, ...] | None:
     """The public parts of keys, without nx-. Raises InvalidRequest."""
     prefixes = [parse_prefix(each) for each in values_of(given)]
     if None in prefixes:
-        raise InvalidRequest("`key` must be the public part of a key, such as nx-0123456789ab.", param="key")
+        raise InvalidRequest(f"`{param}` must be the public part of a key, such as nx-0123456789ab.", param=param)
     return tuple(each for each in prefixes if each is not None) or None
 
 

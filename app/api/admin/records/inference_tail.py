@@ -12,9 +12,8 @@ from app.api.admin.records.inferences import TIMEOUT_S, Inference, is_visible, s
 from app.api.admin.records.tail_readers import MAX_POLL_ROWS, MAX_WAITING_ROWS, Batch, InferenceTails, Tail, read_missed
 from app.api.rest.command import Command
 from app.api.rest.operation import Answer, Call, NoBody, Operation
-from app.store.records.inference_filter import named_filters
+from app.store.records.inference_filter import check_names
 from app.store.records.inference_tail import is_later, is_position
-from app.store.usage.named_filters import check_named
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NarthexError, NotAllowed
 
 _WAIT_S = 1.0  # so soon an ended session, or a shutdown, ends the stream
@@ -51,7 +50,7 @@ def operations(is_draining: Callable[[], bool]) -> list[Operation[Any, Any]]:
         # Before the response begins, so that what is wrong is a 400, and no room a 503.
         filters = read_filters(call)
         async with call.read_transaction() as connection:
-            await check_named(connection, named_filters(filters), filters.only_teams)
+            await check_names(connection, filters, is_empty=True)
         since = call.last_event_id or None
         if since is not None and not is_position(since):
             raise InvalidRequest("`Last-Event-ID` must be the id of an event of this stream.", param="last-event-id")

@@ -35,7 +35,7 @@ def validate(wanted: Snapshot) -> None:
     """Raises BadConfiguration for the first error."""
     for name, provider in in_steps(wanted.providers.items()):
         _check_name(f"providers.{name!r}", name)
-        _check_provider(name, provider)
+        check_provider(name, provider)
     for name, model in in_steps(wanted.models.items()):
         _check_name(f"models.{name!r}", name)
         _check_model(name, model, wanted)
@@ -100,18 +100,23 @@ def _check_name(path: str, name: str) -> None:
         raise BadConfiguration(f"{path:.100}: a name has 1 to {MAX_NAME_CHARACTERS} printable characters and no space at its ends.")
 
 
-def _check_provider(name: str, provider: ProviderConfig) -> None:
+def check_provider(name: str, provider: ProviderConfig) -> None:
+    """Raises BadConfiguration for settings of a provider that cannot be served."""
     if provider.credential == () or len(set(provider.credentials)) < len(provider.credentials):
         raise BadConfiguration(f"providers.{name}.credential: a list names one or more credentials, each once.")
     try:
         adapter = catalogue.build_provider(provider.adapter, name, provider.options)
+    except ValueError as fault:
+        field = "options" if provider.adapter in catalogue.ADAPTERS else "adapter"
+        raise BadConfiguration(f"providers.{name}.{field}: {fault}") from None
+    try:
         for reference in provider.credentials:
             check_credential(reference)
             credential_kind = reference.partition(":")[0]
             if credential_kind in ("aws", "google") and credential_kind not in adapter.credential_chains:
                 raise BadConfiguration(f"adapter {provider.adapter!r} cannot use the credential {reference!r}.")
     except ValueError as fault:
-        raise BadConfiguration(f"providers.{name}: {fault}") from None
+        raise BadConfiguration(f"providers.{name}.credential: {fault}") from None
     if _has_nul(provider.options):
         raise BadConfiguration(f"providers.{name}.options: a NUL character cannot be stored.")
     if provider.base_url is not None:

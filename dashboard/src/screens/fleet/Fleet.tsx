@@ -6,10 +6,11 @@ import { ago, compact, count, plural, span } from '../../format';
 import type { EndpointState } from '../../generated/api';
 import { Confirm } from '../../parts/Dialog';
 import { Head, When } from '../../parts/Head';
-import { Empty, Fault, Loaded, Skeleton } from '../../parts/States';
+import { Empty, Loaded } from '../../parts/States';
 import { toast } from '../../parts/Toast';
 import { useResource } from '../../resource';
 import { to } from '../../router';
+import { Doctor } from '../settings/Doctor';
 import { may } from '../../session';
 import { endpointProblem } from '../overview/Needs';
 
@@ -107,21 +108,5 @@ function EndpointRow({ row, drain }: { row: EndpointState; drain: () => void }) 
         </tr>
       )}
     </>
-  );
-}
-
-/** What `narthex doctor` finds on the machine of the process that answers. It takes some seconds. */
-function Doctor() {
-  const found = useResource('doctor', (signal) => get('GET /doctor', { signal }));
-  return (
-    <section class="panel">
-      <div class="panel-head"><h2>Doctor</h2><p class="note">{found.data ? <>checked <When at={found.data.checked_at} words={ago(found.data.checked_at)} />, {plural(found.data.data.filter((each) => each.severity === 'ok').length, 'check')} passed</> : 'looks at settings, stores, engines and limits'}</p>{found.data && <button class="button small" onClick={found.reload}>Check again</button>}</div>
-      {found.error && !found.data ? <Fault error={found.error} retry={found.reload} /> : !found.data ? <Skeleton lines={4} /> : (
-        <ul class="findings">
-          {found.data.data.filter((each) => each.severity !== 'ok').map((each) => <li key={each.area + each.message}><span class={`severity ${each.severity === 'error' ? 'bad' : 'warn'}`}>{each.severity}</span><span class="wrap"><b>{each.area}</b> {each.message}{each.advice && <small>{each.advice}</small>}</span></li>)}
-          {found.data.data.every((each) => each.severity === 'ok') && <li class="all-well"><i />Nothing is wrong.</li>}
-        </ul>
-      )}
-    </section>
   );
 }

@@ -4,6 +4,7 @@ import { ask } from '../../analytics';
 import { call, get } from '../../api';
 import { compact, duration, money, moment, plural, share } from '../../format';
 import type { FunctionEntry, FunctionPreview } from '../../generated/api';
+import { EditPage } from '../../forms/EditPage';
 import { useSubmit } from '../../parts/Dialog';
 import { Area, Choice } from '../../parts/Field';
 import { Head } from '../../parts/Head';
@@ -11,11 +12,14 @@ import { Empty, Fault, Loaded, Skeleton } from '../../parts/States';
 import { pretty, Text } from '../../parts/Text';
 import { useResource } from '../../resource';
 import { place, to } from '../../router';
+import { may } from '../../session';
 import { scopeTeam, timeRange } from '../../scope';
 import { ApiError } from '../../api';
 
 export function Functions() {
-  const name = place.value.path.split('/')[2];
+  const name = place.value.path.split('/')[2], edited = place.value.query.getAll('edit');
+  if (place.value.query.has('new')) return <EditPage key="new" section="functions" keys={null} />;
+  if (edited.length) return <EditPage key={edited.join('/')} section="functions" keys={edited} />;
   return name ? <FunctionView key={name} name={decodeURIComponent(name)} /> : <FunctionList />;
 }
 
@@ -23,7 +27,7 @@ function FunctionList() {
   const found = useResource('functions', (signal) => get('GET /functions', { query: { limit: 200, sort: 'name' }, signal }));
   return (
     <>
-      <Head title="Functions" about="Tasks with variants: a model with its prompt and parameters" />
+      <Head title="Functions" about="Tasks with variants: a model with its prompt and parameters">{may('config:write') && <a class="button primary" href={to('/functions', { new: 1 })}>New function</a>}</Head>
       <Loaded from={found}>
         {(page) => (page.data.length === 0 ? <section class="panel"><Empty title="No function"><p>A function is a name that callers use like a model; its variants are models with prompts, and an experiment may decide between them.</p></Empty></section> : (
           <section class="panel flush"><div class="scroll" tabIndex={0} role="region" aria-label="Functions"><table class="rows list cards still">
@@ -47,6 +51,7 @@ function FunctionView({ name }: { name: string }) {
       <Head title={entry.name} about={entry.description ?? `${plural(Object.keys(entry.variants).length, 'variant')}`}>
         {entry.experiment && <a class="button" href={to(`/experiments/${encodeURIComponent(entry.experiment.name ?? entry.name)}`)}>Its experiment</a>}
         <a class="button" href={to('/requests', { function: entry.name })}>Its requests</a>
+        {may('config:write') && <a class="button" href={to('/functions', { edit: entry.name })}>Change …</a>}
       </Head>
       <Loaded from={use} lines={4}>
         {(answer) => (

@@ -22,7 +22,7 @@ type Tab = 'budgets' | 'limits' | 'overrides' | 'unmatched';
 const TABS: [Tab, string][] = [['budgets', 'Budgets'], ['limits', 'Limits'], ['overrides', 'Overrides'], ['unmatched', 'Never matched']];
 
 export function Limits() {
-  const query = place.value.query, tab = (query.get('tab') as Tab | null) ?? 'budgets', making = query.get('new');
+  const query = place.value.query, tab = (query.get('tab') as Tab | null) ?? 'budgets', making = may('config:write') ? query.get('new') : null;
   const [round, setRound] = useState(0);
   const close = () => { go(here({ new: null }), { replace: true }); setRound(round + 1); };
   return (

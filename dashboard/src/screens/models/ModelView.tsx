@@ -7,6 +7,7 @@ import { Fault, Loaded, Skeleton } from '../../parts/States';
 import { pretty } from '../../parts/Text';
 import { useResource } from '../../resource';
 import { to } from '../../router';
+import { may } from '../../session';
 import { scopeTeam, timeRange } from '../../scope';
 
 /** What is set: a default says nothing. */
@@ -25,7 +26,7 @@ export function ModelView({ name }: { name: string }) {
   const weights = (model.targets ?? []).reduce((sum, each) => sum + (each.weight ?? 0), 0);
   return (
     <>
-      <Head title={model.name} about={`model, ${plural(model.targets?.length ?? 0, 'target')}`}><a class="button" href={to('/requests', { model: model.name })}>Its requests</a></Head>
+      <Head title={model.name} about={`model, ${plural(model.targets?.length ?? 0, 'target')}`}><a class="button" href={to('/requests', { model: model.name })}>Its requests</a>{may('config:write') && <a class="button" href={to('/models', { edit: model.name })}>Change …</a>}</Head>
       <Loaded from={use} lines={4}>
         {(answer) => {
           const by = new Map(answer.data.map((row) => [row.group['target'] ?? '', row]));

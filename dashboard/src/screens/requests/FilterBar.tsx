@@ -5,7 +5,7 @@ import { compact } from '../../format';
 import { go, here, place } from '../../router';
 import { useResource } from '../../resource';
 import { scopeTeam, timeRange } from '../../scope';
-import { FILTERS, filtersInForce, shown, typed, withFilter, without } from './filters';
+import { FILTERS, filtersInForce, nameOf, typed, withFilter, without, wordsOf } from './filters';
 import type { Filter } from './filters';
 
 const QUICK: [string, Record<string, string>][] = [
@@ -20,13 +20,13 @@ export function FilterBar({ refused }: { refused: boolean }) {
   return (
     <div class="filters">
       <button id="add-filter" class="chip" aria-expanded={adding} onClick={() => setAdding(!adding)}>+ Filter</button>
-      {inForce.map(({ filter, value }) => (
-        <a key={filter.name} class="chip on" href={without(filter.name)} aria-label={`Remove the filter ${filter.words} ${shown(filter, value)}`}>
-          <span>{filter.words} {shown(filter, value)}</span> <span aria-hidden="true">✕</span>
+      {inForce.map((each) => (
+        <a key={`${nameOf(each)} ${each.value}`} class={`chip on${each.excluded ? ' excludes' : ''}`} href={without(each)} aria-label={`Remove the filter ${wordsOf(each)}`}>
+          <span>{wordsOf(each)}</span> <span aria-hidden="true">✕</span>
         </a>
       ))}
       {!refused && QUICK.filter(([, values]) => !Object.keys(values).some((name) => place.value.query.has(name))).map(([text, values]) => <a key={text} class="chip" href={here({ ...values, id: null })}>{text}</a>)}
-      {inForce.length > 1 && <a class="chip" href={here(Object.fromEntries([...inForce.map(({ filter }) => [filter.name, null]), ['id', null]]))}>Remove all</a>}
+      {inForce.length > 1 && <a class="chip" href={here(Object.fromEntries([...inForce.map((each) => [nameOf(each), null]), ['id', null]]))}>Remove all</a>}
       {adding && <AddFilter refused={refused} close={() => setAdding(false)} />}
     </div>
   );
@@ -36,13 +36,14 @@ const OF_REFUSALS = ['key', 'model', 'status', 'error', 'route', 'request_id'];
 
 function AddFilter({ refused, close }: { refused: boolean; close: () => void }) {
   const usable = refused ? FILTERS.filter((each) => OF_REFUSALS.includes(each.name)) : FILTERS;
-  const [name, setName] = useState(usable[0]!.name), [text, setText] = useState('');
+  const [name, setName] = useState(usable[0]!.name), [text, setText] = useState(''), [excluding, setExcluding] = useState(false);
   const select = useRef<HTMLSelectElement>(null);
   const filter = usable.find((each) => each.name === name)!;
+  const excluded = excluding && filter.excludes === true && !refused;
   useEffect(() => select.current?.focus(), []);
   const add = (value: string) => {
     close();
-    if (value) go(withFilter(name, value));
+    if (value) go(withFilter(filter, value, excluded));
     document.getElementById('add-filter')?.focus();
   };
   return (
@@ -53,6 +54,15 @@ function AddFilter({ refused, close }: { refused: boolean; close: () => void }) 
           {usable.map((each) => <option key={each.name} value={each.name}>{each.words}</option>)}
         </select>
       </label>
+      {filter.excludes && !refused && (
+        <label>
+          <span class="sr">Which</span>
+          <select value={excluded ? 'not' : ''} onChange={(event) => setExcluding(event.currentTarget.value === 'not')}>
+            <option value="">only</option>
+            <option value="not">everything but</option>
+          </select>
+        </label>
+      )}
       {filter.counted && !refused ? (
         <Values filter={filter} choose={add} />
       ) : (

@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask } from '../../analytics';
 import { get } from '../../api';
-import { compact, moment, plural } from '../../format';
+import { ago, compact, moment, plural } from '../../format';
 import type { Refusal } from '../../generated/api';
 import { When } from '../../parts/Head';
 import { Empty, Fault, Skeleton } from '../../parts/States';
@@ -50,17 +50,18 @@ export function Refusals({ count }: { count: (n: number) => void }) {
       <section class="panel flush">
         <div class="scroll" tabIndex={0} role="region" aria-label="Refused requests">
           <table class="rows list cards">
-            <thead><tr><th scope="col">Time</th><th scope="col">Status</th><th scope="col">Why</th><th scope="col">Team</th><th scope="col">Key</th><th scope="col">Model</th><th scope="col">Rule</th></tr></thead>
+            <thead><tr><th scope="col">Time</th><th scope="col">Status</th><th scope="col">Why</th><th scope="col">Passes</th><th scope="col">Team</th><th scope="col">Key</th><th scope="col">Model</th><th scope="col">Rule</th></tr></thead>
             <tbody>
               {rows.map((row) => (
                 <tr key={row.id}>
                   <td class="mono"><When at={row.received_at} words={moment(row.received_at)} /></td>
                   <td><Status status={row.status} outcome="refused" /></td>
                   <td class="full why-cell">{row.message ? <Inline text={row.message} /> : words(row.error)}</td>
+                  <td data-name="passes"><Passes row={row} /></td>
                   <td>{row.team ?? <span class="dim">unknown</span>}</td>
                   <td class="mono">{row.key ? <a href={to(`/keys/${row.key}`)}>{row.key}</a> : <span class="dim">{row.unknown_key ?? '–'}</span>}</td>
                   <td>{row.model ? <Inline text={row.model} /> : '–'}</td>
-                  <td>{row.rule ? <a href={to('/limits')}>{row.rule}</a> : <span class="dim">–</span>}</td>
+                  <td>{row.rule ? <a href={to('/limits', { tab: 'limits' })}>{row.rule}</a> : <span class="dim">–</span>}</td>
                 </tr>
               ))}
             </tbody>
@@ -70,6 +71,13 @@ export function Refusals({ count }: { count: (n: number) => void }) {
       </section>
     </>
   );
+}
+
+/** When the same request would pass, if no other came. */
+function Passes({ row }: { row: Refusal }) {
+  if (row.passes_at === null) return <span class="dim">{row.status === 429 ? 'not known' : 'not by waiting'}</span>;
+  const about = row.passes_at_is_estimate ? 'about ' : '', isOver = Date.parse(row.passes_at) <= Date.now();
+  return <When at={row.passes_at} words={isOver ? `since ${about}${moment(row.passes_at)}` : `${ago(row.passes_at)}${about && ', about'}`} />;
 }
 
 /** CamelCase names of errors as words. */

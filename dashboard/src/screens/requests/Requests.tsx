@@ -12,7 +12,7 @@ import { scopeTeam, timeRange } from '../../scope';
 import { session } from '../../session';
 import { Drawer } from './Drawer';
 import { FilterBar } from './FilterBar';
-import { apiFilters, filtersInForce, without } from './filters';
+import { apiFilters, filtersInForce, nameOf, without, wordsOf } from './filters';
 import { useTail } from './live';
 import { Refusals } from './Refusals';
 import { RequestTable } from './RequestTable';
@@ -47,10 +47,12 @@ function Served() {
       setLoadingMore(false);
     }
   };
-  const open = (at: number) => {
-    const row = rows[at];
-    if (row) go(here({ id: row.id }), { replace: id !== null, keepScroll: true });
-  };
+  // What is beside the open request, also where the list that is shown begins or ends, or does not have it.
+  const isEdge = id !== null && filters['text'] === undefined && !page.loading && (index <= 0 || index === rows.length - 1);
+  const near = useResource(isEdge ? `neighbours|${id}|${key}` : null, (signal) => get('GET /inferences/{id}/neighbours', { path: { id: id! }, query: filters, signal }));
+  const beside = isEdge && !near.loading ? near.data : undefined;
+  const newer = index > 0 ? rows[index - 1]!.id : (beside?.newer ?? null), previous = index >= 0 && index < rows.length - 1 ? rows[index + 1]!.id : (beside?.older ?? null);
+  const open = (other: string) => go(here({ id: other }), { replace: id !== null, keepScroll: true });
   const close = () => {
     const before = id;
     go(here({ id: null, tab: null }), { keepScroll: true });
@@ -61,9 +63,9 @@ function Served() {
     const step = pressed === 'j' || pressed === 'ArrowDown' ? 1 : pressed === 'k' || pressed === 'ArrowUp' ? -1 : 0;
     if (pressed.startsWith('Arrow') && id === null && cursor < 0) return false;
     if (step) {
-      const from = id !== null ? index : cursor, at = Math.max(0, Math.min(rows.length - 1, from + step));
-      setCursor(at);
-      if (id !== null) open(at);
+      const from = id !== null ? index : cursor, at = Math.max(0, Math.min(rows.length - 1, from + step)), next = step > 0 ? previous : newer;
+      if (id === null || index >= 0) setCursor(at);
+      if (id !== null) { if (next) open(next); }
       else document.getElementById(`row-${rows[at]?.id}`)?.focus();
       if (at >= rows.length - 3) void loadOlder();
       return true;
@@ -98,7 +100,7 @@ function Served() {
           </p>
         </section>
       )}
-      {id !== null && <Drawer id={id} newer={index > 0 ? () => open(index - 1) : null} older={index >= 0 && index < rows.length - 1 ? () => open(index + 1) : null} close={close} />}
+      {id !== null && <Drawer id={id} newer={newer ? () => open(newer) : null} older={previous ? () => open(previous) : null} close={close} />}
     </>
   );
 }
@@ -142,7 +144,7 @@ function Nothing() {
       {filters.length ? (
         <Empty title="No request matches">
           <p>In this time no request has all of these. Remove one:</p>
-          <div class="filters">{filters.map(({ filter, value }) => <a key={filter.name} class="chip on" href={without(filter.name)}>{filter.words} {filter.show ? filter.show(value) : value} ✕</a>)}</div>
+          <div class="filters">{filters.map((each) => <a key={`${nameOf(each)} ${each.value}`} class="chip on" href={without(each)}>{wordsOf(each)} ✕</a>)}</div>
         </Empty>
       ) : (
         <Empty title="No request in this time">

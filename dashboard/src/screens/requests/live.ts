@@ -6,7 +6,7 @@ import type { Inference } from '../../generated/api';
 
 const KEPT = 200, REDRAW_MS = 250, HIDDEN_MS = 60_000;
 
-export function useTail(on: boolean, filters: Record<string, string | number>): { rows: Inference[]; note: string } {
+export function useTail(on: boolean, filters: Record<string, string | number | string[]>): { rows: Inference[]; note: string } {
   const [rows, setRows] = useState<Inference[]>([]), [note, setNote] = useState('');
   const waiting = useRef<Inference[]>([]);
   const { since: _since, until: _until, text, ...followed } = filters;

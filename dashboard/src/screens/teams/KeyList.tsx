@@ -66,8 +66,8 @@ export function KeyList() {
         }
       </Loaded>}
       {tab === 'teams' && <Loaded from={teams} lines={4}>{(page) => <TeamTable teams={page.data} />}</Loaded>}
-      {query.get('new') === 'key' && <KeyForm teams={(teams.data?.data ?? []).map((each) => each.name)} close={close} />}
-      {query.get('new') === 'team' && <TeamForm close={close} />}
+      {query.get('new') === 'key' && mayAnywhere('keys:write') && <KeyForm teams={(teams.data?.data ?? []).map((each) => each.name)} close={close} />}
+      {query.get('new') === 'team' && may('teams:write') && <TeamForm close={close} />}
     </>
   );
 }
