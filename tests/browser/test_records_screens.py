@@ -1,7 +1,7 @@
 """Datasets, replays, feedback, refusals and settings; what is excluded, and what is beside a request."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.browser.conftest import Faults, settle, wait_for
@@ -37,24 +37,12 @@ def test_a_dataset_is_selected_and_its_rows_are_shown(open_page: OpenPage, fille
     assert [each for each in faults.found if "400" not in each] == []
 
 
-def test_a_replay_is_started_and_compared_with_its_source(open_page: OpenPage, filled: Service) -> None:
-    key = admin(filled, "/keys", team="research", limit=1)["data"][0]["prefix"]
+def test_a_replay_is_compared_with_its_source(open_page: OpenPage, filled: Service, replayed: Mapping[str, str]) -> None:
     page, _ = open_page()
-    page.goto("/dashboard/replays?new=1")
-    page.fill("#model", "sandbox")
-    page.fill("#key", "nx-000000000000")
-    page.fill("#max_items", "6")
-    page.fill('[id="filter.model"]', "sandbox")
-    page.click("button:has-text('Check and review')")
-    page.wait_for_selector("form [role=alert] >> text=There is no key")
-    page.fill("#key", key)
-    page.click("button:has-text('Check and review')")
-    page.wait_for_selector("text=This would happen")
-    page.click("text=Start it")
-    page.wait_for_selector("h1 >> text=Replay with sandbox")
-    page.wait_for_selector(".head .tag >> text=complete", timeout=90_000)
+    id = replayed["replay"]
+    page.goto(f"/dashboard/replays/{id}")
+    page.wait_for_selector("h1 >> text=Replay with sandbox-slow")
     settle(page)
-    id = page.url.rsplit("/", 1)[1].split("?")[0]
     results = admin(filled, f"/replays/{id}/results")
     assert results["summary"] in page.inner_text("main")
     assert [each.inner_text() for each in page.locator("[aria-label='Both compared'] tbody th").all()] == [

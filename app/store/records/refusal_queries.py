@@ -19,14 +19,8 @@ _refusals, _teams, _keys = tables.refusals.c, tables.teams.c, tables.keys.c
 _EQUAL = ("route", "model", "status", "error", "rule")
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
-    """A refused request. `id`: what its response named as the inference; it is recorded only if it had a plan.
-
-    `team`, `key` null: no key was sent, or an unknown one; `unknown_key`: the public part of that. `model`: as it was requested, empty if
-    the request was not read. `param`: the field at fault. `rule`: the limit that refused. `message` null: it might quote the request.
-    `passes_at`: when the same request would pass, if no other came; null: waiting does not help, or nothing says.
-    `passes_at_is_estimate`: requests in flight hold a part of the limit, and may give it back earlier or later.
-    """
+class StoredRefusal(Struct, frozen=True, kw_only=True):
+    """A refused request, as it is stored. The admin API describes its fields, in app/api/admin/records/refusals.py."""
 
     id: str
     received_at: str
@@ -69,7 +63,7 @@ class RefusalFilter(Struct, frozen=True):
     only_teams: Collection[str] | None = None
 
 
-async def list_refusals(connection: AsyncConnection, filters: RefusalFilter, *, before: str | None, limit: int) -> list[Refusal]:
+async def list_refusals(connection: AsyncConnection, filters: RefusalFilter, *, before: str | None, limit: int) -> list[StoredRefusal]:
     """A page, newest first. `before` is the id of the last one of the page before."""
     joined = tables.refusals.outerjoin(tables.teams, _teams.id == _refusals.team_id).outerjoin(tables.keys, _keys.id == _refusals.key_id)
     query = (
@@ -124,9 +118,9 @@ def _lowest_id(moment: datetime.datetime) -> str:
     return uuid7.lowest_at(int(moment.timestamp() * 1000))
 
 
-def _to_refusal(row: Row[Any]) -> Refusal:
+def _to_refusal(row: Row[Any]) -> StoredRefusal:
     passes = None if row.message is None else read_pass_time(row.message, row.received_at)
-    return Refusal(
+    return StoredRefusal(
         id=row.id,
         received_at=row.received_at.isoformat(),
         team=row.team,

@@ -19,7 +19,6 @@ LIST = Command(
     ),
     nothing="There are no experiments yet; docs/experiments.md shows how to make one.",
     data="experiments",
-    options={"limit": Option(default="1000")},
 )
 
 SHOW = Command(

@@ -13,7 +13,7 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import uuid7
 from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page, read_cursor, write_cursor
-from app.store.records.refusal_queries import Refusal as StoredRefusal
+from app.store.records.refusal_queries import StoredRefusal
 from app.store.records.refusal_queries import RefusalFilter, list_refusals
 from providers.canonical.errors import InvalidRequest
 
@@ -42,6 +42,8 @@ class Refusal(StoredRefusal, frozen=True, kw_only=True):
 
     `team`, `key` null: no key was sent, or an unknown one; `unknown_key`: the public part of that. `model`: as it was requested, empty if
     the request was not read. `param`: the field at fault. `rule`: the limit that refused. `message` null: it might quote the request.
+    `passes_at`: when the same request would pass, if no other came; null: waiting does not help, or nothing says.
+    `passes_at_is_estimate`: requests in flight hold a part of the limit, and may give it back earlier or later.
     """
 
     why: Annotated[RefusalReason, Meta(description="Why it was refused, in a sentence.")]
