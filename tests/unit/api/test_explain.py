@@ -7,7 +7,7 @@ import pytest
 from app.api.admin.records.explain import explain_inference, explain_refusal
 from app.api.admin.records.reasons import Reason
 from app.store.records.episode_timeline import timeline_attempts
-from app.store.records.refusal_queries import Refusal
+from app.store.records.refusal_queries import StoredRefusal
 
 ROW: dict[str, Any] = {
     **{"duration_us": 900_000, "first_token_us": None, "streamed": False, "status": 200, "outcome": "answered", "error": None},
@@ -109,9 +109,9 @@ def test_what_was_not_answered_says_how_it_ended(fields: dict[str, Any], sentenc
     assert end.sentence == sentence and end.salient
 
 
-def refusal(**fields: Any) -> Refusal:
-    nothing: dict[str, Any] = dict.fromkeys(Refusal.__struct_fields__, None)
-    return Refusal(**{**nothing, **fields})
+def refusal(**fields: Any) -> StoredRefusal:
+    nothing: dict[str, Any] = dict.fromkeys(StoredRefusal.__struct_fields__, None)
+    return StoredRefusal(**{**nothing, **fields})
 
 
 def test_refusal_names_the_limit_and_the_field():

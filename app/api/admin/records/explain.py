@@ -22,7 +22,7 @@ from app.api.admin.records.reasons import (
 from app.domain.exchange import ChargeBasis
 from app.domain.experiments import NotEnrolled
 from app.store.records.episode_timeline import TimelineAttempt
-from app.store.records.refusal_queries import Refusal
+from app.store.records.refusal_queries import StoredRefusal
 
 _SLOW_US = 3_000_000  # slower than this is salient, where nothing is known of what is usual
 _SLOW_TIMES = 2  # or so many times slower than usual, if it took longer than _LEAST_SLOW_US
@@ -59,7 +59,7 @@ def explain_inference(row: Mapping[str, Any], attempts: Sequence[TimelineAttempt
     return reasons if row["outcome"] == "answered" else [*reasons, _explain_end(row)]
 
 
-def explain_refusal(refusal: Refusal) -> RefusalReason:
+def explain_refusal(refusal: StoredRefusal) -> RefusalReason:
     by = f"The limit {refusal.rule} refused it" if refusal.rule else f"It was refused ({refusal.error})"
     at_field = f" for its field {refusal.param}" if refusal.param else ""
     message = f": {refusal.message[:_MAX_MESSAGE_CHARACTERS]}" if refusal.message else "."

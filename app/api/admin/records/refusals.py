@@ -13,8 +13,7 @@ from app.api.rest.request_parsing import TimeText, parse_time
 from app.domain import uuid7
 from app.store.keys.key_format import parse_prefix
 from app.store.postgres.paging import After, Limit, Page, read_cursor, write_cursor
-from app.store.records.refusal_queries import StoredRefusal
-from app.store.records.refusal_queries import RefusalFilter, list_refusals
+from app.store.records.refusal_queries import RefusalFilter, StoredRefusal, list_refusals
 from providers.canonical.errors import InvalidRequest
 
 Text = Annotated[str, Meta(max_length=512)]
