@@ -131,14 +131,6 @@ class StoredTimeline(Struct, frozen=True):
     turns: PackedTurns
 
 
-async def read_timeline(
-    connection: AsyncConnection, team_id: str, episode_id: str, *, after: str | None, limit: int
-) -> EpisodeTimeline | None:
-    """Returns a page of the timeline without messages, or None if there is no such episode."""
-    stored = await read_stored_timeline(connection, team_id, episode_id, after=after, limit=limit)
-    return None if stored is None else await make_timeline(stored, team_id, episode_id)
-
-
 async def read_stored_timeline(
     connection: AsyncConnection,
     team_id: str,
