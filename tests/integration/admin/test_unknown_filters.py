@@ -13,7 +13,7 @@ from tests.support.processes.service import Service
 from tests.support.processes.wait_until import wait_until
 
 TEAM, MODEL, FUNCTION = "filter known", "filter-removed", "filter-function"
-UNKNOWN = {
+_NAMED = {
     "team": "filter nobody",
     "team_id": uuid7.mint(),
     "key": "nx-5e5e5e5e5e5e",
@@ -21,9 +21,9 @@ UNKNOWN = {
     "function": "filter-typo",
     "provider": "filter-typo",
 }
-UNKNOWN |= {f"not_{name}": value for name, value in UNKNOWN.items() if name != "team_id"}
+UNKNOWN = {**_NAMED, **{f"not_{name}": value for name, value in _NAMED.items() if name != "team_id"}}
 # By path, the filters that name something.
-LISTS = {
+_BY_VALUE = {
     "inferences": ("team", "team_id", "key", "model", "function", "provider"),
     "inferences/export": ("team", "team_id", "key", "model", "function", "provider"),
     "inferences/tail": ("team", "team_id", "key", "model", "function", "provider"),
@@ -36,7 +36,7 @@ LISTS = {
     "refusals": ("team",),
 }
 EXCLUDED = ("not_team", "not_key", "not_model", "not_function", "not_provider")
-LISTS = {path: (*names, *EXCLUDED) if path.startswith("inferences") else names for path, names in LISTS.items()}
+LISTS = {path: (*names, *EXCLUDED) if path.startswith("inferences") else names for path, names in _BY_VALUE.items()}
 CASES = [(path, name) for path, names in LISTS.items() for name in names]
 
 

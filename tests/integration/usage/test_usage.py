@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.callers import usage as usage_api
+from app.api.callers.authentication import authentication_by_key
 from app.api.callers.exception_handlers import HANDLERS
 from app.domain import uuid7
 from app.domain.callers import Caller
@@ -75,9 +76,8 @@ class UsageDatabase:
 
     async def get(self, key: str | None, path: str = "/v1/usage", **params: str) -> httpx.Response:
         """Sends a request through the routes of the service."""
-        app = Litestar(
-            [usage_api.routes(self.snapshot_cache, self.database)], exception_handlers=HANDLERS, openapi_config=None, logging_config=None
-        )
+        route = usage_api.routes(self.database, authentication_by_key(self.snapshot_cache))
+        app = Litestar([route], exception_handlers=HANDLERS, openapi_config=None, logging_config=None)
         headers = {"authorization": f"Bearer {self.keys[key]}"} if key else {}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(cast("Any", app)), base_url="http://narthex") as client:
             return await client.get(path, params=params or None, headers=headers)
