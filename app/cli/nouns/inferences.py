@@ -9,7 +9,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from app.cli.errors import CommandError
+from app.cli.errors import CommandError, OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable
 from app.cli.renderers.assigned_arms import experiment_text, variant_text
 from app.cli.store_query import query_store
@@ -36,7 +36,7 @@ _TITLES = (*("RECEIVED", "ID", "TEAM", "MODEL", "VARIANT", "EXPERIMENT", "SERVED
 _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
 
 
-@click.command()
+@click.group(cls=OrderedGroup, invoke_without_command=True)
 @click.option("--team", help="Only of this team.")
 @click.option("--key", help="Only of the key with this public part.")
 @click.option("--model", help="Only of requests for this model.")
@@ -70,11 +70,15 @@ _TRACE_ID = re.compile("[0-9a-fA-F]{32}")
     help="Write all that match into a Parquet file; takes the extra narthex[parquet].",
 )
 @json_option
-def inferences(limit: int, is_follow: bool, is_export: bool, parquet_file: str | None, as_json: bool, **options: Any) -> None:
-    """Search recorded requests, the newest first.
+@click.pass_context
+def inferences(
+    context: click.Context, limit: int, is_follow: bool, is_export: bool, parquet_file: str | None, as_json: bool, **options: Any
+) -> None:
+    """Search recorded requests, the newest first; or show one.
 
     \b
     Examples:
+      narthex inferences show 019a2c3d-0000-7000-8000-000000000000
       narthex inferences --user ann --since 7d
       narthex inferences --tag tenant=acme --outcome failed
       narthex inferences --team support --text 'refund "late delivery" -test'
@@ -88,6 +92,10 @@ def inferences(limit: int, is_follow: bool, is_export: bool, parquet_file: str |
     With --json: {"inferences": [...], "more": whether there may be more}; the fields are those of GET /admin/v1/inferences.
     With --follow and --json, one document a line.
     """
+    if context.invoked_subcommand is not None:
+        if any(each not in (None, False) for each in (*options.values(), is_follow, is_export, parquet_file, as_json)):
+            raise click.UsageError(f"Put options after the command: narthex inferences {context.invoked_subcommand} ...")
+        return
     filters, keep_hours_days = _parse_filters(**options), Settings.read().keep_hours_days
     if is_follow:
         if is_export:

@@ -82,7 +82,7 @@ def build_manifest(declared: Sequence[Operation[Any, Any]]) -> Manifest:
     commands = [_in_words(each, routes) for each in commands]
     beside = {each.id for command in commands for each in command.beside.values()} - {each.id for each in commands}
     reads = [_make(each, Command(), "", local.get(each.id, "")) for each in declared if each.id in beside]
-    texts = {name: command.help or "" for name, command in by_hand.items()} | {each.name: each.help for each in commands}
+    texts = {name: command.help or "" for name, command in by_hand.items()} | {each.name: each.help for each in reversed(commands)}
     nouns = {*(each.partition(" ")[0] for each in by_hand), *(each.name.partition(" ")[0] for each in commands)}
     summaries = {name: (texts.get(name) or paragraphs_of(name)[0]).partition("\n")[0] for name in sorted(nouns)}
     return Manifest(summaries, routes, [_outline(name, command) for name, command in by_hand.items()], commands, reads)

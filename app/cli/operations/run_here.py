@@ -119,8 +119,8 @@ def _parse_body(operation: Operation[Any, Any], raw: bytes | None) -> Any:
 async def _respond(answer: Answer, request: OperationRequest) -> OperationResponse:
     """The body as JSON's own types. A text is written as it comes."""
     body: object = answer.body
-    if not isinstance(body, AsyncGenerator | bytes):
-        return OperationResponse(msgspec.json.decode(msgspec.json.encode(body)))
+    if (answer.media_type or request.command.media_type) == "application/json":
+        return OperationResponse(msgspec.json.decode(body if isinstance(body, bytes) else msgspec.json.encode(body)))
     with open_output(request) as output:
         if isinstance(body, bytes):
             output.write(body)

@@ -7,6 +7,7 @@ import click
 
 from app.cli.output import pluralize, printable
 from app.cli.renderers.assigned_arms import experiment_text, variant_text
+from app.cli.renderers.messages import describe_messages
 
 _BAR_WIDTH = 30
 _TARGET_WIDTH = 36
@@ -50,6 +51,8 @@ def _draw_inference(inference: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {_bar(attempt, inference['duration_us'])} {_describe_attempt(attempt)}"
     for call in inference["tool_calls"] or ():
         yield f"  → {call['name']}({call['arguments']})".replace("\n", " ")
+    if inference["messages"] is not None:
+        yield from (f"  {line}" for text in describe_messages(inference["messages"]) for line in text.split("\n"))
 
 
 def _describe_attempt(attempt: Mapping[str, Any]) -> str:

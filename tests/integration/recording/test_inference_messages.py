@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import uuid
 from typing import Any
 
@@ -53,6 +54,25 @@ async def test_messages_of_each_api_are_the_same(service: Service, stream: bool)
             [attempt] = found["made_attempts"]
             assert found["attempts_count"] == 1 and (attempt["provider"], attempt["status"], attempt["error"]) == ("sandbox", 200, None)
             assert 0 <= attempt["started_us"] <= found["duration_us"]
+
+
+async def test_commands_print_messages(service: Service):
+    tool = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
+    async with service.client() as caller:
+        answer = await caller.post("/v1/chat/completions", json={**chat(image()), "tools": [tool], "tool_choice": "required"})
+    id = answer.headers["x-narthex-inference-id"]
+    record = await service.wait_for_record(id)
+    shown = service.run("inferences", "show", id)
+    assert shown.returncode == 0, shown.stderr
+    for text in (id, "sandbox/sandbox  ", "served", "user:\n    A secret word.\n    [image image/png", "→ get_weather({", "  [tool_calls]"):
+        assert text in shown.stdout, shown.stdout
+    assert any(reason["sentence"] in shown.stdout for reason in record["why"])
+    assert "request, as it was sent:\n{" in service.run("inferences", "show", id, "--content", "raw").stdout
+    assert "A secret word." not in service.run("inferences", "show", id, "--content", "none").stdout
+    assert json.loads(service.run("inferences", "show", id, "--json").stdout)["messages"]["tools"][0]["name"] == "get_weather"
+    turns = service.run("episode", record["episode_id"], "--text").stdout
+    assert "    A secret word." in turns and "→ get_weather({" in turns, turns
+    assert "Put options after the command" in service.run("inferences", "--team", "x", "show", id).stderr
 
 
 async def test_content_is_chosen_and_parts_are_cut(service: Service):

@@ -273,11 +273,12 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
                     " for when it ran, and the tools that the model called, if the response is kept. Of a request with variants it shows"
                     " the assigned one and, after an arrow, the one that answered if it is another; then the experiment as NAME@VERSION,"
                     " and why the request does not count there if so.",
-                    examples=("episode 019a2c3d-0000-7000-8000-000000000000", "episode ticket-4711 --team support"),
+                    examples=("episode 019a2c3d-0000-7000-8000-000000000000", "episode ticket-4711 --team support --text"),
                     options={
                         "team_id": Option(flag="--team", help="The team, where several have an episode with this id."),
                         "limit": Option(help="Most requests to show."),
                         "after": Option(metavar="ID", help="Go on after this request."),
+                        "content": Option(constants={"--text": ("messages", "Also print what was written in each.")}),
                     },
                     render="episodes.timeline",
                 ),

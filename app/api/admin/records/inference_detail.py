@@ -16,7 +16,7 @@ from app.api.admin.records.inferences import TIMEOUT_S, Inference, is_visible, s
 from app.api.admin.records.media_answer import SHOWN, decode_media, media_answer
 from app.api.admin.records.reading_places import ReadingPlaces
 from app.api.admin.records.reasons import Reason
-from app.api.rest.command import Command
+from app.api.rest.command import Command, Option
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.domain.errors import InvalidKeyField
 from app.process.thread_steps import run_in_steps
@@ -183,7 +183,16 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             response=InferenceWithContent,
             errors={404: "There is no such inference, or it is not of one of your teams."},
             timeout_s=TIMEOUT_S,
-            commands=(Command(name="inferences"),),
+            commands=(
+                Command(
+                    name="inferences show",
+                    summary="Show the request ID: why it went as it did, its attempts, and what was written.",
+                    help="Messages are shown whichever API its caller used, and only if they are kept.",
+                    examples=("inferences show 019a2c3d-0000-7000-8000-000000000000",),
+                    options={"content": Option(default="messages")},
+                    render="messages.inference",
+                ),
+            ),
             handler=details.show,
         ),
         Operation(
