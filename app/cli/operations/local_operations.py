@@ -37,7 +37,7 @@ def _open_vault(settings: Settings) -> Any:
 
 
 def operations_of(subject: str, settings: Settings) -> list[Operation[Any, Any]]:
-    """`subject`: a module of app.api.admin, such as access.teams. Empty: it declares none, or they need a gateway."""
+    """Returns the operations of a subject, a module of app.api.admin such as access.teams. Empty: it has none, or they need a gateway."""
     declare = getattr(importlib.import_module(f"{PACKAGE}.{subject}"), "operations", None)
     if declare is None:
         return []

@@ -76,7 +76,7 @@ def _copy(command: click.Command | None) -> click.Command | None:
 
 
 def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
-    """`others`: of the same name, each of another operation, with more in its path. Help is that of the first."""
+    """Makes the command of an operation, or of several with one name: `others` have more in their path. Help is that of the first."""
     fields = {each.id: [_param(one) for one in each.parameters if one.kind != "secret"] for each in (first, *others)}
     params = {each.id: [*fields[each.id], *_common_options(each)] for each in (first, *others)}
     merged = {str(param.name): param for each in (*fields.values(), *params.values()) for param in each}
@@ -96,7 +96,7 @@ def make_command(first: MadeCommand, *others: MadeCommand) -> click.Command:
 
 
 def _deciding_names(command: MadeCommand) -> set[str]:
-    """The values that its operation needs in its path, or by which it is told from others of its name."""
+    """The values that its operation needs in its path, or which distinguish it from others of its name."""
     return {value_name(each) for each in command.parameters if each.decides or (each.place == "path" and not each.sent)}
 
 

@@ -19,13 +19,13 @@ _FIELD = re.compile(r"`([\w.]+)`")
 
 
 class OperationRequest(Struct, frozen=True):
-    """`if_match` None: the resource in any state."""
+    """A request of an operation, wherever that runs."""
 
     command: MadeCommand
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes | None = None
-    if_match: str | None = None
+    if_match: str | None = None  # None: the resource in any state
     dry_run: bool = False
     file: str = ""  # for a text, in the place of standard output
 
@@ -36,14 +36,11 @@ def open_output(request: OperationRequest) -> IO[bytes]:
 
 
 class OperationResponse(Struct, frozen=True):
-    """`document`: the body, decoded if it is JSON; None: it was a text, which is printed already.
+    """The response to one."""
 
-    `warning`: who does not serve it yet. `applied`: who does, as the end of a sentence; empty: there was nothing to serve.
-    """
-
-    document: Any
-    warning: str = ""
-    applied: str = ""
+    document: Any  # the body, decoded if it is JSON; None: it was a text, which is printed already
+    warning: str = ""  # who does not serve the change yet
+    applied: str = ""  # who does, as the end of a sentence; empty: there was nothing to serve
 
 
 class OperationRunner(Protocol):

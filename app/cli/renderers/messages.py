@@ -1,4 +1,4 @@
-"""What was written in a request and its response, as people read it."""
+"""Requests and their messages, as people read them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
