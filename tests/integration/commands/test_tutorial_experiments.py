@@ -67,4 +67,4 @@ def test_tutorial_leads_to_a_running_experiment(service: Service, path: str, tmp
         time.sleep(0.5)
     assert '"object":"chat.completion"' in run(pinned)
     assert "Too early to say anything of solved" in run(results)
-    assert "Applied as version" in run(decided)
+    assert "has ended: friendly serves." in run(decided)
