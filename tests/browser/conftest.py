@@ -1,6 +1,5 @@
 """A service with a history, Debian's Chromium, and pages of somebody who is signed in."""
 
-import asyncio
 import importlib
 import shutil
 import time
@@ -11,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.browser.apart import run_apart
 from tests.browser.history import fill
 from tests.support.processes import service as services
 from tests.support.processes.service import Service
@@ -24,7 +24,7 @@ ROWS, DAYS, CONVERSATIONS = 20_000, 10, 60
 def filled() -> Generator[Service]:
     running = services.start(breaker_failures=3, experiment_check_s=1, budget_check_s=1)
     try:
-        asyncio.run(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS))
+        run_apart(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS))
         yield running
     finally:
         services.stop(running)

@@ -1,12 +1,12 @@
 """Every view is there at once over a million requests, and the first one soon on a slow line with a slow processor."""
 
-import asyncio
 import json
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
+from tests.browser.apart import run_apart
 from tests.browser.conftest import PICTURES, Faults, settle, wait_for
 from tests.browser.history import fill
 from tests.support.processes import service as services
@@ -67,7 +67,7 @@ async (address) => {
 def large() -> Generator[Service]:
     running = services.start(experiment_check_s=5)
     try:
-        asyncio.run(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS, content=CONTENT))
+        run_apart(fill(running, rows=ROWS, days=DAYS, conversations=CONVERSATIONS, content=CONTENT))
         yield running
     finally:
         services.stop(running)
