@@ -12,12 +12,12 @@ export const headings: Heading[] = [...guide.querySelectorAll('h2')].map((headin
   heading.id ||= heading.querySelector('[id]')?.id ? `${heading.querySelector('[id]')!.id}-heading` : `guide-${index}`;
   return { id: heading.querySelector('[id]')?.id ?? heading.id, text: heading.textContent!.trim() };
 });
-for (const table of guide.querySelectorAll('table')) {
+for (const [index, table] of guide.querySelectorAll('table').entries()) {
   const box = document.createElement('div');
   box.className = 'scroll';
   box.tabIndex = 0;
   box.setAttribute('role', 'region');
-  box.setAttribute('aria-label', 'Table');
+  box.setAttribute('aria-label', `Table ${index + 1}`);
   table.replaceWith(box);
   box.append(table);
 }

@@ -45,7 +45,7 @@ function OpenOperation({ reference, operation }: { reference: Reference; operati
       <p class="note">Operation <code>{operation.id}</code> · <a class="link" href={`#op-${operation.id}`}>link</a></p>
       {parameters.length > 0 && (
         <section>
-          <h3>Parameters</h3>
+          <h2>Parameters</h2>
           <div class="scroll" tabIndex={0} role="region" aria-label="Parameters">
             <table class="fields">
               <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
@@ -65,7 +65,7 @@ function OpenOperation({ reference, operation }: { reference: Reference; operati
       )}
       {operation.requestBody && (
         <section>
-          <h3>Body{operation.requestBody.required ? '' : ', optional'}</h3>
+          <h2>Body{operation.requestBody.required ? '' : ', optional'}</h2>
           {Object.entries(operation.requestBody.content).map(([type, content]) => <Body key={type} reference={reference} type={type} content={content} />)}
         </section>
       )}
@@ -74,7 +74,7 @@ function OpenOperation({ reference, operation }: { reference: Reference; operati
         <TryIt reference={reference} operation={operation} close={() => setTrying(false)} />
       ) : (
         <section>
-          <div class="panel-head"><h3>With curl</h3></div>
+          <div class="panel-head"><h2>With curl</h2></div>
           <Snippet text={writeCurl(operation, emptyValues(reference, operation), false)} what="The command" />
           <p><button class="button primary" onClick={() => setTrying(true)}>Try it</button></p>
         </section>
@@ -87,14 +87,14 @@ function Body({ reference, type, content }: { reference: Reference; type: string
   return (
     <>
       <p class="note"><code>{type}</code>: <Type schema={content.schema} /></p>
-      <Shape reference={reference} schema={content.schema} />
+      <Shape reference={reference} schema={content.schema} of={`body, ${type}`} />
     </>
   );
 }
 
-function Shape({ reference, schema }: { reference: Reference; schema: Schema }) {
+function Shape({ reference, schema, of }: { reference: Reference; schema: Schema; of: string }) {
   const found = resolve(reference, schema);
-  return found.properties ? <Properties schema={found} /> : null;
+  return found.properties ? <Properties schema={found} of={of} /> : null;
 }
 
 function Responses({ reference, operation }: { reference: Reference; operation: Operation }) {
@@ -103,7 +103,7 @@ function Responses({ reference, operation }: { reference: Reference; operation: 
   const shape = success && Object.values(success[1].content ?? {})[0]?.schema;
   return (
     <section>
-      <h3>Responses</h3>
+      <h2>Responses</h2>
       <div class="scroll" tabIndex={0} role="region" aria-label="Responses">
         <table class="fields">
           <thead><tr><th scope="col">Status</th><th scope="col">Response</th><th scope="col">Meaning</th></tr></thead>
@@ -119,7 +119,7 @@ function Responses({ reference, operation }: { reference: Reference; operation: 
         </table>
       </div>
       {shape?.$ref && resolve(reference, shape).properties && (
-        <details class="inner"><summary>Fields of the response</summary><Shape reference={reference} schema={shape} /></details>
+        <details class="inner"><summary>Fields of the response</summary><Shape reference={reference} schema={shape} of="response" /></details>
       )}
     </section>
   );

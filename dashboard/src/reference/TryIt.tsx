@@ -45,7 +45,7 @@ export function TryIt({ reference, operation, close }: { reference: Reference; o
   };
   return (
     <section class="try" ref={box} tabIndex={-1} aria-label={`Try ${operation.method} ${operation.path}`}>
-      <div class="panel-head"><h3>Try it</h3><span class="grow" /><button class="button small" onClick={close}>Close</button></div>
+      <div class="panel-head"><h2>Try it</h2><span class="grow" /><button class="button small" onClick={close}>Close</button></div>
       {operation.elsewhere ? (
         <p class="note">This route is at <code>{operation.elsewhere}</code>, which a page of this address may not call. The command below does.</p>
       ) : (

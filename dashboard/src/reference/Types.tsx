@@ -57,12 +57,13 @@ export function Words({ text }: { text: string }) {
   return <>{text.split('`').map((piece, index) => (index % 2 ? <code key={index}>{piece}</code> : piece))}</>;
 }
 
-export function Properties({ schema }: { schema: Schema }) {
+/** The fields of a schema, `of` whatever has it: a page may show several. */
+export function Properties({ schema, of }: { schema: Schema; of: string }) {
   const rows = Object.entries(schema.properties ?? {});
   if (!rows.length) return <p><Type schema={schema} /></p>;
   return (
     <>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Fields">
+      <div class="scroll" tabIndex={0} role="region" aria-label={`Fields of the ${of}`}>
         <table class="fields">
           <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
           <tbody>

@@ -79,8 +79,8 @@ export function SchemaView({ reference, name }: { reference: Reference; name: st
       <Head title={name} about="Schema" />
       <section class="panel rows-of">
         {schema.description && <div class="prose"><Prose text={schema.description} /></div>}
-        <Properties schema={schema} />
-        {users.length > 0 && <div><h3>Where it is</h3><p class="prose">{users}</p></div>}
+        <Properties schema={schema} of="schema" />
+        {users.length > 0 && <div><h2>Where it is</h2><p class="prose">{users}</p></div>}
       </section>
     </>
   );

@@ -11,7 +11,7 @@ export function ArmsPanel({ experiment, results }: { experiment: ShownExperiment
       <div class="panel-head"><h2>Arms</h2><p class="note">{experiment.version ? `${percent(experiment.version.enrolment, 0)} of units take part` : ''}</p></div>
       <div class="scroll" tabIndex={0} role="region" aria-label="Arms">
         <table class="rows">
-          <thead><tr><th scope="col">Arm</th><th scope="col" class="n">Share</th><th scope="col" class="n">Units</th><th scope="col" class="n">Complete</th><th scope="col" class="n">Requests</th></tr></thead>
+          <thead><tr><th scope="col">Arm</th><th scope="col" class="n">Share</th><th scope="col" class="n">Units</th><th scope="col" class="n">Complete</th><th scope="col" class="n">Requests counted</th></tr></thead>
           <tbody>
             {results.arms.map((each) => (
               <tr key={each.arm}>
