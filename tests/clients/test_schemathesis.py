@@ -64,9 +64,10 @@ async def send(service: Service, key: str, requests: Requests, folder: Path) -> 
         assert (await client.get("/v1/models" if key == service.key else "/admin/v1/session")).status_code == 200, output
 
 
-async def owner_token(service: Service) -> str:
-    """A token of a service account that may do everything."""
-    async with service.admin_client() as admin:
+@pytest.fixture(scope="module")
+async def owner_token(fuzzed: Service) -> str:
+    """The token of a service account that may do everything. It is made once: later, the requests may have revoked the admin key."""
+    async with fuzzed.admin_client() as admin:
         name = f"schemathesis-{uuid.uuid4().hex[:8]}"
         created = await admin.post("/admin/v1/service-accounts", json={"name": name, "roles": [{"role": "owner"}]})
         assert created.status_code == 201, created.text
@@ -89,6 +90,6 @@ async def test_service_accounts_and_role_grants(fuzzed: Service, tmp_path: Path)
 
 # In parts, each of which takes some minutes: together they took 12, and on a busy machine longer than any test may.
 @pytest.mark.parametrize("letters", ["a-e", "f-m", "n-z"])
-async def test_other_routes_of_admins(fuzzed: Service, tmp_path: Path, letters: str) -> None:
+async def test_other_routes_of_admins(fuzzed: Service, owner_token: str, tmp_path: Path, letters: str) -> None:
     selection = ("--include-path-regex", f"^/admin/v1/[{letters}]", "--exclude-path-regex", _ACCESS)
-    await send(fuzzed, await owner_token(fuzzed), Requests(selection, 1000), tmp_path)
+    await send(fuzzed, owner_token, Requests(selection, 1000), tmp_path)
