@@ -214,31 +214,33 @@ TABLES: Mapping[str, bytes] = {
 SENTENCE = "The quick brown fox jumps over the lazy dog, and then it rests. "
 
 
-def takes_less_than(times: float, find: Callable[[bytes], Iterable[Span]], text: bytes, other: bytes) -> bool:
-    """Returns whether a byte of the text takes less than so many times as long as one of the other.
+def is_fast(least_mb_s: float, times: float, find: Callable[[bytes], Iterable[Span]], text: bytes, other: bytes) -> bool:
+    """Returns whether so many megabytes of the text are read in a second, or, as machines differ, a byte of it takes less than so many
+    times as long as one of the other.
 
     Both are measured by turns, two or more, as the machine may have other work.
     """
     taken_s = other_s = float("inf")
-    for turn in range(9):
+    for turn in range(30):
         taken_s, other_s = min(taken_s, processor_s(find, text)), min(other_s, processor_s(find, other))
-        if turn and taken_s / len(text) < times * other_s / len(other):
+        is_enough = len(text) / 1e6 / taken_s >= least_mb_s
+        if turn and (is_enough or taken_s / len(text) < times * other_s / len(other)):
             return True
     return False
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_numbers_are_masked_about_as_fast_as_other_text(name: str) -> None:
-    """The slowest are tables, which take 3.4 to 4.4 times as long. Tried at each number, a detector takes dozens of times as long."""
+    """The slowest are tables, which take 3.4 to 4.4 times as long: 25 of 84 MB/s (2026-11). docs/privacy.md promises 20."""
     rules, text = compile_rules(MaskConfig()), SENTENCE.encode() * 3_000
-    assert takes_less_than(6, lambda encoded: [each[:2] for each in rules.find(encoded)], TABLES[name], text)
+    assert is_fast(20, 4.2, lambda encoded: [each[:2] for each in rules.find(encoded)], TABLES[name], text)
 
 
 @pytest.mark.parametrize("item", [7, 0.25, [1, 2.5, 3]], ids=["integers", "fractions", "rows"])
 def test_lists_of_numbers_are_masked_about_as_fast_as_lists_of_text(item: object) -> None:
-    """Those of integers take 2.7 to 4 times as long (2026-11)."""
+    """Those of integers take 2.7 to 4 times as long: they have 7 MB/s (2026-11)."""
     rules = compile_rules(MaskConfig())
     body = msgspec.json.encode({"model": "m", "input": [item] * 200_000})
     text = msgspec.json.encode({"model": "m", "input": [SENTENCE] * 10_000})
-    assert takes_less_than(6, lambda encoded: [(0, len(mask_json(encoded, rules)))], body, text)
+    assert is_fast(5, 3.7, lambda encoded: [(0, len(mask_json(encoded, rules)))], body, text)
     assert mask_json(body, rules) == body
