@@ -231,7 +231,7 @@ def is_fast(least_mb_s: float, times: float, find: Callable[[bytes], Iterable[Sp
 
 @pytest.mark.parametrize("name", TABLES)
 def test_numbers_are_masked_about_as_fast_as_other_text(name: str) -> None:
-    """The slowest are tables, which take 3.4 to 4.4 times as long: 25 of 84 MB/s (2026-11). docs/privacy.md promises 20."""
+    """The slowest are tables, which take 3.4 to 4.4 times as long: 25 of 84 MB/s (2026-11)."""
     rules, text = compile_rules(MaskConfig()), SENTENCE.encode() * 3_000
     assert is_fast(20, 4.2, lambda encoded: [each[:2] for each in rules.find(encoded)], TABLES[name], text)
 
