@@ -14,17 +14,15 @@ def mint(at_us: int | None = None) -> str:
     """A new id, created now or at `at_us` (microseconds of Unix time). It keeps the microsecond too, so one worker's ids sort by time."""
     # Ids are names, not secrets: a system call for each would cost more than everything else here.
     # Bytes and their hex() take half the time of one format string.
-    high = first_half(at_us).hex()
-    low = (0x8000_0000_0000_0000 | random.getrandbits(62)).to_bytes(8, "big").hex()
-    return f"{high[:8]}-{high[8:12]}-{high[12:]}-{low[:4]}-{low[4:]}"
+    digits = (first_half(at_us) << 64 | 0x8000_0000_0000_0000 | random.getrandbits(62)).to_bytes(16, "big").hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-def first_half(at_us: int | None = None) -> bytes:
-    """The eight bytes of an id that carry the time and the version."""
+def first_half(at_us: int | None = None) -> int:
+    """The 64 bits of an id that carry the time and the version."""
     microseconds = time.time_ns() // 1000 if at_us is None else at_us
-    milliseconds, submillisecond_us = divmod(microseconds, 1000)
     # Twelve bits after the version: the fraction of the millisecond (RFC 9562, 6.2, method 3).
-    return (milliseconds << 16 | 0x7000 | submillisecond_us * 4096 // 1000).to_bytes(8, "big")
+    return microseconds // 1000 << 16 | 0x7000 | microseconds % 1000 * 4096 // 1000
 
 
 def is_uuid7(text: str) -> bool:

@@ -54,6 +54,7 @@ class Tracing:
     def __init__(self, *, exports: bool, share: float) -> None:
         self._exports = exports
         self._threshold = int(share * 2**_RANDOM_BITS) if exports else 0
+        self.begins_traces = self._threshold > 0  # whether requests without a trace may get one
 
     def trace_of(
         self, inference_id: str, headers: Mapping[bytes, bytes], raw_headers: Sequence[tuple[bytes, bytes]]

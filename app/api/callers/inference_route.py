@@ -131,12 +131,14 @@ class InferenceRoute:
             if entered is not None:
                 gateway.load_shedder.leave(entered)
             try:
-                gateway.finish_exchange(context, "disconnected" if context.disconnected else "aborted")
+                if not context.is_finished:
+                    gateway.finish_exchange(context, "disconnected" if context.disconnected else "aborted")
             finally:
                 if (claim := claim_of(context.stage)) is not None:
                     claim.start_completion()
                 try:
-                    await context.release()
+                    if not context.is_released:
+                        await context.release()
                 finally:
                     if context.body_claim is not None:
                         context.body_claim.release()
@@ -168,9 +170,11 @@ class InferenceRoute:
 
     def _note_ids(self, context: RequestContext, call: HttpCall, headers: dict[bytes, bytes]) -> RequestIds:
         """Takes over the caller's trace and its id of the request. Log lines of this task, and of those that it starts, carry them."""
-        context.trace = self._tracing.trace_of(context.id, headers, call.headers)
-        context.own_request_id = own_request_id(headers.get(REQUEST_ID_HEADER))
-        ids = RequestIds(context.id, context.request_id, None if context.trace is None else context.trace.trace_id)
+        if self._tracing.begins_traces or b"traceparent" in headers:
+            context.trace = self._tracing.trace_of(context.id, headers, call.headers)
+        if REQUEST_ID_HEADER in headers:
+            context.own_request_id = own_request_id(headers[REQUEST_ID_HEADER])
+        ids = RequestIds(context.id, context.own_request_id or context.id, None if context.trace is None else context.trace.trace_id)
         current_request.set(ids)
         return ids
 

@@ -1,6 +1,7 @@
 """HttpResponseSink: writes the response to an inference request, with the headers that every response carries."""
 
 import asyncio
+import functools
 from collections.abc import Iterable
 
 from app.api.server.anthropic_ratelimits import to_anthropic_headers
@@ -157,7 +158,8 @@ class HttpResponseSink:
                 fields = _inference_headers(context, planned.admitted.episode.id, attempted.dropped)
                 if planned.plan.variant is not None:
                     fields += _plan_headers(planned.plan, attempted.served_variant if include_served else None)
-                fields += self._rate_limit_headers(planned.reservation)
+                if planned.reservation is not None:
+                    fields += self._rate_limit_headers(planned.reservation)
                 if context.cost_microusd is not None:
                     fields += b"x-narthex-cost-usd: %b\r\n" % format_usd(context.cost_microusd)
                 if not include_served:
@@ -174,7 +176,7 @@ class HttpResponseSink:
                 fields = _inference_headers(context, admitted.episode.id, ())
                 if plan.variant is not None:
                     fields += _plan_headers(plan, None)
-                return fields + self._rate_limit_headers(reservation)
+                return fields if reservation is None else fields + self._rate_limit_headers(reservation)
             case Admitted(episode=episode):
                 return _inference_headers(context, episode.id, ())
             case Replayed(response=response):
@@ -182,9 +184,7 @@ class HttpResponseSink:
             case _:
                 return _inference_headers(context, None, ())
 
-    def _rate_limit_headers(self, reservation: Reservation | None) -> bytes:
-        if reservation is None:
-            return b""
+    def _rate_limit_headers(self, reservation: Reservation) -> bytes:
         headers = reservation.headers
         return b"".join([b"%b: %b\r\n" % header for header in (to_anthropic_headers(headers) if self._is_anthropic else headers)])
 
@@ -193,11 +193,12 @@ def _inference_headers(
     context: RequestContext, episode_id: str | None, dropped: list[str] | tuple[str, ...], inference_id: str | None = None
 ) -> bytes:
     """The headers that name the inference; `inference_id` is given for the response of an earlier request, which is replayed."""
-    id = (inference_id or context.id).encode("ascii")
-    request_id = id if context.own_request_id is None else context.own_request_id.encode("ascii")
-    fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (request_id, request_id, id)
+    id = inference_id or context.id
+    request_id = context.own_request_id or id
+    lines = f"x-request-id: {request_id}\r\nrequest-id: {request_id}\r\nx-narthex-inference-id: {id}\r\n"
     if episode_id is not None:
-        fields += b"x-narthex-episode-id: %b\r\n" % episode_id.encode("ascii")
+        lines += f"x-narthex-episode-id: {episode_id}\r\n"
+    fields = lines.encode("ascii")
     return fields + b"x-narthex-dropped: %b\r\n" % _header_list(dropped) if dropped else fields
 
 
@@ -224,7 +225,12 @@ def _served_headers(served: Attempt | None, structured_output: str | None, repor
     fields = b"" if structured_output is None else b"x-narthex-guided: %b\r\n" % structured_output.encode("ascii")
     if reported_model is not None:
         fields += b"x-narthex-reported-model: %b\r\n" % _header_value(reported_model[:_MAX_NAME_CHARS])
-    return fields + b"x-narthex-served: %b\r\n" % _header_value(f"{served.provider}/{served.model}")
+    return fields + _served_line(served.provider, served.model)
+
+
+@functools.lru_cache(maxsize=1024)
+def _served_line(provider: str, model: str) -> bytes:
+    return b"x-narthex-served: %b\r\n" % _header_value(f"{provider}/{model}")
 
 
 def _plan_headers(plan: Plan, served_variant: str | None) -> bytes:

@@ -59,55 +59,13 @@ class Attempts:
         self._targets = TargetAttempts(settings, fleet, checks, transport, large_requests, target_queues)
 
     async def serve(
-        self, sources: ProviderSources, planned: Planned, meta: ResponseMeta, context: RequestContext
-    ) -> tuple[OutboundResponse | OutboundStream, Attempted]:
-        """The first response that a target gives, and what led to it; an estimate, for a request to count tokens that no target can count.
-
-        Raises the failure that tells the caller most: CallerCredentialRequired, UpstreamError, Unsupported, LimitExceeded or
-        Unavailable, OperationNotSupported.
-        """
-        plan = planned.plan
-        reserved = {plan.name} if plan.experiment_model is None else {plan.name, plan.experiment_model}
-        attempted = Attempted(planned, context.progress, reserved_models=reserved, variant=plan.variant)
-        return await self._serve(sources, attempted, meta, context), attempted
-
-    async def resume(
-        self, error: UpstreamError, sources: ProviderSources, attempted: Attempted, meta: ResponseMeta, context: RequestContext
-    ) -> OutboundStream | None:
-        """The rest of a stream that broke off with this error, from another endpoint or target. None: nobody can go on with it."""
-        stream, served, call, progress = sources.original.terms.resumable, attempted.served, attempted.call, attempted.progress
-        if stream is None or served is None or call is None or not (stream.may_resume and error.retry_elsewhere):
-            return None
-        if context.disconnected or len(attempted.attempts) >= MAX_ATTEMPTS:
-            return None
-        try:
-            continuing = await sources.continue_text(stream.prefix(), stream.tokens_in_all)
-        except NarthexError:  # what the first engine read without our help
-            continuing = None
-        if continuing is None:
-            return None
-        self._fleet.record_failure(call.endpoint, call.model, error, team_id=attempted.planned.admitted.caller.team_id)
-        broken = discard_broken(attempted, served, call, error)
-        resumed_at = len(stream.text())
-        stream.break_off()
-        await call.release()
-        first_token_us = progress.first_token_us
-        try:
-            rest = await self._serve(continuing, attempted, meta, context)
-        except NarthexError as refusal:
-            refusal.without_frames()
-            attempted.served = broken if attempted.served is None else attempted.served
-            return None
-        finally:
-            progress.first_token_us = first_token_us
-        assert isinstance(rest, OutboundStream)
-        attempted.served = attempted.attempts[-1] = replace(attempted.attempts[-1], resumed_at=resumed_at)
-        return rest
-
-    async def _serve(
         self, sources: ProviderSources, attempted: Attempted, meta: ResponseMeta, context: RequestContext
     ) -> OutboundResponse | OutboundStream:
-        """Raises as serve() does."""
+        """The first response that a target gives; an estimate, for a request to count tokens that no target can count.
+
+        `attempted` gets what led to it. Raises the failure that tells the caller most: CallerCredentialRequired, UpstreamError,
+        Unsupported, LimitExceeded or Unavailable, OperationNotSupported.
+        """
         planned, source = attempted.planned, sources.original
         priority = priority_of(source.terms.headers, planned.admitted.caller)
         serving = Serving(sources, meta, context, attempted, priority)
@@ -134,6 +92,39 @@ class Attempts:
             # However it ends: faults that are not settled would count neither for an endpoint nor against it.
             if attempted.faults is not None:
                 attempted.faults.settle(was_cancelled=was_cancelled)
+
+    async def resume(
+        self, error: UpstreamError, sources: ProviderSources, attempted: Attempted, meta: ResponseMeta, context: RequestContext
+    ) -> OutboundStream | None:
+        """The rest of a stream that broke off with this error, from another endpoint or target. None: nobody can go on with it."""
+        stream, served, call, progress = sources.original.terms.resumable, attempted.served, attempted.call, attempted.progress
+        if stream is None or served is None or call is None or not (stream.may_resume and error.retry_elsewhere):
+            return None
+        if context.disconnected or len(attempted.attempts) >= MAX_ATTEMPTS:
+            return None
+        try:
+            continuing = await sources.continue_text(stream.prefix(), stream.tokens_in_all)
+        except NarthexError:  # what the first engine read without our help
+            continuing = None
+        if continuing is None:
+            return None
+        self._fleet.record_failure(call.endpoint, call.model, error, team_id=attempted.planned.admitted.caller.team_id)
+        broken = discard_broken(attempted, served, call, error)
+        resumed_at = len(stream.text())
+        stream.break_off()
+        await call.release()
+        first_token_us = progress.first_token_us
+        try:
+            rest = await self.serve(continuing, attempted, meta, context)
+        except NarthexError as refusal:
+            refusal.without_frames()
+            attempted.served = broken if attempted.served is None else attempted.served
+            return None
+        finally:
+            progress.first_token_us = first_token_us
+        assert isinstance(rest, OutboundStream)
+        attempted.served = attempted.attempts[-1] = replace(attempted.attempts[-1], resumed_at=resumed_at)
+        return rest
 
     async def _serve_groups(self, serving: Serving, remaining: list[TargetGroup]) -> OutboundResponse | OutboundStream | None:
         """Tries the models of the plan, each when its turn has come: see find_next(). None: none has served."""

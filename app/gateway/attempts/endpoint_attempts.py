@@ -92,11 +92,12 @@ class EndpointAttempts:
         """
         arguments = (endpoint, target, translated, source, meta, context, attempted, timeouts, prompt_tokens)
         failed: UpstreamError | None = None
-        for client in _candidate_clients(endpoint, target, source):
+        only_client = endpoint.credential_pool.only_client
+        for client in _candidate_clients(endpoint, target, source) if only_client is None else (only_client,):
             if failed is not None and len(attempted.attempts) >= MAX_ATTEMPTS:
                 break
             generation, requested_at = client.generation, time.monotonic()
-            cooldown = Cooldown() if attempted.is_shadow else client.cooldown  # a shadow's is forgotten
+            cooldown = client.cooldown if attempted.planned.shadow is None else Cooldown()  # a shadow's is forgotten
             try:
                 try:
                     response = await self._send_with_credential(client, *arguments)
@@ -145,7 +146,7 @@ class EndpointAttempts:
         progress.restart()
         call = attempted.call = UpstreamCall(
             *(endpoint, client, target.model, translated.id, translated.stream, self._abort_sender, timeouts, prompt_tokens),
-            is_shadow=attempted.is_shadow,
+            is_shadow=attempted.planned.shadow is not None,
         )
         context.stage = attempted
         if context.trace is not None and endpoint.gets_trace:

@@ -23,7 +23,7 @@ from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.request.request_headers import session_of, wants_explanation
 from app.gateway.request_translation.grown_chat import add_repair_messages
 from app.gateway.request_translation.recipient import USUAL_TERMS, TargetTerms
-from app.gateway.request_translation.translate_request import translate_request
+from app.gateway.request_translation.translate_request import edit_at_once, translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.state.stages import Attempted
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -150,7 +150,9 @@ class TargetAttempts:
                 run.note_wait(busy)
                 continue
             try:
-                translated = await translate_request(run.source, endpoint, target, run.terms)
+                translated = edit_at_once(run.source, endpoint, target, run.terms)
+                if translated is None:
+                    translated = await translate_request(run.source, endpoint, target, run.terms)
             except NarthexError as reason:
                 if _note_untranslated(serving, reason):
                     continue

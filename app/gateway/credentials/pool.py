@@ -20,6 +20,8 @@ class CredentialPool:
         if not references:
             self.gateway_clients.append(CredentialClient(None, reader, fetch))
         self._order = references
+        # The credential that every request tries. None: there are several, or callers send one.
+        self.only_client = self.gateway_clients[0] if len(self.gateway_clients) == 1 and len(references) < 2 else None
 
     @property
     def caller_header_names(self) -> list[str]:
@@ -32,7 +34,7 @@ class CredentialPool:
 
         `headers` are the caller's; `model` is named as the host does. Raises CredentialError for a caller's credential that cannot be one.
         """
-        if len(self.gateway_clients) == 1 and len(self._order) < 2:
+        if self.only_client is not None:
             return self.gateway_clients
         clients: list[CredentialClient] = []
         for reference in self._order:

@@ -30,9 +30,9 @@ class RequestBody:
         """Returns where work on the body runs, or None if that is at once."""
         return self.large_requests if self.is_large else None
 
-    async def parse(self, dialect: CallerDialect) -> InboundRequest:
-        """Raises InvalidRequest."""
-        return await self.large_requests.parse(dialect, self.raw) if self.is_large else dialect.parse_request(self.raw)
+    async def parse_large(self, dialect: CallerDialect) -> InboundRequest:
+        """Parses a body that is large. Raises InvalidRequest."""
+        return await self.large_requests.parse(dialect, self.raw)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self.is_large:

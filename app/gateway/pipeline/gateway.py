@@ -122,9 +122,9 @@ class Gateway:
             else:
                 self.telemetry.count_shadow(exchange.shadow.name, exchange)
         reservation = planned.reservation
-        if reservation is None or reservation.settled:
-            return
-        if exchange is None or not isinstance(context.stage, Attempted):  # no engine was called
-            self.limits.cancel(reservation)
-        else:
-            self.limits.settle(reservation, actual_usage(exchange))
+        if reservation is not None and not reservation.settled:
+            if exchange is None or not isinstance(context.stage, Attempted):  # no engine was called
+                self.limits.cancel(reservation)
+            else:
+                self.limits.settle(reservation, actual_usage(exchange))
+        context.is_finished = True

@@ -35,7 +35,14 @@ async def parse(
     """Raises NarthexError for what is no request that this caller may make."""
     caller = authenticated.caller
     body = RequestBody(raw, gateway.large_requests, caller.team_id)
-    request, of_other_api = await _read(dialect, headers, body)
+    of_other_api: OtherApiRequest | None = None
+    try:
+        request = await body.parse_large(dialect) if body.is_large else dialect.parse_request(raw)
+    except OverCap:
+        raise
+    except InvalidRequest as refusal:
+        of_other_api = await body.run(read_other_api, dialect, body.raw, refusal, droppable_fields(headers))
+        request, body.raw = of_other_api.request, of_other_api.raw
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, caller, dialect, request.body)
     check_letters(request.body)
@@ -67,18 +74,6 @@ async def parse(
     if options.variant is not None:
         variant = pinned_variant(options.variant, variant)
     return ParsedRequest(admitted, dialect, headers, body, options, variant, of_function.input, sent_body, cost_fields)
-
-
-async def _read(dialect: CallerDialect, headers: Mapping[bytes, bytes], body: RequestBody) -> tuple[InboundRequest, OtherApiRequest | None]:
-    """The request, and how it came about if its body is one of another API than the route's. Raises InvalidRequest."""
-    try:
-        return await body.parse(dialect), None
-    except OverCap:
-        raise
-    except InvalidRequest as refusal:
-        of_other_api = await body.run(read_other_api, dialect, body.raw, refusal, droppable_fields(headers))
-        body.raw = of_other_api.raw
-        return of_other_api.request, of_other_api
 
 
 async def _add_history(

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import httpx
 from msgspec import Raw
-from msgspec.structs import replace
 
 from app.billing.cost import format_usd
 from app.domain.episode_names import RecordedEpisode
@@ -52,18 +51,18 @@ class ResponseSink(Protocol):
 async def send_response(
     gateway: Gateway, parsed: ParsedRequest, response: OutboundResponse, context: RequestContext, attempted: Attempted, sink: ResponseSink
 ) -> None:
-    mark = _state_marker(attempted)
+    mark, raw, planned = _state_marker(attempted), response.raw, attempted.planned
     if mark is not None:
-        response = replace(response, raw=await _mark_state(gateway, attempted.planned, mark, response.raw))
+        raw = await _mark_state(gateway, planned, mark, raw)
     progress = attempted.progress
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
-    progress.written_tokens = text_tokens(len(response.raw)) if response.written_tokens is None else response.written_tokens
+    progress.written_tokens = text_tokens(len(raw)) if response.written_tokens is None else response.written_tokens
     await context.release()
     if parsed.cost_fields:
-        response = replace(response, raw=await _add_cost(gateway, context, attempted, response.raw, add_to_usage, parsed.cost_fields))
-    await record_response(gateway, attempted.planned, response.raw)
-    await _commit_exchange(gateway, parsed, context, response.raw)
-    await sink.send_response(response.raw)
+        raw = await _add_cost(gateway, context, attempted, raw, add_to_usage, parsed.cost_fields)
+    await record_response(gateway, planned, raw)
+    await _commit_exchange(gateway, parsed, context, raw)
+    await sink.send_response(raw)
 
 
 async def relay_stream(

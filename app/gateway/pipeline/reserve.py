@@ -59,7 +59,11 @@ async def reserve(gateway: Gateway, parsed: ParsedRequest, context: RequestConte
         *(admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher, function_request, None),
         *(constraint, upstream_raw),
     )
-    await _record_request(parsed.body, opened)
+    # The bytes that are recorded decide: `parsed.body.is_large` is of what came, or of what an engine gets.
+    if is_slow_to_record(parsed.body.raw, is_masked=caller.content == "masked"):
+        await _record_large_request(parsed.body, opened)
+    else:
+        opened.append_request(parsed.body.raw)
     return planned
 
 
@@ -94,11 +98,7 @@ async def _make_request(
     return upstream_raw
 
 
-async def _record_request(body: RequestBody, record: SpoolRecord) -> None:
-    # The bytes that are recorded decide: `body.is_large` is of what came, or of what an engine gets.
-    if is_slow_to_record(body.raw, is_masked=record.is_masked):
-        recording = record.append_large_request(body.raw, body.large_requests)
-        # To mask a body may take long, and nothing was sent for it: that ends with its caller.
-        await (recording if record.is_masked else finish_despite_cancellation(recording))
-    else:
-        record.append_request(body.raw)
+async def _record_large_request(body: RequestBody, record: SpoolRecord) -> None:
+    recording = record.append_large_request(body.raw, body.large_requests)
+    # To mask a body may take long, and nothing was sent for it: that ends with its caller.
+    await (recording if record.is_masked else finish_despite_cancellation(recording))

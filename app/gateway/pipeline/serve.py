@@ -32,7 +32,7 @@ from app.gateway.pipeline.relay import ResponseSink, relay_stream, send_response
 from app.gateway.pipeline.reserve import reserve
 from app.gateway.pipeline.translate import meta_of, sources_of
 from app.gateway.state.context import RequestContext
-from app.gateway.state.stages import Authenticated, Replayed
+from app.gateway.state.stages import Attempted, Authenticated, Replayed
 from app.gateway.upstream.outbound_stream import OutboundStream
 from app.store.redis.idempotent_responses import StoredResponse
 from providers.dialect import CallerDialect
@@ -68,7 +68,8 @@ async def serve(
         keep_alives.streams[sink] = dialect, meta
     masked = MaskedStream(planned.spool_record, parsed.body.large_requests) if is_masked else None
     try:
-        response, attempted = await gateway.attempts.serve(sources, planned, meta, context)
+        attempted = Attempted.begin(planned, context.progress)
+        response = await gateway.attempts.serve(sources, attempted, meta, context)
         context.status = 200
         if isinstance(response, OutboundStream):
             await relay_stream(gateway, parsed, response, context, attempted, sink, sources, meta, masked)

@@ -13,10 +13,14 @@ _NAMES = frozenset(
         *(name.partition(".")[0] for name in RESTRICTED_FIELDS),
     }
 )
+# Of requests as they nearly always are.
+_USUAL_NAMES = _NAMES | {"temperature", "top_p", "seed", "reasoning_effort", "thinking", "include", "reasoning", "text"}
 
 
 def check_letters(body: Body) -> None:
     """Raises InvalidRequest for a field whose name is that of another one but for its letters."""
+    if _USUAL_NAMES.issuperset(body):
+        return
     for key in body:
         if not (key.isascii() and key.islower()) and (name := key.casefold()) != key and name in _NAMES:
             raise InvalidRequest(f"There is no field `{key}`: write `{name}`.", param=key)

@@ -1,5 +1,6 @@
 """A request, translated for a target: from the top, the story of a translation.
 
+    edit_at_once()        the caller's bytes are edited, and nothing else is needed, as mostly
     translate_request()   with names of tools that the target takes; in parts, where it takes only those
     _with_output()        with the output format in the prompt, where the target has no field for it
     _with_tools()         with the tools in the prompt, where the target takes none
@@ -30,9 +31,38 @@ from app.gateway.request_translation.translate_chat import translate_chat
 from app.gateway.request_translation.translate_route import translate_host_operation, translate_route
 from app.gateway.request_translation.translated_request import RequestPart, TranslatedRequest
 from app.gateway.response_translation.dialect_pair import AnyDialect
-from providers.canonical.errors import Unsupported
+from providers.canonical.errors import NarthexError, Unsupported
 from providers.dialect_rule import DialectRule
 from providers.engine_routes.route import Route
+
+
+def edit_at_once(source: SourceRequest, endpoint: Endpoint, target: Target, terms: TargetTerms) -> TranslatedRequest | None:
+    """The edited bytes, where translate_request() would do nothing else; None where it has to find out, or to refuse the request."""
+    provider, caller_terms, dialect = endpoint.provider, source.terms, source.terms.dialect
+    if (
+        source.large_requests is not None
+        or source.constraint is not None
+        or source.chat is not None
+        or source.request.raw_prompt
+        or caller_terms.own_rules
+        or target.dialect is not None
+        or provider.tool_names is not None
+        or provider.host_operations
+        or provider.learned_rules.has_any
+        or (provider.is_self_hosted and source.may_name_media)
+    ):
+        return None
+    spoken, used_ids = endpoint.dialects_for(target.model), source.used_ids.count
+    if spoken.rule is not None or dialect.name not in spoken.names:
+        return None
+    try:
+        edited = edit_request(source, Recipient(provider, target, terms))
+    except NarthexError:
+        edited = None
+    if edited is None or edited.dropped:
+        source.used_ids.count = used_ids
+        return None
+    return edited
 
 
 async def translate_request(

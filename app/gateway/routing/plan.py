@@ -41,10 +41,11 @@ def plan(
     models fall back to, and what a function or an experiment uses, needs no permission: the platform configured it. With the option
     `fallbacks` of the key's team the former does.
     """
-    model = name
-    for prefix in MODEL_PREFIXES:
-        model = model.removeprefix(prefix)
-    config = snapshot.models.get(model)
+    model, config = name, snapshot.models.get(name)
+    if config is None:
+        for prefix in MODEL_PREFIXES:
+            model = model.removeprefix(prefix)
+        config = snapshot.models.get(model)
     if config is None:
         facts = RequestFacts(caller, episode, end_user, tags, now_ms, current_ms)
         planned = _plan_function(snapshot, caller, name, model, episode, facts, pinned_variant)

@@ -199,7 +199,8 @@ async def _answer(
         estimated_input=request.input_tokens,
     )
     sources = ProviderSources(source, find_marked_state(request, raw), None)
-    response, attempted = await gateway.attempts.serve(sources, planned, meta, context)
+    attempted = Attempted.begin(planned, context.progress)
+    response = await gateway.attempts.serve(sources, attempted, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):
         written = await _read_stream(gateway, draft, response, attempted)

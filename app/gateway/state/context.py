@@ -43,7 +43,8 @@ class RequestContext:
     key. `origin` says why the gateway makes the request itself; None if a caller made it. `at_end` is called
     once the request has ended. `prepared` is the record as write_record() will write it if the response is
     sent; None means that it is built then. `allowance` is what the request may cost besides all limits; None
-    means that they alone decide. `recorded` is the exchange, once it is recorded.
+    means that they alone decide. `recorded` is the exchange, once it is recorded. `is_finished` says that
+    it was counted and settled, too, and `is_released` that nothing of the request runs at an engine any more.
     """
 
     def __init__(self, route: str, caller_connection: CallerConnection) -> None:
@@ -64,6 +65,7 @@ class RequestContext:
         self.origin: Origin | None = None
         self.allowance: Allowance | None = None
         self.recorded: Exchange | None = None
+        self.is_finished = self.is_released = False
         self.at_end: Callable[[], None] | None = None
         self.prepared: Exchange | None = None
 
@@ -121,3 +123,4 @@ class RequestContext:
         stage = self.stage
         if isinstance(stage, Attempted) and stage.call is not None:
             await stage.call.release()
+            self.is_released = True

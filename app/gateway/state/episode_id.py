@@ -49,7 +49,7 @@ class EpisodeIds:
 
     def mint(self, team_id: str, at_us: int | None = None) -> Episode:
         """A new episode that begins now, or at `at_us` (microseconds of Unix time)."""
-        signed = uuid7.first_half(at_us) + (0x80_0000_0000 | random.getrandbits(_RANDOM_BITS)).to_bytes(5, "big")
+        signed = (uuid7.first_half(at_us) << 40 | 0x80_0000_0000 | random.getrandbits(_RANDOM_BITS)).to_bytes(13, "big")
         mac = self._newest.copy()
         mac.update(signed + team_id.encode())
         digits = (signed + mac.digest()).hex()

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from app.domain.exchange import Attempt, ChargeBasis, ChargedAttempt, Exchange, Origin, Outcome
+from app.domain.experiments import Assignment
 from app.domain.snapshot import Plan
 from app.gateway.state.charges import Cost, cost_of, costs_of_iterations
 from app.gateway.state.stages import Attempted, Planned
@@ -56,6 +57,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     host_cost: int | None = None
     recorded_charges: tuple[ChargedAttempt, ...] = ()
     charge: Charge | None = None
+    is_sampled = trace is not None and trace.sampled
     if attempted is not None and served is not None and len(attempted.attempts) == 1 and not attempted.discarded:
         charge = _charge_of_response(attempted, outcome)
     if attempted is None or (served is None and not attempted.discarded):
@@ -66,7 +68,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         at_s = ended.received_us / 1e6
         cost, price = cost_of(planned.plan, served.provider, served.model, charge.usage, at_s, reported_model, served_us)
         host_cost = charge.usage.host_cost_microusd
-        if charge.usage is not usage or outcome != "answered" or served.candidates is not None or _is_sampled(trace):
+        if charge.usage is not usage or outcome != "answered" or served.candidates is not None or is_sampled:
             charges = [_AttemptCharge(served, charge, Cost(cost, price), reported_model, served_us)]
             recorded_charges = () if charge.usage == usage else _recorded_charges(charges)
     else:
@@ -96,7 +98,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         endpoint=None if served is None else served.endpoint,
         error=ended.error,
         message=ended.message if keeps_content else None,
-        attempts=() if attempted is None else _recorded_attempts(attempted, charges, outcome, keeps_content, trace),
+        attempts=() if attempted is None else _recorded_attempts(attempted, charges, outcome, keeps_content, is_sampled=is_sampled),
         dropped=() if attempted is None else tuple(attempted.dropped),
         tags=admitted.tags,
         end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],
@@ -111,7 +113,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         emulated=() if attempted is None or attempted.emulation is None else tuple(attempted.emulation.report),
         trace_id=None if trace is None else trace.trace_id,
         parent_span_id=None if trace is None else trace.parent_span_id,
-        sampled=_is_sampled(trace),
+        sampled=is_sampled,
         request_id=ended.own_request_id,
         price=price,
         host_cost_microusd=host_cost,
@@ -126,10 +128,6 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         shadow=planned.shadow,
         content_team_id=None if origin is None else origin.content_team_id,
     )
-
-
-def _is_sampled(trace: TraceContext | None) -> bool:
-    return trace is not None and trace.sampled
 
 
 class _AttemptCharge(NamedTuple):
@@ -240,27 +238,28 @@ def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
 
 
 def _recorded_attempts(
-    attempted: Attempted, charges: Sequence[_AttemptCharge], outcome: Outcome, keeps_content: bool, trace: TraceContext | None
+    attempted: Attempted, charges: Sequence[_AttemptCharge], outcome: Outcome, keeps_content: bool, *, is_sampled: bool
 ) -> tuple[Attempt, ...]:
     """Empty if the only attempt answered, unless an explanation was requested, or the writer makes a span of it.
 
     Error messages count as content: an engine may repeat the prompt.
     """
-    attempts, skipped = attempted.attempts, _skipped_attempt(attempted)
-    if skipped is None and len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None and not _is_sampled(trace):
+    attempts = attempted.attempts
+    skipped = None if attempted.planned.plan.assignment is None else _skipped_attempt(attempted, attempted.planned.plan.assignment)
+    if skipped is None and len(attempts) == 1 and outcome == "answered" and attempts[0].candidates is None and not is_sampled:
         return ()
     recorded = [_recorded_attempt(attempt, [each for each in charges if each.attempt is attempt], keeps_content) for attempt in attempts]
     return (*recorded,) if skipped is None else (skipped, *recorded)
 
 
-def _skipped_attempt(attempted: Attempted) -> Attempt | None:
+def _skipped_attempt(attempted: Attempted, assignment: Assignment) -> Attempt | None:
     """Returns an attempt at the assigned arm if another one answered before it was tried, else None.
 
     Its endpoints were in cooldown, or cannot do this request. That counts as its error, or an arm whose
     engine is down would fail only a few times an hour. Returns None too for an arm that was stopped.
     """
     plan, served_variant = attempted.planned.plan, attempted.served_variant
-    if plan.assignment is None or plan.variant != plan.assignment.arm or served_variant is None or served_variant == plan.variant:
+    if plan.variant != assignment.arm or served_variant is None or served_variant == plan.variant:
         return None
     if attempted.attempts[0].error is not None or plan.variant not in plan.variants:
         return None

@@ -118,6 +118,13 @@ class Attempted(Struct):
     variant: str | None = None  # whose request the newest attempt got; None: the plan has no variants
     faults: RequestFaults | None = None  # the 500s of engines so far; None: there was none
 
+    @classmethod
+    def begin(cls, planned: Planned, progress: ResponseProgress) -> "Attempted":
+        """Begins the attempts at a request, of which none has been made."""
+        plan = planned.plan
+        reserved = {plan.name} if plan.experiment_model is None else {plan.name, plan.experiment_model}
+        return cls(planned, progress, reserved_models=reserved, variant=plan.variant)
+
     @property
     def is_shadow(self) -> bool:
         """Returns whether this is a shadow.

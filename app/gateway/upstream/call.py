@@ -119,17 +119,18 @@ class UpstreamCall:
         """Sets what release() calls to end what reads the parts."""
         self._close = close
 
+    def try_build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx.Request | None:
+        """The request, if it was prepared by one before; None: build_request() makes it."""
+        template_key = RequestTemplateKey(translated.dialect.name, translated.model, translated.stream, translated.betas)
+        request = self.credential_client.try_build_request(template_key, body, timeout)
+        if request is not None and (added_lines := self.trace_lines + translated.header_lines):
+            _add_lines(request, added_lines)
+        return request
+
     async def build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx.Request:
         """Raises CredentialError, TokenUnavailable."""
         endpoint = self.endpoint
         template_key = RequestTemplateKey(translated.dialect.name, translated.model, translated.stream, translated.betas)
-        # Most requests need no token to be fetched first, and are built without a coroutine.
-        request = self.credential_client.try_build_request(template_key, body, timeout)
-        added_lines = self.trace_lines + translated.header_lines
-        if request is not None:
-            if added_lines:
-                _add_lines(request, added_lines)
-            return request
         try:
             request = await self.credential_client.build_request(endpoint.provider, endpoint.base_url, template_key, body, timeout)
         except httpx.TransportError as fault:
@@ -138,7 +139,7 @@ class UpstreamCall:
             raise TokenUnavailable(
                 f"No token for the gateway's credential at {endpoint.provider.configured_as} could be fetched."
             ) from None
-        if added_lines:
+        if added_lines := self.trace_lines + translated.header_lines:
             _add_lines(request, added_lines)
         return request
 

@@ -26,11 +26,11 @@ class EngineRequests:
 
     async def send(self, call: UpstreamCall, translated: TranslatedRequest) -> httpx.Response:
         """The engine's response, not read yet. Raises the error that it is."""
-        provider = call.endpoint.provider
+        provider, body = call.endpoint.provider, translated.raw
         timeout = call.timeouts.stream if translated.stream else call.timeouts.response
-        body = translated.raw
+        # Most requests need no token to be fetched first, and are built without a coroutine.
+        request = call.try_build_request(translated, body, timeout) or await call.build_request(translated, body, timeout)
         while True:
-            request = await call.build_request(translated, body, timeout)
             call.extensions = request.extensions
             response = call.response = await self._transport.handle_async_request(request)
             if provider.reports_rate_limits and not call.is_shadow:
@@ -45,6 +45,7 @@ class EngineRequests:
                 raise error
             await response_stream(response).aclose()
             body = changed
+            request = await call.build_request(translated, body, timeout)
 
     async def open_body(
         self, call: UpstreamCall, response: httpx.Response, translated: TranslatedRequest

@@ -23,18 +23,18 @@ class DiskSpace:
         self._folder = folder
         self._max_bytes = max_bytes
         self._min_free_bytes = min_free_bytes
-        self._next_refresh = 0.0
+        self.next_refresh = 0.0  # when the state is older than REFRESH_EVERY_S, by the monotonic clock
 
     @property
     def is_over_limit(self) -> bool:
         return self.size_bytes >= self._max_bytes
 
-    def is_refresh_due(self) -> bool:
-        """Returns whether the state is older than REFRESH_EVERY_S."""
-        return time.monotonic() >= self._next_refresh
+    @property
+    def is_full(self) -> bool:
+        return self.disk_is_full or self.size_bytes >= self._max_bytes
 
     def refresh(self) -> None:
-        self._next_refresh = time.monotonic() + REFRESH_EVERY_S
+        self.next_refresh = time.monotonic() + REFRESH_EVERY_S
         self.size_bytes = sum(each.size for each in list_segments(self._folder) if not each.is_reserve)
         disk = os.statvfs(self._folder)
         free = disk.f_bavail * disk.f_frsize

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.recording.spool.segment_format import HEADER, RESERVE_SUFFIX, SUFFIX, crc_seed, encode_head, new_segment_name
+from app.recording.spool.segment_format import HEAD_BYTES, HEADER, RESERVE_SUFFIX, SUFFIX, crc_seed, encode_head, new_segment_name
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class OpenSegment:
         """Append a record; returns its offset. Raises OSError if there is no space; then the segment is unchanged."""
         record_head = encode_head(kind, flags, body, self._seed)
         offset = self.size
-        self._write((record_head, body), len(record_head) + len(body))
+        self._write((record_head, body), HEAD_BYTES + len(body))
         return offset
 
     def append_all(self, kind: int, bodies: Sequence[bytes]) -> None:

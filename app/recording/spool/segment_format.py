@@ -100,4 +100,4 @@ def list_segments(folder: Path) -> Iterator[SegmentFile]:
 
 def exchange_body(meta: bytes, request: bytes, response: bytes, last_part: int = 0) -> bytes:
     """Returns the body of a record of an exchange. Its content is in it, or in parts of which `last_part` is the last."""
-    return b"".join((pack_exchange(len(meta), len(request), last_part), meta, request, response))
+    return b"%b%b%b%b" % (pack_exchange(len(meta), len(request), last_part), meta, request, response)

@@ -1,6 +1,7 @@
 """The spool: a durable queue on this machine's disk. A response is in it before the caller has its last byte; the writer stores it."""
 
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -84,9 +85,9 @@ class Spool:
 
     def check_space(self) -> None:
         """Raises SpoolFull if there is no space for a record and `spool_when_full` is "refuse"."""
-        if self._space.is_refresh_due():
+        if time.monotonic() >= self._space.next_refresh:
             self._refresh_space()
-        if self._refuses_when_full and self._is_full:
+        if self._refuses_when_full and self._space.is_full:
             raise SpoolFull("This gateway cannot record requests at the moment: its spool is full. Try again later.")
 
     def open(self, id: str, policy: ContentPolicy, mask: MaskConfig = _DEFAULT_MASK) -> SpoolRecord:
@@ -100,7 +101,7 @@ class Spool:
         await self._durability.wait_until_durable()
 
     def stats(self) -> SpoolStats:
-        if self._space.is_refresh_due():
+        if time.monotonic() >= self._space.next_refresh:
             self._refresh_space()
         oldest_s = oldest_record_s(self._home, self._folder)
         return SpoolStats(self._space.size_bytes, self._lost_content, self._lost_records, oldest_s, self._durability.failed)
@@ -115,13 +116,9 @@ class Spool:
         self._segment = self._reserve = None
         self._own_segments.retire_all()
 
-    @property
-    def _is_full(self) -> bool:
-        return self._space.disk_is_full or self._space.is_over_limit
-
     def append_part(self, spool_record: SpoolRecord, kind: int, data: bytes) -> None:
         """Called by SpoolRecord: write `data` as a part, or mark the record's content as lost."""
-        if self._is_full and not self._refuses_when_full:
+        if self._space.is_full and not self._refuses_when_full:
             self._lose_content(spool_record)
             return
         body = pack_part(spool_record.part_key, spool_record.last_part) + data
@@ -146,9 +143,9 @@ class Spool:
         return self._append_own(FEEDBACK, bodies)
 
     def _append_own(self, kind: int, bodies: Sequence[bytes]) -> bool:
-        if self._space.is_refresh_due():
+        if time.monotonic() >= self._space.next_refresh:
             self._refresh_space()
-        if self._is_full:
+        if self._space.is_full:
             return False
         try:
             self._own_segments.append(kind, bodies)
@@ -177,7 +174,7 @@ class Spool:
     def _write_together(self, batch: "list[_FinishedRecord]") -> bool:
         """Write a batch at once. Returns False for one that _write_record() must handle: parts elsewhere, a full disk, a bad record."""
         if (
-            self._is_full
+            self._space.is_full
             or self._segment is None
             or any(each.spool_record.is_content_lost or each.spool_record.segment is not None for each in batch)
         ):
@@ -195,12 +192,14 @@ class Spool:
     def _write_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
         try:
             meta = encode_exchange(exchange)
-            if len(meta) + len(request) + len(response) + 64 > MAX_BODY_BYTES:
+            body = exchange_body(meta, request, response, spool_record.last_part)
+            size_bytes = len(body)
+            if size_bytes > MAX_BODY_BYTES:
                 self._lose_content(spool_record)
             if (
                 not spool_record.is_content_lost
-                and (self._refuses_when_full or not self._is_full)
-                and self._write_in_segment(spool_record, meta, request, response)
+                and (self._refuses_when_full or not self._space.is_full)
+                and self._write_in_segment(spool_record, body, size_bytes)
             ):
                 return
             if request or response or spool_record.last_part:
@@ -213,21 +212,20 @@ class Spool:
             if spool_record.segment is not None:
                 spool_record.segment.release()
 
-    def _write_in_segment(self, spool_record: SpoolRecord, meta: bytes, request: bytes, response: bytes) -> bool:
-        body = exchange_body(meta, request, response, spool_record.last_part)
+    def _write_in_segment(self, spool_record: SpoolRecord, body: bytes, size_bytes: int) -> bool:
         try:
-            segment = spool_record.segment or self._current_segment()
+            segment = spool_record.segment or self._segment or self._current_segment()
             segment.append(EXCHANGE, 0, body)
         except OSError as error:
             self._handle_disk_error(error)
             return False
-        self._after_append(segment, len(body))
+        self._after_append(segment, size_bytes)
         return True
 
     def _write_without_content(self, spool_record: SpoolRecord, meta: bytes) -> None:
         body = exchange_body(meta, b"", b"")
         flags = CONTENT_LOST if spool_record.is_content_lost else 0
-        if not self._is_full:
+        if not self._space.is_full:
             try:
                 segment = self._current_segment()
                 segment.append(EXCHANGE, flags, body)
@@ -280,7 +278,7 @@ class Spool:
             if self._segment is not None and self._segment.has_records:
                 self._retire_segment()
             self._own_segments.retire_all()
-        if self._is_full:
+        if self._space.is_full:
             return
         self._has_logged_failure = False
         if self._reserve is not None and self._reserve.has_records:

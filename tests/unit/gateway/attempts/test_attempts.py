@@ -155,9 +155,8 @@ class AttemptHarness:
         planned = self.context.stage = Planned(
             admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None), shadow=self.shadow
         )
-        response, _ = await self.attempts.serve(
-            ProviderSources(source), planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context
-        )
+        attempted = Attempted.begin(planned, self.context.progress)
+        response = await self.attempts.serve(ProviderSources(source), attempted, ResponseMeta("i", "e", "m", 1, True, Body()), self.context)
         await self.context.release()
         assert isinstance(response, OutboundResponse)
         return response

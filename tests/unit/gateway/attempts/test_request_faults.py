@@ -22,7 +22,7 @@ from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.state.context import RequestContext
 from app.gateway.state.episode_id import Episode
-from app.gateway.state.stages import Admitted, Authenticated, ExchangeRecord, Planned
+from app.gateway.state.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.settings import Settings
 from app.store.configuration.snapshots import build_snapshot
@@ -93,7 +93,8 @@ class Gateway:
             admitted, plan, None, cast(ExchangeRecord, None), 0, self.fleet.table, cast(RuleMatcher, None), shadow=None
         )
         try:
-            await self.attempts.serve(ProviderSources(source), planned, ResponseMeta("i", "e", "m", 1, True, Body()), context)
+            attempted = Attempted.begin(planned, context.progress)
+            await self.attempts.serve(ProviderSources(source), attempted, ResponseMeta("i", "e", "m", 1, True, Body()), context)
         except UpstreamError as error:
             return error.status
         finally:
