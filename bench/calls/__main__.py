@@ -19,6 +19,7 @@ from pathlib import Path
 
 from app.supervisor.machine.home import erase_home
 from bench.calls.engine import LockStep
+from bench.calls.requests import CountedRequest, agent_chat, agent_messages, chat, function, messages, response
 from bench.errors import BenchmarkError
 from bench.system import free_port, start_process, wait_until_ready
 
@@ -29,11 +30,32 @@ MAX_CALLS: Mapping[str, int] = {
     "plain request": 581,
     "request with five limits": 686,
     "chunk of a stream": 61,
+    "request with an experiment": 9999,
+    "request of a function": 9999,
+    "request with 64 endpoints": 9999,
+    "Messages on a chat engine": 9999,
+    "Responses on a chat engine": 9999,
+    "stored Responses on a chat engine": 9999,
+    "agent's request": 9999,
+    "agent's Messages": 9999,
+}
+USUAL_REQUESTS: Mapping[str, CountedRequest] = {"plain request": chat("plain"), "request with five limits": chat("limited")}
+OTHER_REQUESTS: Mapping[str, CountedRequest] = {
+    "request with an experiment": chat("tried"),
+    "request of a function": function("answer"),
+    "request with 64 endpoints": chat("spread"),
+    "Messages on a chat engine": messages("plain"),
+    "Responses on a chat engine": response("plain", store=False),
+    "stored Responses on a chat engine": response("plain", store=True),
+    "agent's request": agent_chat("plain"),
+    "agent's Messages": agent_messages("claude"),
 }
 # Noise only adds calls, so a count that exceeds a number is repeated, on a busy machine with luck under less load.
 _MAX_COUNTS = 3
 _ROUNDS, _REQUESTS = 10, 50
-_WARM_UP_REQUESTS = 300
+_OTHER_ROUNDS, _OTHER_REQUESTS = 5, 25
+_WARM_UP_REQUESTS, _OTHER_WARM_UP_REQUESTS = 300, 50
+_ENDPOINTS = 64
 _STREAMS, _SHORT_STREAM, _LONG_STREAM = 2, 10, 60
 _READY_TIMEOUT_S, _STOP_TIMEOUT_S, _COUNT_TIMEOUT_S = 180, 90, 30
 _FOLDER = Path(__file__).parent
@@ -120,26 +142,28 @@ async def _count_in(folder: Path, details: Path) -> dict[str, int]:
 
 
 async def _count_cases(lock_step: LockStep, counter: CallCounter, port: int, key: str, details: Path) -> dict[str, int]:
-    async def count(title: str, model: str, requests: int, chunks: int | None = None) -> Mapping[str, int]:
-        rounds: list[Mapping[str, int]] = []
-        for _ in range(_ROUNDS):
+    async def count(title: str, request: CountedRequest, requests: int, chunks: int = 0, rounds: int = _ROUNDS) -> Mapping[str, int]:
+        counted: list[Mapping[str, int]] = []
+        for _ in range(rounds):
             counter.begin()
-            await lock_step.call(port, key, model, requests, chunks=chunks)
-            rounds.append(counter.end(details / f"{title.replace(' ', '-')}.profile"))
-        return {function: min(calls.get(function, 0) for calls in rounds) for function in rounds[0]}
+            await lock_step.call(port, key, request, requests, chunks=chunks)
+            counted.append(counter.end(details / f"{title.replace(' ', '-')}.profile"))
+        return {function: min(calls.get(function, 0) for calls in counted) for function in counted[0]}
 
-    for model in ("plain", "limited"):  # metrics and caches that begin with the first requests are none of the usual ones
-        await lock_step.call(port, key, model, _WARM_UP_REQUESTS)
-    await lock_step.call(port, key, "plain", _STREAMS, chunks=_SHORT_STREAM)
-    plain = await count("plain request", "plain", _REQUESTS)
-    limited = await count("request with five limits", "limited", _REQUESTS)
-    short, long = [await count(f"stream of {chunks}", "plain", _STREAMS, chunks) for chunks in (_SHORT_STREAM, _LONG_STREAM)]
+    # Metrics and caches that begin with the first requests are none of the usual ones.
+    stream = chat("plain").streamed()
+    for request in USUAL_REQUESTS.values():
+        await lock_step.call(port, key, request, _WARM_UP_REQUESTS)
+    for request in OTHER_REQUESTS.values():
+        await lock_step.call(port, key, request, _OTHER_WARM_UP_REQUESTS)
+    await lock_step.call(port, key, stream, _STREAMS, chunks=_SHORT_STREAM)
+    calls = {title: _calls_per(await count(title, request, _REQUESTS), _REQUESTS) for title, request in USUAL_REQUESTS.items()}
+    short, long = [await count(f"stream of {chunks}", stream, _STREAMS, chunks) for chunks in (_SHORT_STREAM, _LONG_STREAM)]
     of_chunks = {function: calls - short.get(function, 0) for function, calls in long.items()}
-    return {
-        "plain request": _calls_per(plain, _REQUESTS),
-        "request with five limits": _calls_per(limited, _REQUESTS),
-        "chunk of a stream": _calls_per(of_chunks, _STREAMS * (_LONG_STREAM - _SHORT_STREAM)),
-    }
+    calls["chunk of a stream"] = _calls_per(of_chunks, _STREAMS * (_LONG_STREAM - _SHORT_STREAM))
+    for title, request in OTHER_REQUESTS.items():
+        calls[title] = _calls_per(await count(title, request, _OTHER_REQUESTS, rounds=_OTHER_ROUNDS), _OTHER_REQUESTS)
+    return calls
 
 
 def _read_number(path: Path) -> int:
@@ -153,7 +177,9 @@ def _calls_per(calls: Mapping[str, int], count: int) -> int:
 
 def _apply(folder: Path, engine_port: int, environment: Mapping[str, str]) -> None:
     configuration = folder / "configuration.toml"
-    configuration.write_text((_FOLDER / "configuration.toml").read_text().replace("@ENGINE_PORT@", str(engine_port)))
+    endpoints = ", ".join(f'"http://127.0.0.1:{engine_port}/{number}"' for number in range(_ENDPOINTS))
+    toml = (_FOLDER / "configuration.toml").read_text().replace("@ENGINE_PORT@", str(engine_port)).replace("@ENDPOINTS@", endpoints)
+    configuration.write_text(toml)
     command = [str(_COMMAND), "apply", str(configuration), "--yes"]
     completed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60)
     if completed.returncode:

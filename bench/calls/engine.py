@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from bench.calls.requests import CountedRequest
 from bench.errors import BenchmarkError
 
 _WORDS = "This is the mock engine speaking: a narthex is the hall before the nave. " * 3
@@ -18,11 +19,21 @@ _LAST_CHUNKS = (
     _CHUNK_HEAD + b'"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n' + _CHUNK_HEAD + b'"choices":[],' + _USAGE + b"}\n\n"
     b"data: [DONE]\n\n"
 )
-_MESSAGES = (
-    b'"messages":[{"role":"system","content":"You answer in one sentence, in plain words."},'
-    b'{"role":"user","content":"What does a narthex have to do with a church, and why is it at the west end?"}],'
-    b'"temperature":0.7,"max_tokens":128'
+_MESSAGES_START = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"mock",'
+    b'"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":42,"output_tokens":1}}}\n\n'
+    b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
 )
+_MESSAGES_CHUNK = (
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" word"}}\n\n'
+)
+_MESSAGES_END = (
+    b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},'
+    b'"usage":{"output_tokens":50}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n'
+)
+# Of a whole response, and of streams.
+_ENDS = (b"}", b"data: [DONE]\n\n", b'{"type":"message_stop"}\n\n')
 _TIMEOUT_S = 60
 
 
@@ -50,32 +61,32 @@ class LockStep:
             elif b'"stream":true' not in body:
                 writer.write(_http_response(_RESPONSE))
             else:
+                is_messages = b"/v1/messages " in head.partition(b"\r\n")[0]
+                begin, chunk, end = (_MESSAGES_START, _MESSAGES_CHUNK, _MESSAGES_END) if is_messages else (b"", _CHUNK, _LAST_CHUNKS)
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-                for _ in range(self.chunks):
+                for number in range(self.chunks):
                     self._received.clear()
-                    writer.write(_http_chunk(_CHUNK))
+                    writer.write(_http_chunk(chunk if number else begin + chunk))
                     await asyncio.wait_for(self._received.wait(), _TIMEOUT_S)
-                writer.write(_http_chunk(_LAST_CHUNKS) + b"0\r\n\r\n")
+                writer.write(_http_chunk(end) + b"0\r\n\r\n")
             await writer.drain()
 
-    async def call(self, port: int, key: str, model: str, count: int, *, chunks: int | None = None) -> None:
-        """Sends so many requests over one connection, one after the other. `chunks`: of each stream; None: whole responses.
+    async def call(self, port: int, key: str, counted: CountedRequest, count: int, *, chunks: int = 0) -> None:
+        """Sends a request so many times over one connection, one after the other. `chunks` are those of each stream.
 
         Raises BenchmarkError for anything but a complete response.
         """
-        self.chunks = chunks or 0
-        stream = "" if chunks is None else ',"stream":true,"stream_options":{"include_usage":true}'
-        body = b'{"model":"%s",%s%s}' % (model.encode(), _MESSAGES, stream.encode())
+        self.chunks, body = chunks, counted.body
         request = (
-            b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer %s\r\n"
-            b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (key.encode(), len(body), body)
+            b"POST %s HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer %s\r\n"
+            b"content-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (counted.path.encode(), key.encode(), len(body), body)
         )
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             for _ in range(count):
                 writer.write(request)
                 answered = await asyncio.wait_for(self._read_response(reader), _TIMEOUT_S)
-                if not answered.endswith(b"}" if chunks is None else b"data: [DONE]\n\n"):
+                if not answered.endswith(_ENDS):
                     raise BenchmarkError(f"The gateway answered {answered[-500:]!r}.")
         finally:
             writer.close()

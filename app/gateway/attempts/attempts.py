@@ -26,7 +26,7 @@ from app.gateway.emulation.emulation import Emulation
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
-from app.gateway.request.request_headers import priority_of
+from app.gateway.request.request_headers import read_priority
 from app.gateway.state.charges import estimate_model_usage
 from app.gateway.state.context import RequestContext
 from app.gateway.state.stages import Attempted, Planned
@@ -67,7 +67,8 @@ class Attempts:
         Unsupported, LimitExceeded or Unavailable, OperationNotSupported.
         """
         planned, source = attempted.planned, sources.original
-        priority = priority_of(source.terms.headers, planned.admitted.caller)
+        priority_header, caller = source.terms.priority, planned.admitted.authenticated.caller
+        priority = caller.priority if priority_header is None else read_priority(priority_header, caller)
         serving = Serving(sources, meta, context, attempted, priority)
         plan, was_cancelled = planned.plan, False
         try:

@@ -12,7 +12,6 @@ from app.gateway.attempts.target_queues import TargetQueues
 from app.gateway.attempts.target_source import find_source
 from app.gateway.fleet.endpoint_choice import EndpointChoice
 from app.gateway.fleet.fleet import Fleet
-from app.gateway.request.request_headers import session_of
 from app.gateway.request_translation.source_request import SourceRequest
 from app.gateway.request_translation.translate_request import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
@@ -87,7 +86,7 @@ class HedgedTargets:
             source, terms, left_out = await find_source(serving, other.model_name, target)
             if other is not run:
                 choice = serving.attempted.planned.endpoint_table.choose_endpoints(
-                    target, source.request, source.terms.team_id, session_of(source.terms.headers)
+                    target, source.request, source.terms.team_id, source.terms.session
                 )
             endpoint = choice.take_another() if other is run else choice.best(time.monotonic())
             if endpoint is None:

@@ -68,7 +68,7 @@ class Serving:
         self.context = context
         self.attempted = attempted
         self.failures = Failures()
-        self.priority = priority  # see priority_of()
-        caller = attempted.planned.admitted.caller
+        self.priority = priority  # that of the caller's key, or a lower one of its header
+        caller = attempted.planned.admitted.authenticated.caller
         # A shadow takes no turn of a team's.
         self.team_id = caller.team_id if caller.shadow is None else f"shadow/{caller.shadow}"

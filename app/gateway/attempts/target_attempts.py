@@ -20,7 +20,6 @@ from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.endpoint_choice import EndpointChoice
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
-from app.gateway.request.request_headers import session_of, wants_explanation
 from app.gateway.request_translation.grown_chat import add_repair_messages
 from app.gateway.request_translation.recipient import USUAL_TERMS, TargetTerms
 from app.gateway.request_translation.translate_request import edit_at_once, translate_request
@@ -162,7 +161,7 @@ class TargetAttempts:
             if run.source.continues and (translated.emulation is not None or translated.is_checked or not translated.stream):
                 serving.failures.add(Rank.UNSUPPORTED, _cannot_continue(endpoint))
                 break
-            if wants_explanation(run.source.terms.headers):
+            if run.source.terms.wants_explanation:
                 attempted.candidates = choice.explain(time.monotonic())
             prompt_tokens, left_out = choice.begin(endpoint), run.left_out
             try:
@@ -200,9 +199,7 @@ class TargetAttempts:
             if not source.request.holds_only_text:  # whether it reads images
                 run.terms = TargetTerms(capabilities=attempted.planned.plan.snapshot.models[run.model_name].capabilities)
         source = run.source
-        choice = attempted.planned.endpoint_table.choose_endpoints(
-            target, source.request, source.terms.team_id, session_of(source.terms.headers)
-        )
+        choice = attempted.planned.endpoint_table.choose_endpoints(target, source.request, source.terms.team_id, source.terms.session)
         if attempted.broken_endpoint is not None:
             choice.avoid(attempted.broken_endpoint)
         return choice

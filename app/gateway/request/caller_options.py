@@ -1,4 +1,4 @@
-"""The options that callers set in headers, beside the episode, tags and what attempts read.
+"""The options that callers set in headers, beside the episode and tags.
 
 Most requests set none.
 """
@@ -12,7 +12,8 @@ from providers.canonical.errors import InvalidRequest
 
 DROP, REPAIRS, UNVALIDATED = b"x-narthex-drop", b"x-narthex-guided-retries", b"x-narthex-guided-unvalidated"
 VARIANT, RESUME, COST = b"x-narthex-variant", b"x-narthex-resume", b"x-narthex-cost"
-_HEADERS = frozenset({DROP, REPAIRS, UNVALIDATED, VARIANT, RESUME, COST})
+SESSION, PRIORITY, EXPLAIN = b"x-narthex-session", b"x-narthex-priority", b"x-narthex-explain"
+_HEADERS = frozenset({DROP, REPAIRS, UNVALIDATED, VARIANT, RESUME, COST, SESSION, PRIORITY, EXPLAIN})
 
 
 def _drop_nothing(field: str) -> bool:
@@ -29,6 +30,9 @@ class CallerOptions(Struct, frozen=True):
     variant: str | None = None  # the variant or arm that it demands
     resumes: bool = False  # whether a stream that breaks off is to go on elsewhere
     wants_cost: bool = False  # whether the last usage of a stream is to have its cost
+    session: str | None = None  # requests of one session prefer the same endpoint
+    priority: bytes | None = None  # as the caller wrote it; see read_priority()
+    wants_explanation: bool = False  # whether response and record say which endpoints there were, and why one was chosen
 
 
 NO_CALLER_OPTIONS = CallerOptions()
@@ -46,6 +50,9 @@ def read_caller_options(headers: Mapping[bytes, bytes], *, is_stream: bool) -> C
         variant=named_variant(headers),
         resumes=_is_true(headers, RESUME),
         wants_cost=is_stream and _is_true(headers, COST),
+        session=headers[SESSION].decode("latin-1") if SESSION in headers else None,
+        priority=headers.get(PRIORITY),
+        wants_explanation=headers.get(EXPLAIN) == b"true",
     )
 
 

@@ -70,17 +70,8 @@ def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes],
     return tags
 
 
-def session_of(headers: Mapping[bytes, bytes]) -> str | None:
-    """The session that the caller names in `x-narthex-session`: its requests prefer the same endpoint. None: it names none."""
-    header_value = headers.get(b"x-narthex-session")
-    return None if header_value is None else header_value.decode("latin-1")
-
-
-def priority_of(headers: Mapping[bytes, bytes], caller: Caller) -> int:
-    """The request's priority: its key's, or a lower one by `x-narthex-priority`. Raises InvalidRequest."""
-    header_value = headers.get(b"x-narthex-priority")
-    if header_value is None:
-        return caller.priority
+def read_priority(header_value: bytes, caller: Caller) -> int:
+    """The priority of `x-narthex-priority`, which is at most that of the caller's key. Raises InvalidRequest."""
     try:
         priority = int(header_value)
     except ValueError:
@@ -91,8 +82,3 @@ def priority_of(headers: Mapping[bytes, bytes], caller: Caller) -> int:
             " a caller may only lower it."
         )
     return priority
-
-
-def wants_explanation(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the response and the record say which endpoints there were and why one was chosen: `x-narthex-explain: true`."""
-    return headers.get(b"x-narthex-explain") == b"true"

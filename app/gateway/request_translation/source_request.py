@@ -49,6 +49,10 @@ class CallerTerms(Struct, eq=False):
     # The caller's, of which a target's credential may be one.
     headers: Mapping[bytes, bytes] = _NO_HEADERS
     team_id: str = ""
+    # What the caller's headers say of endpoints: see CallerOptions.
+    session: str | None = None
+    priority: bytes | None = None
+    wants_explanation: bool = False
     # The caller wants no response that could not be checked against the constraint.
     refuses_unvalidated: bool = False
     # Takes the memory for fetched media.

@@ -183,6 +183,9 @@ async def _answer(
         headers=headers,
         # Of whoever wrote it: prefix caches of engines are not shared with the team that pays.
         team_id=original.admitted.caller.team_id,
+        session=options.session,
+        priority=options.priority,
+        wants_explanation=options.wants_explanation,
         refuses_unvalidated=options.refuses_unvalidated,
         claim_bytes=claim_bytes,
         team_salts=gateway.team_salts,
