@@ -16,10 +16,8 @@ import msgspec
 from app.domain.snapshot import Plan
 from app.gateway.request_translation.grown_chat import continue_text
 from app.gateway.request_translation.source_request import SourceRequest
-from providers.canonical.carrier import find_carrier
 from providers.canonical.errors import UpstreamError, UpstreamRejected
 from providers.canonical.raw_json import Body
-from providers.dialect import InboundRequest
 
 # A mark is at the beginning of the state. It shares the beginning of carriers (providers/canonical/carrier.py), whose origins are names of
 # dialects: one search finds both.
@@ -144,16 +142,11 @@ class ProviderSources:
         return bool(removed)
 
 
-def find_marked_state(request: InboundRequest, raw: bytes) -> MarkedState | None:
-    """Returns the marked state in a request, or None if there is none, as nearly always.
-
-    `raw` is the body as it came, without the history of its conversation.
-    """
-    if find_carrier(raw) is None:
-        has_history = request.previous_response_id is not None or request.references_items
-        if not has_history or find_carrier(request.body.write()) is None:
-            return None
-    state = MarkedState(request.body, request.dialect)
+def find_marked_state(source: SourceRequest) -> MarkedState | None:
+    """Returns the marked state in a request, or None if there is none, as nearly always."""
+    if not source.has_carrier():
+        return None
+    state = MarkedState(source.request.body, source.request.dialect)
     return state if state.has_marks else None
 
 

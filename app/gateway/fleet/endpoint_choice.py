@@ -106,7 +106,7 @@ class EndpointChoice:
     def best(self, now: float) -> Endpoint | None:
         """The best endpoint that was not tried, of those that are available; None: there is none."""
         tried, weights = self._tried, self._pool.weights
-        uncached, prompt_tokens = self._uncached.get, self._prompt_tokens
+        uncached, prompt_tokens = self._uncached, self._prompt_tokens
         passed: list[Endpoint] = []
         while True:
             best: Endpoint | None = None
@@ -114,13 +114,16 @@ class EndpointChoice:
             for endpoint in self._pool.endpoints:
                 if endpoint.breaker.open_until > now or (tried and endpoint in tried) or (passed and endpoint in passed):
                     continue
-                # EndpointLoad.tokens(), without a call: a pool may have hundreds of endpoints.
+                # EndpointLoad.tokens(), without a call: a pool may have hundreds of endpoints, of which most have nothing to do.
                 load = endpoint.load
-                score = uncached(endpoint.slot, prompt_tokens) + load.queued_tokens + load.others_tokens
-                crowd = load.in_flight if weights is None else load.in_flight / weights[endpoint]
-                score += load.in_flight * (RUNNING_REQUEST_TOKENS + crowd * crowd * CROWDING_TOKENS)
-                if load.waiting:
-                    score += (now - load.waiting_since) * STALLED_TOKENS_PER_S
+                score = prompt_tokens + load.queued_tokens + load.others_tokens
+                if uncached and endpoint.slot in uncached:
+                    score += uncached[endpoint.slot] - prompt_tokens
+                if running := load.in_flight:
+                    crowd = running if weights is None else running / weights[endpoint]
+                    score += running * (RUNNING_REQUEST_TOKENS + crowd * crowd * CROWDING_TOKENS)
+                    if load.waiting:
+                        score += (now - load.waiting_since) * STALLED_TOKENS_PER_S
                 if weights is not None:
                     score /= weights[endpoint]
                 if score < best_score or (score == best_score and load.last_dispatch < best_turn):

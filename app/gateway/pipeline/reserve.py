@@ -2,7 +2,6 @@
 
 from app.domain.snapshot import Plan
 from app.gateway.functions.function_request import FunctionRequest
-from app.gateway.large_body.body_size import is_slow_to_record
 from app.gateway.large_body.request_body import RequestBody
 from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.parsed_request import ParsedRequest
@@ -59,8 +58,7 @@ async def reserve(gateway: Gateway, parsed: ParsedRequest, context: RequestConte
         *(admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher, function_request, None),
         *(constraint, upstream_raw),
     )
-    # The bytes that are recorded decide: `parsed.body.is_large` is of what came, or of what an engine gets.
-    if is_slow_to_record(parsed.body.raw, is_masked=caller.content == "masked"):
+    if parsed.body.is_slow_to_record(is_masked=caller.content == "masked"):
         await _record_large_request(parsed.body, opened)
     else:
         opened.append_request(parsed.body.raw)

@@ -49,7 +49,7 @@ def sources_of(gateway: Gateway, parsed: ParsedRequest, planned: Planned, contex
     of_variant = None
     if planned.function_request is not None:
         of_variant = functools.partial(_write_variant, gateway, parsed, planned, source)
-    return ProviderSources(source, find_marked_state(request, planned.upstream_raw), of_variant)
+    return ProviderSources(source, find_marked_state(source), of_variant)
 
 
 def meta_of(parsed: ParsedRequest, context: RequestContext) -> ResponseMeta:
@@ -84,7 +84,8 @@ async def _write_variant(gateway: Gateway, parsed: ParsedRequest, planned: Plann
     request, raw = await write_variant(parsed.body.large_requests, function_request, variant, function_request.size_bytes)
     constraint = await gateway.checks.check_request(request, caller.team_id)
     of_variant = functools.partial(_write_variant, gateway, parsed, planned, source)
-    return ProviderSources(source.with_request(request, raw, constraint), find_marked_state(request, raw), of_variant)
+    source = source.with_request(request, raw, constraint)
+    return ProviderSources(source, find_marked_state(source), of_variant)
 
 
 def _resumable_stream(parsed: ParsedRequest, request: InboundRequest) -> ResumableStream | None:

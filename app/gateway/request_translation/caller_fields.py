@@ -10,12 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from providers import structured_output
-from providers.canonical.carrier import find_carrier
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
 from providers.canonical.thinking_fields import summary_field
-from providers.dialect import CallerChatDialect, InboundRequest
+from providers.dialect import CallerChatDialect
 
 _MAX_DROPPED_PATHS = 32
 # Objects of other APIs in place of `reasoning_effort`: providers/canonical/thinking_fields.py.
@@ -57,15 +56,6 @@ def apply_constraint_fields(chat: ChatRequest) -> ChatRequest:
         raise InvalidRequest("Two fields constrain the output: send one of them.", param=min(constraint_fields))
     remaining = {key: value for key, value in chat.extra.items() if key not in constraint_fields}
     return replace(chat, output=output or chat.output, extra=remaining)
-
-
-def has_carrier(request: InboundRequest, raw: bytes) -> bool:
-    """Whether the conversation holds a carrier: opaque state of another dialect's engine, in a form that only the gateway reads.
-
-    `raw` is what the caller sent. Earlier turns that it only refers to are in `request` alone.
-    """
-    refers_to_earlier = request.previous_response_id is not None or request.references_items
-    return find_carrier(raw) is not None or (refers_to_earlier and find_carrier(request.body.write()) is not None)
 
 
 def wants_non_text_output(body: Body) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from app.gateway.request_translation.caller_fields import OLDER_TOOL_FIELDS, has_carrier
+from app.gateway.request_translation.caller_fields import OLDER_TOOL_FIELDS
 from app.gateway.request_translation.finish_request import finish_request
 from app.gateway.request_translation.learned_adaptation import is_refused_schemas
 from app.gateway.request_translation.recipient import Recipient
@@ -47,7 +47,7 @@ def _must_be_written(source: SourceRequest, recipient: Recipient) -> bool:
     if request.raw_prompt and not provider.accepts_raw_prompt and dialect_name not in RAW_PROMPT_DIALECTS:
         return True
     # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
-    if is_chat and has_carrier(request, source.raw):
+    if is_chat and source.has_carrier():
         return True
     if provider.adapts_own_dialects and provider.must_adapt_as_chat(request.body, dialect_name, model):
         return True
@@ -57,7 +57,7 @@ def _must_be_written(source: SourceRequest, recipient: Recipient) -> bool:
     if may_hold_media and (kinds := provider.inline_media_kinds_in(dialect_name)) and _has_media_urls(source, kinds):
         return True
     # translate_chat() refuses images of Responses at their place, or leaves them out.
-    return b'"input_image"' in source.raw and provider.why_no_images(model) is not None
+    return not request.holds_only_text and b'"input_image"' in source.raw and provider.why_no_images(model) is not None
 
 
 def _has_media_urls(source: SourceRequest, kinds: frozenset[media.MediaKind]) -> bool:

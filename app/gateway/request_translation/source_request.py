@@ -21,6 +21,7 @@ from app.gateway.request_translation.caller_fields import apply_constraint_field
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from providers import structured_output
+from providers.canonical.carrier import find_carrier
 from providers.canonical.chat import ChatRequest
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import NULL, Body
@@ -102,6 +103,7 @@ class SourceRequest(Struct, eq=False):
     field_names: Mapping[str, str] = {}
     emulable: frozenset[str] | None = None
     names_media: bool | None = None
+    holds_carrier: bool | None = None
     # The hosts whose media was left as URLs when the rest was put into the body. None: that was not done yet.
     inlined_for: frozenset[str] | None = None
     # Shared by all forms of the request.
@@ -158,6 +160,19 @@ class SourceRequest(Struct, eq=False):
             self.names_media = refers_to_earlier or (not self.request.holds_only_text and body_media.may_name_media(self.raw))
         return self.names_media
 
+    def has_carrier(self) -> bool:
+        """Whether the conversation holds a carrier: opaque state of another dialect's engine, in a form that only the gateway reads.
+
+        Earlier turns that the caller only refers to are in the request's body alone. Looked up once.
+        """
+        if self.holds_carrier is None:
+            request = self.request
+            refers_to_earlier = request.previous_response_id is not None or request.references_items
+            self.holds_carrier = find_carrier(self.raw) is not None or (
+                refers_to_earlier and find_carrier(request.body.write()) is not None
+            )
+        return self.holds_carrier
+
     @property
     def has_tools(self) -> bool:
         """Whether the body may have tools of the caller, or calls of tools that it has no more."""
@@ -197,7 +212,7 @@ class SourceRequest(Struct, eq=False):
 
     def with_body(self, body: Body) -> "SourceRequest":
         """The same request with another body."""
-        return replace(self, request=replace(self.request, body=body), raw=body.write(), chat=None, emulable=None)
+        return replace(self, request=replace(self.request, body=body), raw=body.write(), chat=None, emulable=None, holds_carrier=None)
 
     def with_request(self, request: InboundRequest, raw: bytes, constraint: Constraint | None) -> "SourceRequest":
         """Another request of the same caller, as another variant of a function makes it."""
@@ -210,6 +225,7 @@ class SourceRequest(Struct, eq=False):
             chat=None,
             emulable=None,
             names_media=None,
+            holds_carrier=None,
             inlined_for=None,
         )
 

@@ -201,7 +201,7 @@ async def _answer(
         request.body,
         estimated_input=request.input_tokens,
     )
-    sources = ProviderSources(source, find_marked_state(request, raw), None)
+    sources = ProviderSources(source, find_marked_state(source), None)
     attempted = Attempted.begin(planned, context.progress)
     response = await gateway.attempts.serve(sources, attempted, meta, context)
     context.status = 200
