@@ -171,7 +171,8 @@ class HttpResponseSink:
                 reason = attempted.progress.finish_reason
                 if reason is not None and reason not in OPENAI_REASONS:  # a word that is not known: the body says `stop`
                     fields += b"x-narthex-finish-reason: %b\r\n" % _header_value(reason[:_MAX_NAME_CHARS])
-                return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
+                reported_model = attempted.reported_model if context.recorded is None else context.recorded.reported_model
+                return fields + _served_headers(attempted.served, attempted.structured_output, reported_model)
             case Planned(admitted=admitted, plan=plan, reservation=reservation):
                 fields = _inference_headers(context, admitted.episode.id, ())
                 if plan.variant is not None:

@@ -50,7 +50,7 @@ def mark_of(provider: str) -> bytes:
 
 def marker_for(plan: Plan, provider: str) -> Callable[[bytes], bytes] | None:
     """Marks the state in a response of this provider, a whole one or complete frames of it. None: no other could serve the model."""
-    if len(plan.targets) == 1 or all(target.provider == provider for target in plan.targets):
+    if all(target.provider == provider for target in plan.targets):
         return None
     marked = rb"\1nx1.@%b." % mark_of(provider)
     return functools.partial(_KEY.sub, marked)

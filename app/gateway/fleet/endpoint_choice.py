@@ -17,6 +17,7 @@ class EndpointPool:
 
     def __init__(self, endpoints: Sequence[Endpoint], weights: Mapping[str, float] | None = None) -> None:
         self.endpoints = tuple(endpoints)
+        self.is_lone = len(self.endpoints) == 1
         self.weights = {endpoint: weights.get(endpoint.base_url, 1.0) for endpoint in self.endpoints} if weights else None
         self.slots = sum(1 << slot for slot in {endpoint.slot for endpoint in self.endpoints})
 

@@ -58,7 +58,7 @@ class EndpointTable:
     def choose_endpoints(self, target: Target, request: InboundRequest, team_id: str, session: str | None = None) -> EndpointChoice:
         """The endpoints of a target in the order in which to try them for a request. `session` is that of EndpointChoice."""
         pool = self.pools.get(pool_key(target), _EMPTY_POOL)
-        if len(pool.endpoints) == 1:
+        if pool.is_lone:
             return LoneEndpoint(pool, target, request, team_id)
         return EndpointChoice(pool, target, request, team_id, self.prefix_index, session)
 

@@ -130,7 +130,8 @@ async def relay_stream(
 
 
 def _state_marker(attempted: Attempted) -> Callable[[bytes], bytes] | None:
-    return None if attempted.served is None else marker_for(attempted.planned.plan, attempted.served.provider)
+    plan, served = attempted.planned.plan, attempted.served
+    return None if served is None or len(plan.targets) == 1 else marker_for(plan, served.provider)
 
 
 async def _relay_blocks(

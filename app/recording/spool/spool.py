@@ -4,7 +4,8 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from app.domain.callers import ContentPolicy, MaskConfig
 from app.domain.exchange import Exchange
@@ -39,7 +40,7 @@ class SpoolFull(Exception):
     """A new request cannot be recorded, so it is refused. The message is for its caller."""
 
 
-class _FinishedRecord(NamedTuple):
+class _FinishedRecord(Struct, frozen=True, gc=False):
     spool_record: SpoolRecord
     exchange: Exchange
     request: bytes
@@ -169,7 +170,7 @@ class Spool:
             batch = finished[start : start + _MAX_RECORDS_PER_WRITE]
             if len(batch) == 1 or not self._write_together(batch):
                 for each in batch:
-                    self._write_record(*each)
+                    self._write_record(each.spool_record, each.exchange, each.request, each.response)
 
     def _write_together(self, batch: "list[_FinishedRecord]") -> bool:
         """Write a batch at once. Returns False for one that _write_record() must handle: parts elsewhere, a full disk, a bad record."""
@@ -252,7 +253,8 @@ class Spool:
 
     def _after_append(self, segment: OpenSegment, size_bytes: int) -> None:
         self._space.size_bytes += HEAD_BYTES + size_bytes
-        self._durability.mark_dirty(segment)
+        if self._durability.is_awaited:
+            self._durability.mark_dirty(segment)
         if segment is self._segment and segment.size >= self._segment_bytes:
             self._retire_segment()
 
