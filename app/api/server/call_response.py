@@ -19,7 +19,7 @@ _TIMED_BYTES = 16 * PIECE_BYTES
 class CallConnection(Protocol):
     """The connection of a call, as far as the call needs it; app/api/server/inference_protocol.py implements it."""
 
-    transport: asyncio.Transport
+    transport: asyncio.Transport  # whose writes wait for the end of the event loop's iteration
     flow: FlowControl
     loop: asyncio.AbstractEventLoop
     tasks: set[asyncio.Task[None]]
@@ -27,6 +27,9 @@ class CallConnection(Protocol):
     write_timeout_s: float
 
     def on_response_complete(self) -> None: ...
+
+    def write_at_once(self, data: bytes) -> None:
+        """Writes without waiting for the end of the iteration, and behind all that was written before."""
 
 
 class CallResponse:
@@ -133,6 +136,16 @@ class CallResponse:
         if not self.disconnected:
             self._connection.transport.write(self._chunk(last) + b"0\r\n\r\n" if self._chunked else last)
             self._finish()
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether send() would wait for the caller."""
+        return self._connection.flow.write_paused
+
+    def send_at_once(self, data: bytes) -> None:
+        """Sends a part of a stream that is not large, as send() does, where that would wait for nothing."""
+        self.last_sent = data
+        self._connection.write_at_once(self._chunk(data))
 
     # Between two parts of a stream, whoever sends those.
 

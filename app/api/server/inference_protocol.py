@@ -162,6 +162,9 @@ class InferenceProtocol(HttpToolsProtocol):
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
 
+    def write_at_once(self, data: bytes) -> None:
+        self.transport.write(data)
+
     def discard_body(self) -> None:
         """Called when a request was answered before its body was complete."""
 

@@ -38,6 +38,9 @@ class Connection:
     def on_response_complete(self) -> None:
         pass
 
+    def write_at_once(self, data: bytes) -> None:
+        self.transport.write(data)
+
 
 async def test_disconnect_can_be_noticed_after_a_large_body_that_nobody_read_while_it_came():
     connection, disconnected = Connection(), asyncio.Event()
