@@ -48,7 +48,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         self._may_retry = may_retry
         self._deadlines = deadlines
         self._loop_turns = loop_turns
-        self._waiter: asyncio.Future[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None  # of the reader, while there is nothing for it
         self._failure: tuple[type[httpx.TransportError], str] | None = None
         self._body_error: Exception | None = None
         self._receiver_error: Exception | None = None
@@ -217,7 +217,7 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         if response.status >= 400 and self.body_sender is not None:
             self.body_sender.cancel()
             self.keep_alive = False
-        is_short = self._waiter is not None and response.queued_bytes <= MAX_BLOCK_BYTES
+        is_short = self.waiter is not None and response.queued_bytes <= MAX_BLOCK_BYTES
         if self.receiver is None or not is_short or not self._is_taken(self.receiver):
             self._wake()
 
@@ -228,14 +228,19 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         block = self._take_all()
         try:
             is_taken = receiver.take(block)
-        except Exception as error:  # in the event loop's callback it would end the connection, and say nothing to the reader
-            self._receiver_error = error
-            response.discard()
-            return False
+        except Exception as error:
+            self.fail_reader(error)
+            return True
         if not is_taken:
             response.blocks.append(block)
             response.queued_bytes = len(block)
         return is_taken
+
+    def fail_reader(self, error: Exception) -> None:
+        """The receiver has failed: the event loop would close the connection, and the reader would not learn why."""
+        self._receiver_error = error
+        self.response.discard()
+        self._wake()
 
     def wake_reader(self) -> None:
         """Called by the receiver within take(): the reader goes on, with an empty block."""
@@ -258,18 +263,18 @@ class ResponseStream(TimedStream, httpx.AsyncByteStream):
         self._wake()
 
     async def _wait_for_progress(self) -> None:
-        if self._waiter is not None:
+        if self.waiter is not None:
             raise RuntimeError("Two tasks read one response")
-        waiter = self._waiter = self._loop.create_future()
+        waiter = self.waiter = self._loop.create_future()
         try:
             await waiter
         except BaseException:
-            self._waiter = None
+            self.waiter = None
             self.close()
             raise
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
+        waiter, self.waiter = self.waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 

@@ -28,6 +28,10 @@ class BlockReceiver(Protocol):
     What it raises, the reader gets.
     """
 
+    def take_chunks(self, data: bytes) -> bool:
+        """Takes HTTP chunks, from the end of one on, as take() does. Nothing has changed if it does not."""
+        ...
+
     def take(self, block: bytes) -> bool:
         """Returns whether it has taken the block; if not, the reader gets it. Waits for nothing.
 

@@ -129,8 +129,10 @@ def http_protocol_class(
     write_batcher: WriteBatcher, turns: LoopTurns, times: RequestTimes, handlers: Mapping[str, CallHandler]
 ) -> type[HttpToolsProtocol]:
     """The protocol class for uvicorn.Config(http=...). `handlers` are the inference routes, by path. `turns` are for large bodies."""
+    batcher = write_batcher
 
     class HttpProtocol(BoundedHttpProtocol):
+        write_batcher = batcher
         write_timeout_s = times.pause_s
         call_handlers = handlers
         loop_turns = turns
@@ -141,6 +143,7 @@ def http_protocol_class(
         _discards_until = 0.0  # what is left of the body of a request that was answered
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            self.loop_transport = transport
             if transport.get_extra_info("ssl_object") is None:
                 self._caller_transport = CallerTransport(transport, write_batcher, turns)
             else:

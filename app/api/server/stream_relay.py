@@ -3,7 +3,9 @@
 from typing import Protocol
 
 from app.api.server.call_response import CallResponse
+from providers import wire
 from providers.dialect import StreamEditor
+from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.transport.response_stream import ResponseStream
 
 # An event of more than this is sent by the task, in pieces.
@@ -27,8 +29,31 @@ class StreamRelay:
         self._call = call
         self._stream = stream
         self._editor = editor
+        self._text_editor = editor if isinstance(editor, OpenAIStreamEditor) else None
         self._append_response = record.append_response
         self._unsent_bytes = 0  # that the editor was given since it last had something for the caller
+
+    def take_chunks(self, data: bytes) -> bool:
+        call, editor = self._call, self._text_editor
+        if editor is None or call.disconnected or not call.is_chunked_stream:
+            return False
+        template, connection, decoder = editor.relay_template, call.connection, editor.sse_decoder
+        if template is None or connection.flow.write_paused:
+            return False
+        relayed = wire.relay(data, decoder.rest, template.before, template.after, template.prefix, template.has_deltas)
+        if relayed is None:
+            return False
+        chunks, frames, decoder.rest, written_bytes = relayed
+        if frames:
+            self._unsent_bytes = 0
+            editor.written_bytes += written_bytes
+            call.last_sent = frames
+            self._append_response(frames)
+            if connection.loop_transport in connection.write_batcher.pending:
+                connection.write_at_once(chunks)
+            else:
+                connection.loop_transport.write(chunks)
+        return True
 
     def take(self, block: bytes) -> bool:
         call, editor = self._call, self._editor

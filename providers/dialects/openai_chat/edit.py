@@ -150,10 +150,19 @@ def _choice_index(head: ChoiceHead) -> int:
 
 
 def stream_editor(meta: ResponseMeta) -> OpenAIStreamEditor:
-    return _ChatStreamEditor(meta, meta.id, "chat.completion.chunk", _ChoiceNormalizer(stops_after_calls=meta.stops_after_calls).normalize)
+    return _ChatStreamEditor(meta)
 
 
 class _ChatStreamEditor(OpenAIStreamEditor):
+    _has_deltas = True
+
+    def __init__(self, meta: ResponseMeta) -> None:
+        self._normalizer = _ChoiceNormalizer(stops_after_calls=meta.stops_after_calls)
+        super().__init__(meta, meta.id, "chat.completion.chunk", self._normalizer.normalize)
+
+    def _keeps_texts(self) -> bool:
+        return not self._normalizer.awaits_more
+
     def _with_meta(self, body: Body) -> Body:
         if has_sources(body) and "choices" in body:
             body["choices"] = with_annotations(body, "delta") or body["choices"]
@@ -172,6 +181,11 @@ class _ChoiceNormalizer:
         self._details_buffer = ReasoningDetailsBuffer()
         self._stops_after_calls = stops_after_calls
         self._choices_with_calls: frozenset[int] = frozenset()
+
+    @property
+    def awaits_more(self) -> bool:
+        """Whether what came before changes later choices, such as their finish reason."""
+        return bool(self._choices_with_calls) or self._details_buffer.holds_details or self._tool_call_repair.awaits_end
 
     def normalize(self, choices: bytes) -> bytes:
         if self._stops_after_calls:

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from app.api.server.http_call import HttpCall
 from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
+from providers.transport.write_batcher import WriteBatcher
 
 
 class ScriptedTransport:
@@ -34,6 +35,8 @@ class Connection:
         self.tasks: set[asyncio.Task[None]] = set()
         self.loop_turns = LoopTurns()
         self.write_timeout_s = 60.0
+        self.loop_transport = self.transport
+        self.write_batcher = WriteBatcher()
 
     def on_response_complete(self) -> None:
         pass

@@ -1,10 +1,12 @@
 """StreamRelay: a chunk of an engine is with its caller when data_received() returns, and all else is as by the task."""
 
 import asyncio
+import cProfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from io import BytesIO
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import httptools
 import pytest
@@ -13,6 +15,9 @@ from hypothesis import strategies as st
 
 from app.api.server.http_call import HttpCall
 from app.api.server.stream_relay import StreamRelay
+from app.domain.exchange import Exchange
+from app.recording.spool.spool_record import SpoolRecord
+from providers import wire
 from providers.dialect import StreamEditor
 from providers.dialects.openai_chat import OpenAIChat
 from providers.transport.connection import Connection as EngineConnection
@@ -20,7 +25,10 @@ from providers.transport.deadlines import Deadlines
 from providers.transport.http1_request import OutgoingRequest
 from providers.transport.loop_turns import LoopTurns
 from providers.transport.response_stream import ResponseStream
+from providers.transport.write_batcher import WriteBatcher
+from providers.wire import twin
 from tests.support.strategies.chat_strategies import META, bounded, byte_splits, chunk, chunk_choice, encode_sse_chunks, streams
+from tests.support.wire_inputs import CHAT_CHOICES
 from tests.unit.api.test_http_call import Connection, ReceivedBody, WrittenTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -45,6 +53,13 @@ class EngineTransport(asyncio.Transport):
         pass
 
 
+class AtOnce:
+    """The event loop's own transport of a caller."""
+
+    def __init__(self, connection: "CallerConnection") -> None:
+        self.write = connection.write_at_once
+
+
 class CallerConnection(Connection):
     """The connection of a caller. What it is sent at once is `at_once`, and with the rest in transport.written."""
 
@@ -52,6 +67,8 @@ class CallerConnection(Connection):
         super().__init__()
         self.transport: Any = WrittenTransport()
         self.at_once: list[bytes] = []
+        self.write_batcher = WriteBatcher()
+        self.loop_transport: Any = AtOnce(self)
 
     def write_at_once(self, data: bytes) -> None:
         self.at_once.append(data)
@@ -170,19 +187,75 @@ def test_relayed_stream_is_the_one_that_the_task_sends_however_it_is_cut(data: s
     chunks = data.draw(byte_splits(b"".join(events) + done))
     pieces = data.draw(byte_splits(b"".join([http_chunk(each) for each in chunks if each]) + END))
 
-    async def play(relays: bool) -> tuple[bytes, bytes, Any, Any, int]:
-        async with relayed(relays=relays) as stream:
-            for piece in pieces:
-                stream.send(piece)
-                await stream.settle()
-            await stream.task
-            editor = stream.editor
-            return stream.sent_body, stream.record.response, editor.usage, editor.finish_reason, editor.written_tokens
+    asyncio.run(_compare(pieces))
 
-    async def compare() -> None:
-        assert await play(relays=True) == await play(relays=False)
 
-    asyncio.run(compare())
+async def _play(pieces: list[bytes], *, relays: bool) -> tuple[bytes, bytes, Any, Any, int, str | None]:
+    """What the caller was sent and the record got, what was counted, and the error, if there was one."""
+    async with relayed(relays=relays) as stream:
+        for piece in pieces:
+            stream.send(piece)
+            await stream.settle()
+        await asyncio.wait([stream.task])
+        editor, error = stream.editor, stream.task.exception()
+        counted = editor.usage, editor.finish_reason, editor.written_tokens, None if error is None else str(error)
+        return stream.sent_body, stream.record.response, *counted
+
+
+async def _compare(pieces: list[bytes]) -> None:
+    by_task = await _play(pieces, relays=False)
+    chosen = wire.relay
+    for function in {chosen, twin.relay}:
+        wire.relay = function
+        try:
+            assert await _play(pieces, relays=True) == by_task
+        finally:
+            wire.relay = chosen
+
+
+plain_texts = st.sampled_from([b"", b" word", b"\xc3\xa9", b"\\n", b"\\u00e9\\ud83d\\ude00", b'\\"', b"stop", b"tool_calls", b"data: "])
+shapes = st.sampled_from([*CHAT_CHOICES[:6], CHAT_CHOICES[0], *CHAT_CHOICES[7:8], *CHAT_CHOICES[10:], b"calls"])
+CALLS = b'[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","type":"function","function":{"name":"f"}}]},"finish_reason":null}]'
+
+
+@st.composite
+def plain_streams(draw: st.DrawFn) -> list[bytes]:
+    """The bytes of a stream whose events differ in their choices alone, as nearly all do, cut into chunks and reads."""
+    events: list[bytes] = [event("a"), event("b")]
+    for _ in range(draw(st.integers(1, 12))):
+        shape = draw(shapes)
+        choices = CALLS if shape == b"calls" else shape.replace(b"%b", draw(plain_texts))
+        created = b"6" if draw(st.integers(0, 9)) == 0 else b"5"
+        events.append(
+            event("c").replace(b'[{"index": 0, "delta": {"content": "c"}, "finish_reason": null}]', choices).replace(b"5", created)
+        )
+    if draw(st.booleans()):
+        events.append(LAST)
+    chunks = events if draw(st.booleans()) else draw(byte_splits(b"".join(events)))
+    wire_bytes = [http_chunk(each) for each in chunks if each] + [END]
+    return wire_bytes if draw(st.booleans()) else draw(byte_splits(b"".join(wire_bytes)))
+
+
+@bounded
+@given(plain_streams())
+def test_edit_of_the_wire_is_the_one_of_the_task_however_it_is_cut(pieces: list[bytes]) -> None:
+    asyncio.run(_compare(pieces))
+
+
+async def test_usual_chunks_are_edited_without_the_editor():
+    async with relayed() as stream:
+        for word in ("a", "b", "c"):
+            stream.send(http_chunk(event(word)))
+        editor, fed = cast(Any, stream.editor), list[bytes]()
+        feed, editor.feed = editor.feed, fed.append
+        both = event("e") + event("f")
+        for sent, expected in ((event("d"), 1), (both, 2), (event("g")[:50], 0), (event("g")[50:], 1)):
+            assert stream.send(http_chunk(sent)).count(b"data: ") == expected
+        assert fed == [] and editor.written_tokens == 2, "seven bytes"
+        editor.feed = feed
+        stream.send(http_chunk(LAST) + END)
+        await stream.task
+        assert stream.sent_body == stream.record.response
 
 
 async def test_task_goes_on_at_the_end_that_the_engine_announces_though_its_connection_stays_open():
@@ -263,3 +336,30 @@ async def test_connection_that_breaks_off_is_the_tasks_error_after_what_was_sent
         stream.engine.connection_lost(ConnectionResetError() if fault == "reset" else None)
         await stream.settle()
         assert stream.task.exception() is not None and b"word" in stream.record.response
+
+
+class NoSpool:
+    """Where records are written, of which none is."""
+
+    def append_part(self, spool_record: SpoolRecord, kind: int, data: bytes) -> None:
+        raise AssertionError("a part of a short stream was written")
+
+    def finish_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
+        raise AssertionError("the record of a stream that goes on was finished")
+
+
+async def test_usual_chunk_costs_six_calls():
+    async with relayed() as stream:
+        for word in ("a", "b", "c"):
+            stream.send(http_chunk(event(word)))
+        stream.caller.loop_transport = BytesIO()
+        stream.stream.receiver = StreamRelay(stream.call, stream.stream, stream.editor, SpoolRecord(NoSpool(), "", "full", 1_000_000))
+        sent, profile = http_chunk(event("d")), cProfile.Profile()
+        stream.engine.data_received(sent)
+        profile.enable()
+        for _ in range(100):
+            stream.engine.data_received(sent)
+        profile.disable()
+        calls = {str(each.code): each.callcount for each in profile.getstats() if each.callcount >= 100}
+        # In data_received(): StreamRelay.take_chunks(), wire.relay(), SpoolRecord.append_response(), len() and write().
+        assert sum(calls.values()) == 600 or not wire.is_native, calls
