@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,19 +23,24 @@ class NotCompiled(Exception):
 
 def compile_native(target: Path = COMPILED, flags: Sequence[str] = FLAGS, command: Sequence[str] = ()) -> None:
     """Raises NotCompiled. `target` is replaced at once: a process that runs keeps the one that it has."""
-    compiler = [*command] or [path for path in map(shutil.which, _COMPILERS) if path is not None][:1]
-    headers = sysconfig.get_path("include")
-    if not compiler:
-        raise NotCompiled("there is no C compiler")
+    compiler, headers = [*command] or find_compiler(), sysconfig.get_path("include")
     if not (Path(headers) / "Python.h").exists():
         raise NotCompiled("Python's headers are missing")
     written = target.with_suffix(".new")
-    completed = subprocess.run(
-        [*compiler, *flags, f"-I{headers}", str(SOURCE), "-o", str(written)], capture_output=True, text=True, check=False
-    )
+    definition = f"-DSOURCE_CRC={zlib.crc32(SOURCE.read_bytes())}L"
+    arguments = [*compiler, *flags, definition, f"-I{headers}", str(SOURCE), "-o", str(written)]
+    completed = subprocess.run(arguments, capture_output=True, text=True, check=False)
     if completed.returncode:
         raise NotCompiled((completed.stderr.strip() or f"{compiler[0]} failed").splitlines()[0])
     written.replace(target)
+
+
+def find_compiler() -> list[str]:
+    """The command of a C compiler. Raises NotCompiled."""
+    compiler = next((path for path in map(shutil.which, _COMPILERS) if path is not None), None)
+    if compiler is None:
+        raise NotCompiled("there is no C compiler")
+    return [compiler]
 
 
 if __name__ == "__main__":

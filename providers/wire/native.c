@@ -377,12 +377,313 @@ static PyObject *relay(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     return relayed;
 }
 
+/* A whole answer of a chat, in compact JSON: one choice, of which its text is read over. */
+
+#define MOST_ANSWER_BYTES 65536
+#define PLAIN_NAME_BYTES 198
+
+/* The end of a number without a sign, of so many digits at most; `value` becomes it. NULL: there is none. */
+static at read_count(at p, at end, int most_digits, long long *value)
+{
+    at start = p;
+    *value = 0;
+    while (p < end && *p >= '0' && *p <= '9' && p - start <= most_digits)
+        *value = *value * 10 + (*p++ - '0');
+    return p == start || p - start > most_digits || (*start == '0' && p - start > 1) ? NULL : p;
+}
+
+static int is_plain(at p, Py_ssize_t size)
+{
+    if (size < 1 || size > PLAIN_NAME_BYTES)
+        return 0;
+    for (Py_ssize_t i = 0; i < size; i++)
+        if (p[i] < 0x20 || p[i] > 0x7E || p[i] == '"' || p[i] == '\\')
+            return 0;
+    return 1;
+}
+
+/* The end of a string of printable ASCII without escapes; `found` becomes what is between its quotes. NULL: it is none. */
+static at read_plain_string(at p, at end, text *found)
+{
+    at close = p < end && *p == '"' ? memchr(p + 1, '"', (size_t)(end - p - 1)) : NULL;
+    if (close == NULL || !is_plain(p + 1, close - p - 1))
+        return NULL;
+    found->start = p + 1;
+    found->size = close - p - 1;
+    return close + 1;
+}
+
+/* As read_key() and next_member(), without a space. */
+static at read_compact_key(at p, at end, text *key)
+{
+    at value = read_key(p, end, key);
+    return value == NULL || value[-1] == ' ' ? NULL : value;
+}
+
+static int next_compact_member(at *p, at end)
+{
+    int more = next_member(p, end);
+    return more == 1 && (*p)[-1] == ' ' ? -1 : more;
+}
+
+static at skip_literal(at p, at end, const char *literal, size_t size)
+{
+    return (size_t)(end - p) >= size && memcmp(p, literal, size) == 0 ? p + size : NULL;
+}
+
+#define SKIP(p, end, literal) skip_literal((p), (end), (literal), sizeof(literal) - 1)
+
+static at skip_message(at p, at end)
+{
+    int more;
+    Py_ssize_t size = 0;
+    p = SKIP(p, end, "{");
+    if (p == NULL)
+        return NULL;
+    do {
+        text key;
+        at value;
+        p = read_compact_key(p, end, &key);
+        if (p == NULL || is_key(&key, "text") || is_key(&key, "delta") || is_key(&key, "reasoning") || is_key(&key, "reasoning_details"))
+            return NULL;
+        if (is_key(&key, "role"))
+            value = SKIP(p, end, "\"assistant\"");
+        else if ((value = SKIP(p, end, "null")) == NULL) {
+            if (is_key(&key, "content") || is_key(&key, "reasoning_content") || is_key(&key, "refusal"))
+                value = skip_string(p, end, &size);
+            else if (is_key(&key, "tool_calls") || is_key(&key, "annotations"))
+                value = SKIP(p, end, "[]");
+        }
+        if (value == NULL)
+            return NULL;
+        p = value;
+        more = next_compact_member(&p, end);
+    } while (more == 1);
+    return more < 0 ? NULL : p;
+}
+
+static at skip_choices(at p, at end, const char **finish_reason)
+{
+    int more, has_index = 0, has_message = 0, has_reason = 0;
+    p = SKIP(p, end, "[{");
+    if (p == NULL)
+        return NULL;
+    do {
+        text key;
+        at value;
+        long long index;
+        p = read_compact_key(p, end, &key);
+        if (p == NULL)
+            return NULL;
+        if (is_key(&key, "index")) {
+            has_index++;
+            value = read_count(p, end, 4, &index);
+        } else if (is_key(&key, "message")) {
+            has_message++;
+            value = skip_message(p, end);
+        } else if (is_key(&key, "finish_reason")) {
+            has_reason++;
+            *finish_reason = "stop";
+            if ((value = SKIP(p, end, "\"stop\"")) == NULL) {
+                *finish_reason = "length";
+                value = SKIP(p, end, "\"length\"");
+            }
+        } else if (is_key(&key, "text") || is_key(&key, "delta") || is_key(&key, "error") || is_key(&key, "reasoning") ||
+                   is_key(&key, "reasoning_details"))
+            return NULL;
+        else
+            value = SKIP(p, end, "null");
+        if (value == NULL)
+            return NULL;
+        p = value;
+        more = next_compact_member(&p, end);
+    } while (more == 1);
+    return more == 0 && has_index == 1 && has_message == 1 && has_reason == 1 ? SKIP(p, end, "]") : NULL;
+}
+
+static at skip_usage(at p, at end, long long *input, long long *output)
+{
+    int more, inputs = 0, outputs = 0, totals = 0;
+    p = SKIP(p, end, "{");
+    if (p == NULL)
+        return NULL;
+    do {
+        text key;
+        long long total;
+        p = read_compact_key(p, end, &key);
+        if (p == NULL)
+            return NULL;
+        if (is_key(&key, "prompt_tokens")) {
+            inputs++;
+            p = read_count(p, end, 9, input);
+        } else if (is_key(&key, "completion_tokens")) {
+            outputs++;
+            p = read_count(p, end, 9, output);
+        } else if (is_key(&key, "total_tokens")) {
+            totals++;
+            p = read_count(p, end, 9, &total);
+        } else if (is_key(&key, "prompt_tokens_details") || is_key(&key, "completion_tokens_details"))
+            p = SKIP(p, end, "null");
+        else
+            return NULL;
+        if (p == NULL)
+            return NULL;
+        more = next_compact_member(&p, end);
+    } while (more == 1);
+    return more == 0 && inputs == 1 && outputs == 1 && totals == 1 && *input + *output > 0 ? p : NULL;
+}
+
+static void put(char **to, const void *bytes, Py_ssize_t size)
+{
+    memcpy(*to, bytes, (size_t)size);
+    *to += size;
+}
+
+#define PUT(to, literal) put((to), (literal), (Py_ssize_t)sizeof(literal) - 1)
+
+static PyObject *edit_chat(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    text raw, own[3]; /* id, episode and model */
+    (void)module;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "edit_chat() takes 4 arguments");
+        return NULL;
+    }
+    if (!read_text(arguments[0], &raw))
+        return NULL;
+    for (int i = 0; i < 3; i++) {
+        if (!PyUnicode_Check(arguments[i + 1])) {
+            PyErr_SetString(PyExc_TypeError, "edit_chat() takes bytes and three strings");
+            return NULL;
+        }
+        own[i].start = (at)PyUnicode_AsUTF8AndSize(arguments[i + 1], &own[i].size);
+        if (own[i].start == NULL) { /* half of a surrogate pair */
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+        if (!is_plain(own[i].start, own[i].size))
+            Py_RETURN_NONE;
+    }
+    if (raw.size > MOST_ANSWER_BYTES)
+        Py_RETURN_NONE;
+
+    at p = raw.start, end = raw.start + raw.size;
+    text id = {0}, model = {0}, none = {0};
+    at fingerprint = NULL; /* the null in place of one */
+    const char *finish_reason = NULL;
+    long long input = 0, output = 0, created;
+    int more, ids = 0, objects = 0, times = 0, models = 0, choices = 0, usages = 0, tiers = 0, fingerprints = 0;
+    int logprobs = 0, token_ids = 0, transfers = 0;
+    p = SKIP(p, end, "{");
+    if (p == NULL)
+        Py_RETURN_NONE;
+    do {
+        text key;
+        at value = NULL;
+        p = read_compact_key(p, end, &key);
+        if (p == NULL)
+            Py_RETURN_NONE;
+        if (is_key(&key, "id")) {
+            ids++;
+            value = read_plain_string(p, end, &id);
+        } else if (is_key(&key, "object")) {
+            objects++;
+            value = SKIP(p, end, "\"chat.completion\"");
+        } else if (is_key(&key, "created")) {
+            times++;
+            value = read_count(p, end, 12, &created);
+        } else if (is_key(&key, "model")) {
+            models++;
+            value = read_plain_string(p, end, &model);
+        } else if (is_key(&key, "choices")) {
+            choices++;
+            value = skip_choices(p, end, &finish_reason);
+        } else if (is_key(&key, "usage")) {
+            usages++;
+            value = skip_usage(p, end, &input, &output);
+        } else if (is_key(&key, "service_tier")) {
+            tiers++;
+            value = SKIP(p, end, "null");
+        } else if (is_key(&key, "system_fingerprint")) {
+            fingerprints++;
+            if ((value = SKIP(p, end, "null")) != NULL)
+                fingerprint = p;
+            else
+                value = read_plain_string(p, end, &none);
+        } else if ((is_key(&key, "prompt_logprobs") && !logprobs++) || (is_key(&key, "prompt_token_ids") && !token_ids++) ||
+                   (is_key(&key, "kv_transfer_params") && !transfers++))
+            value = SKIP(p, end, "null"); /* vLLM's */
+        if (value == NULL)
+            Py_RETURN_NONE;
+        p = value;
+        more = next_compact_member(&p, end);
+    } while (more == 1);
+    if (more < 0 || p != end || ids != 1 || objects != 1 || times != 1 || models != 1 || choices != 1 || usages != 1 || tiers > 1 ||
+        fingerprints > 1)
+        Py_RETURN_NONE;
+
+    /* What is replaced, in the order in which it stands. */
+    struct {
+        at start, end, with;
+        Py_ssize_t size;
+    } edits[3] = {
+        {id.start, id.start + id.size, own[0].start, own[0].size},
+        {model.start, model.start + model.size, own[2].start, own[2].size},
+        {fingerprint, fingerprint == NULL ? NULL : fingerprint + 4, (at) "\"\"", 2},
+    };
+    int edit_count = fingerprint == NULL ? 2 : 3;
+    for (int i = 1; i < edit_count; i++)
+        for (int j = i; j > 0 && edits[j].start < edits[j - 1].start; j--) {
+            __typeof__(edits[0]) other = edits[j];
+            edits[j] = edits[j - 1];
+            edits[j - 1] = other;
+        }
+    Py_ssize_t size = raw.size + (Py_ssize_t)sizeof(",\"episode_id\":\"\"") - 1 + own[1].size;
+    for (int i = 0; i < edit_count; i++)
+        size += edits[i].size - (edits[i].end - edits[i].start);
+    if (!fingerprints)
+        size += (Py_ssize_t)sizeof(",\"system_fingerprint\":\"\"") - 1;
+    if (!tiers)
+        size += (Py_ssize_t)sizeof(",\"service_tier\":null") - 1;
+    PyObject *edited = PyBytes_FromStringAndSize(NULL, size);
+    if (edited == NULL)
+        return NULL;
+    char *to = PyBytes_AsString(edited);
+    at from = raw.start;
+    for (int i = 0; i < edit_count; i++) {
+        put(&to, from, edits[i].start - from);
+        put(&to, edits[i].with, edits[i].size);
+        from = edits[i].end;
+    }
+    put(&to, from, end - 1 - from);
+    PUT(&to, ",\"episode_id\":\"");
+    put(&to, own[1].start, own[1].size);
+    PUT(&to, "\"");
+    if (!fingerprints)
+        PUT(&to, ",\"system_fingerprint\":\"\"");
+    if (!tiers)
+        PUT(&to, ",\"service_tier\":null");
+    PUT(&to, "}");
+    return Py_BuildValue("(NLLss#)", edited, input, output, finish_reason, (const char *)model.start, model.size);
+}
+
 static PyMethodDef methods[] = {
+    {"edit_chat", (PyCFunction)(void (*)(void))edit_chat, METH_FASTCALL, NULL},
     {"relay", (PyCFunction)(void (*)(void))relay, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+/* Of this file, as it was compiled: build.py sets it. */
+#ifndef SOURCE_CRC
+#define SOURCE_CRC 0
+#endif
+
+static int add_constants(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "source_crc", SOURCE_CRC);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_constants}, {0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "native", NULL, 0, methods, slots, NULL, NULL, NULL};
 

@@ -5,6 +5,7 @@ import re
 
 MOST_BYTES = 32_768
 MOST_EVENTS = 128
+MOST_ANSWER_BYTES = 65_536
 
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,5})\r\n").match
 _STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
@@ -23,6 +24,84 @@ def _choices_pattern(content: bytes) -> re.Pattern[bytes]:
 _is_plain_chat = _choices_pattern(rb'"delta": ?\{(?:(?:%b)(?:, ?(?:%b))*+)?\}' % (_DELTA, _DELTA)).fullmatch
 _is_plain_completion = _choices_pattern(rb'"text": ?%b' % _STRING).fullmatch
 _written_texts = re.compile(rb'"(?:content|reasoning_content|refusal|text)": ?(%b)' % _STRING).findall
+
+
+_PLAIN = rb"[ !#-\[\]-~]{1,198}"
+_COUNT = rb"(?:0|[1-9][0-9]{0,%d})"
+_COMPACT_NULL = rb'"(?!(?:%b)")[a-z_]{1,40}":null'
+
+
+def _members(*alternatives: bytes) -> bytes:
+    # Without possessive repeats: around groups that capture, Python 3.11 fails for some texts.
+    return rb"\{(?:(?:%b)(?:,(?=\")|(?=\})))+\}" % b"|".join(alternatives)
+
+
+_MESSAGE = _members(
+    rb'"role":"assistant"',
+    rb'"(?:content|reasoning_content|refusal)":%b' % _STRING,
+    rb'"(?:tool_calls|annotations)":\[\]',
+    _COMPACT_NULL % b"role|text|delta|reasoning|reasoning_details",
+)
+_CHOICE = _members(
+    rb'"index":%b' % (_COUNT % 3),
+    rb'"message":%b' % _MESSAGE,
+    rb'"finish_reason":"(?P<reason>stop|length)"',
+    _COMPACT_NULL % b"index|message|finish_reason|text|delta|error|reasoning|reasoning_details",
+)
+_USAGE = _members(
+    rb'"prompt_tokens":(?P<input>%b)' % (_COUNT % 8),
+    rb'"completion_tokens":(?P<output>%b)' % (_COUNT % 8),
+    rb'"total_tokens":%b' % (_COUNT % 8),
+    rb'"(?:prompt|completion)_tokens_details":null',
+)
+_read_answer = re.compile(
+    _members(
+        rb'"id":"(?P<id>%b)"' % _PLAIN,
+        rb'"object":"chat\.completion"',
+        rb'"created":%b' % (_COUNT % 11),
+        rb'"model":"(?P<model>%b)"' % _PLAIN,
+        rb'"choices":\[%b\]' % _CHOICE,
+        rb'"usage":%b' % _USAGE,
+        rb'"service_tier":null',
+        rb'"system_fingerprint":(?:(?P<fingerprint>null)|"%b")' % _PLAIN,
+        rb'"(?:prompt_logprobs|prompt_token_ids|kv_transfer_params)":null',  # vLLM's
+    )
+).fullmatch
+# No string of JSON holds one of these: its quotes would be escaped.
+_ONCE = (
+    *(b'"id":', b'"object":', b'"created":', b'"model":', b'"choices":', b'"usage":', b'"index":', b'"message":'),
+    *(b'"finish_reason":', b'"prompt_tokens":', b'"completion_tokens":', b'"total_tokens":'),
+)
+_NULLS = (b'"prompt_logprobs":', b'"prompt_token_ids":', b'"kv_transfer_params":')
+_ONES = [1] * len(_ONCE)
+_is_plain = re.compile(_PLAIN.decode()).fullmatch
+
+
+def edit_chat(raw: bytes, id: str, episode_id: str, model: str) -> tuple[bytes, int, int, str, str] | None:
+    if len(raw) > MOST_ANSWER_BYTES or not (_is_plain(id) and _is_plain(episode_id) and _is_plain(model)):
+        return None
+    answer = _read_answer(raw)
+    if answer is None or [raw.count(key) for key in _ONCE] != _ONES:
+        return None
+    tiers, fingerprints = raw.count(b'"service_tier":'), raw.count(b'"system_fingerprint":')
+    input, output = int(answer["input"]), int(answer["output"])
+    if max(tiers, fingerprints, *[raw.count(key) for key in _NULLS]) > 1 or not (input or output):
+        return None
+    if (b"\\u" in raw or not raw.isascii()) and _written_bytes(raw) is None:
+        return None
+    edits = [(*answer.span("id"), id.encode()), (*answer.span("model"), model.encode()), (*answer.span("fingerprint"), b'""')]
+    pieces, start = list[bytes](), 0
+    for begin, end, replaced in sorted(edits):
+        if begin >= 0:
+            pieces += (raw[start:begin], replaced)
+            start = end
+    pieces += (raw[start:-1], b',"episode_id":"', episode_id.encode(), b'"')
+    if not fingerprints:
+        pieces.append(b',"system_fingerprint":""')
+    if not tiers:
+        pieces.append(b',"service_tier":null')
+    pieces.append(b"}")
+    return b"".join(pieces), input, output, answer["reason"].decode(), answer["model"].decode()
 
 
 def relay(data: bytes, rest: bytes, before: bytes, after: bytes, prefix: bytes, is_chat: bool) -> tuple[bytes, bytes, bytes, int] | None:

@@ -97,14 +97,53 @@ def mutated(chance: random.Random, arguments: Arguments) -> Arguments:
     return (*arguments[:at], bytes(text), *arguments[at + 1 :])
 
 
-FUNCTIONS: dict[str, Callable[[random.Random], Arguments]] = {"relay": relay_arguments}
+_ANSWER = (
+    *(b'"id":"chatcmpl-1"', b'"object":"chat.completion"', b'"created":1790000000', b'"model":"theirs"'),
+    b'"choices":[{"index":0,"message":{"role":"assistant","content":"%b"},"finish_reason":"stop"}]',
+    b'"usage":{"prompt_tokens":42,"completion_tokens":50,"total_tokens":92}',
+)
+_MESSAGES = (
+    b'{"role":"assistant","content":"%b","refusal":null,"annotations":[],"tool_calls":[]}',
+    b'{"content":null,"role":"assistant","reasoning_content":"%b"}',
+    b'{"role":"assistant","content":"a","reasoning":"%b"}',
+    b'{"role":"assistant","content":"a","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]}',
+    b'{"role":"assistant", "content":"%b"}',
+    b'{"role":"user","content":"%b"}',
+)
+_ANSWER_MEMBERS = (
+    *(b'"service_tier":null', b'"system_fingerprint":null', b'"system_fingerprint":"fp"', b'"prompt_logprobs":null'),
+    *(b'"kv_transfer_params":null', b'"error":null', b'"service_tier":"default"', b'"citations":null', b'"episode_id":null'),
+)
+
+
+def edit_chat_arguments(chance: random.Random) -> Arguments:
+    """A whole answer of an engine."""
+    members = [*_ANSWER, *[member for member in _ANSWER_MEMBERS[chance.randint(0, 1) : 5 : 2] if chance.random() < 0.3]]
+    text = b"".join([chance.choice(_TEXTS[:4] if chance.random() < 0.7 else _TEXTS) for _ in range(chance.randint(0, 3))])
+    if chance.random() < 0.3:
+        shape = chance.choice(_MESSAGES)
+        members[4] = b'"choices":[{"finish_reason":"length","index":0,"logprobs":null,"message":' + shape + b"}]"
+    if chance.random() < 0.1:
+        members.append(chance.choice(_ANSWER_MEMBERS))
+    if chance.random() < 0.1:
+        members[5] = b'"usage":{"completion_tokens":%d,"prompt_tokens":%d,"total_tokens":1,"prompt_tokens_details":null}' % (
+            chance.choice([0, 7, 999_999_999, 1_000_000_000]),
+            chance.choice([0, 1]),
+        )
+    if chance.random() < 0.3:
+        chance.shuffle(members)
+    model = chance.choice(["ours"] * 20 + ["n\u00e9", 'a"b', "x" * 198, "x" * 199, "\ud800", ""])
+    return b"{" + b",".join(members).replace(b"%b", text) + b"}", "0199-id", "0199-episode", model
+
+
+FUNCTIONS: dict[str, Callable[[random.Random], Arguments]] = {"edit_chat": edit_chat_arguments, "relay": relay_arguments}
 
 
 def inputs(name: str, count: int, seed: int) -> Iterator[Arguments]:
     chance = random.Random(seed)
     for _ in range(count):
         arguments = FUNCTIONS[name](chance)
-        yield mutated(chance, arguments) if chance.random() < 0.7 else arguments
+        yield mutated(chance, arguments) if chance.random() < 0.6 else arguments
 
 
 def differences(native: ModuleType, name: str, count: int, seed: int) -> list[Arguments]:

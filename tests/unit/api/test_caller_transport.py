@@ -1,6 +1,7 @@
 """CallerTransport: its writes keep their order, whichever of them waits for the end of the event loop's iteration."""
 
 import asyncio
+from typing import Any
 
 from app.api.server.http_protocol import CallerTransport
 from providers.transport.loop_turns import LoopTurns
@@ -8,13 +9,13 @@ from providers.transport.write_batcher import WriteBatcher
 from tests.unit.api.test_http_call import WrittenTransport
 
 
-class Transport(WrittenTransport, asyncio.Transport):
+class Transport(WrittenTransport):
     def is_closing(self) -> bool:
         return False
 
 
 async def test_write_at_once_goes_past_the_iteration_and_never_past_an_earlier_write():
-    transport = Transport()
+    transport: Any = Transport()
     caller = CallerTransport(transport, WriteBatcher(), LoopTurns())
     caller.write_at_once(b"1")
     assert transport.written == [b"1"]
