@@ -548,6 +548,12 @@ class Settings:
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe level that is logged.")
 
+    wire: Literal["native", "python"] = setting(
+        "native",
+        "python: the functions that are compiled at installation, where there is a C compiler, are not used. They do the same as those in"
+        " Python, in less time.",
+    )
+
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Settings from environment variables. Raises BadSetting; an empty variable counts as not set.

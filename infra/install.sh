@@ -18,9 +18,16 @@ wanted() {
     pwd -P
 }
 
+# The functions that may be compiled. A failure is a notice: everything works without them.
+compile_functions() {
+    [ providers/wire/native.abi3.so -nt providers/wire/native.c ] || $venv/bin/python -m providers.wire.build || :
+}
+
 if [ -x $venv/bin/python ] && [ -f $stamp ] && $venv/bin/python -c 'import click' 2>/dev/null; then
     for each in "$lock" requirements-dev.lock; do # requirements-dev.lock includes requirements.lock
-        [ "$(cat $stamp)" = "$(wanted "$each")" ] && exit 0
+        [ "$(cat $stamp)" = "$(wanted "$each")" ] || continue
+        compile_functions 2>/dev/null
+        exit 0
     done
 fi
 
@@ -55,4 +62,5 @@ pip() {
 pip install --quiet --require-hashes --no-deps --only-binary :all: -r "$lock" ||
     fail "The packages of $lock could not be installed; pip's message is above. Is the package index reachable?"
 pip install --quiet --no-index --no-build-isolation --no-deps --editable .
+compile_functions
 wanted "$lock" >$stamp

@@ -45,18 +45,18 @@ class SSEStreamEditor(StreamEditor):
         self.failure: UpstreamError | None = None
         self.done = False
         self._meta = meta
-        self._sse_decoder = SSEDecoder()
-        self._written_bytes = 0
+        self.sse_decoder = SSEDecoder()
+        self.written_bytes = 0
 
     @property
     def written_tokens(self) -> int:
         """See providers/canonical/token_estimate.py."""
-        return tokens_of_bytes(self._written_bytes)
+        return tokens_of_bytes(self.written_bytes)
 
     def feed(self, block: bytes) -> bytes:
         edited: list[bytes] = []
         try:
-            for data in self._sse_decoder.feed(block):
+            for data in self.sse_decoder.feed(block):
                 if self.done or self.failure is not None:
                     break
                 edited.append(self._edit_event(data))
@@ -79,14 +79,14 @@ class SSEStreamEditor(StreamEditor):
     def _edit_remainder(self) -> bytes:
         """A last event without the blank line that should end it. Half an event is dropped: it must not cost a complete response."""
         try:
-            return b"".join([self._edit_event(data) for data in self._sse_decoder.finish()])
+            return b"".join([self._edit_event(data) for data in self.sse_decoder.finish()])
         except InvalidUpstreamResponse:
             return b""
 
     def _count_delta(self, data: bytes) -> None:
         """Counts the texts of an event towards `written_tokens`: those of WRITTEN_TEXTS, without decoding the event."""
         for text in self.written_texts.findall(data):
-            self._written_bytes += len(text) if b"\\" not in text else unescaped_size(text)
+            self.written_bytes += len(text) if b"\\" not in text else unescaped_size(text)
 
     @abstractmethod
     def _edit_event(self, data: bytes) -> bytes:

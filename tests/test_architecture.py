@@ -62,6 +62,7 @@ PROVIDER_LAYERS = (
     {"providers.credentials"},
     {"providers.canonical"},
     {"providers.transport"},
+    {"providers.wire"},
 )
 
 # The files of a dialect that read and write its wire format. Extras beside them are named after what they hold.

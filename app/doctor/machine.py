@@ -14,6 +14,7 @@ from msgspec import Struct
 from app.doctor.findings import Finding, Findings
 from app.settings import BadSetting, Settings, environment_name
 from app.supervisor.machine.ports import listener_settings, settings_problem
+from providers import wire
 
 _MIN_PYTHON_VERSION = (3, 11)
 _MIN_FREE_BYTES = 1_000_000_000
@@ -49,6 +50,7 @@ class MachineFacts(Struct, frozen=True):
     max_open_files: int
     gateway_max_open_files: int | None  # None: no gateway process runs
     cores: int
+    has_native_wire: bool  # whether the compiled functions are in use
 
 
 def collect_facts(settings: Settings, gateway_pid: int | None) -> MachineFacts:
@@ -70,6 +72,7 @@ def collect_facts(settings: Settings, gateway_pid: int | None) -> MachineFacts:
         max_open_files=_finite_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         gateway_max_open_files=None if gateway_pid is None else _open_file_limit(gateway_pid),
         cores=len(os.sched_getaffinity(0)),
+        has_native_wire=wire.is_native,
     )
 
 
@@ -105,8 +108,10 @@ def diagnose(facts: MachineFacts, settings: Settings) -> list[Finding]:
             f"Set NARTHEX_WORKERS to {facts.cores} or less.",
         )
     version = ".".join(map(str, facts.python))
+    wire_state = "in use" if facts.has_native_wire else "not in use, so each request costs more processor time"
     return findings.finish(
         f"Python {version}, {facts.free_bytes / 1e9:.0f} GB of disk free, {files} open files allowed, and a home that others cannot read."
+        f" The compiled functions are {wire_state}."
     )
 
 

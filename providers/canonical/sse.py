@@ -26,26 +26,26 @@ class SSEDecoder:
     events of numbers that take too long to read.
     """
 
-    __slots__ = ("_buffer", "_limit")
+    __slots__ = ("_limit", "rest")
 
     def __init__(self, limit_bytes: int = 32 * 1024 * 1024) -> None:
-        self._buffer = b""
+        self.rest = b""  # of an event that is not complete
         self._limit = limit_bytes
 
     def feed(self, block: bytes) -> list[bytes]:
-        if self._buffer:
-            block = self._buffer + block
+        if self.rest:
+            block = self.rest + block
         if b"\r" in block:
             # A CR at the very end may be half of a CRLF: it waits for the next block.
             tail = b"\r" if block.endswith(b"\r") else b""
             block = block[: len(block) - len(tail)].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + tail
         if b"}\ndata:" in block or b"}\nevent:" in block:
             block = _separate_events(block)
-        *complete, self._buffer = block.split(b"\n\n")
-        if self._buffer[:1] == b"{" and self._buffer[-1:] == b"\n":
-            complete.append(self._buffer)
-            self._buffer = b""
-        if len(self._buffer) > self._limit:
+        *complete, self.rest = block.split(b"\n\n")
+        if self.rest[:1] == b"{" and self.rest[-1:] == b"\n":
+            complete.append(self.rest)
+            self.rest = b""
+        if len(self.rest) > self._limit:
             raise InvalidUpstreamResponse(f"The engine sent an event of more than {self._limit} bytes.")
         events = [data for frame in complete if (data := _event_data(frame)) is not None]
         if block[UNCOUNTED_BYTES:]:  # as those of few streams are; this asks without a call
@@ -54,7 +54,7 @@ class SSEDecoder:
 
     def finish(self) -> list[bytes]:
         """The data of a last event without the blank line after it: some engines end so, and the data is complete."""
-        remaining, self._buffer = _separate_events(self._buffer.replace(b"\r", b"\n")), b""
+        remaining, self.rest = _separate_events(self.rest.replace(b"\r", b"\n")), b""
         events = [data for frame in remaining.split(b"\n\n") if (data := _event_data(frame)) is not None]
         check_response_numbers(events)
         return events

@@ -82,6 +82,16 @@ class Connection(asyncio.Protocol):
         if stream is None:  # unrequested bytes: the next response must not begin with them
             self.abort()
             return
+        receiver = stream.receiver
+        if receiver is not None and stream.waiter is not None and stream.response.is_between_chunks:
+            try:
+                is_taken = receiver.take_chunks(data)
+            except Exception as error:
+                stream.fail_reader(error)
+                return
+            if is_taken:
+                stream.received = True
+                return
         try:
             stream.response.feed(data)
         except InvalidHttpResponse as exc:

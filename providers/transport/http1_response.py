@@ -30,6 +30,7 @@ class ResponseReader:
         "body_started",
         "complete",
         "headers",
+        "is_between_chunks",
         "keep_alive",
         "queued_bytes",
         "reason",
@@ -42,6 +43,7 @@ class ResponseReader:
     def __init__(self, is_head_request: bool = False) -> None:
         self.started = False  # a byte of a response, even of a 1xx, has come
         self.body_started = False
+        self.is_between_chunks = False  # whether what comes next is a chunk from its first byte on
         self.complete = False
         self.keep_alive = False
         self.surplus = False
@@ -76,6 +78,8 @@ class ResponseReader:
                 self._parser = None
                 raise InvalidHttpResponse(self._error_message or f"not HTTP/1.1: {exc}") from exc
             self.surplus = True
+        if self.is_between_chunks and data[-2:] != b"\r\n":  # the next one has begun
+            self.is_between_chunks = False
         if self.complete:
             self._parser = None  # breaks the reference cycle of parser and reader, which would wait for the garbage collector
         elif self._overhead_bytes > MAX_HEAD_BYTES:
@@ -160,6 +164,10 @@ class ResponseReader:
 
     def on_chunk_header(self) -> None:
         self._overhead_bytes = 0
+        self.is_between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        self.is_between_chunks = not self.complete
 
     def on_body(self, block: bytes) -> None:
         if self.complete:

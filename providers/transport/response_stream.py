@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from io import BytesIO
 from math import inf
-from typing import Protocol, cast
+from typing import cast
 
 import httpx
 
@@ -13,6 +13,8 @@ from providers.transport.deadlines import Deadlines
 from providers.transport.http1_request import PIECE_BYTES, OutgoingRequest, write_pieces
 from providers.transport.http1_response import ResponseReader
 from providers.transport.loop_turns import LoopTurns
+from providers.transport.stream_parties import BlockReceiver, StreamConnection
+from providers.transport.timed_stream import TimedStream
 from providers.transport.write_batcher import WriteBatcher
 
 MAX_BLOCK_BYTES = 16 * 1024  # a hundred events of a stream, which take one or two milliseconds
@@ -23,27 +25,15 @@ class ResponseTooLarge(httpx.TransportError):
     """The response is longer than its reader allows; the connection is closed."""
 
 
-class StreamConnection(Protocol):
-    """The part of a connection that a ResponseStream needs; see providers/transport/connection.py."""
-
-    transport: asyncio.Transport
-    loop: asyncio.AbstractEventLoop
-
-    def abort(self) -> None:
-        """Closes at once, without calling the response."""
-
-    def fail(self, kind: type[httpx.TransportError], message: str) -> None:
-        """Closes at once, and fails the response."""
-
-    async def wait_writable(self) -> None:
-        """Waits until the write buffer has room."""
-
-
-class ResponseStream(httpx.AsyncByteStream):
+class ResponseStream(TimedStream, httpx.AsyncByteStream):
     """The body of a response, block by block as they arrive; blocks that arrived together are joined, up to MAX_BLOCK_BYTES.
 
-    For one reader; cancelling it closes the connection. Raises httpx.TransportError if the response ends early: a truncated body is never
-    a success. After close(), even by another task while the reader waits, it raises httpx.StreamClosed.
+    Where there is a `receiver`, it takes what arrives while the reader waits, and the reader goes on at the end, at a
+    fault, and with what was not taken.
+
+    For one reader; cancelling it closes the connection. Raises httpx.TransportError if the response ends early: a
+    truncated body is never a success. After close(), even by another task while the reader waits, it raises
+    httpx.StreamClosed.
     """
 
     def __init__(
@@ -52,20 +42,22 @@ class ResponseStream(httpx.AsyncByteStream):
         self.response = ResponseReader(outgoing.is_head_request)
         self.keep_alive = outgoing.keep_alive
         self.body_sender: asyncio.Task[None] | None = None
+        self.receiver: BlockReceiver | None = None
         self._connection: StreamConnection | None = connection
         self._loop = connection.loop
         self._may_retry = may_retry
         self._deadlines = deadlines
         self._loop_turns = loop_turns
-        self._waiter: asyncio.Future[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None  # of the reader, while there is nothing for it
         self._failure: tuple[type[httpx.TransportError], str] | None = None
         self._body_error: Exception | None = None
+        self._receiver_error: Exception | None = None
         self._closed = False
         self._paused = False
         # For the sweep, so that a block needs no call of the clock
-        self._sending = True
+        self._sending = True  # this and what follows: see TimedStream
         self._unsent_bytes = -1  # unequal at the first sweep, which therefore sets the first deadline
-        self._received = False
+        self.received = False
         self._deadline = inf
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -77,6 +69,8 @@ class ResponseStream(httpx.AsyncByteStream):
         while not blocks:
             if self._closed:
                 raise httpx.StreamClosed
+            if self._receiver_error is not None:
+                raise self._receiver_error
             if self._failure is not None:
                 raise self._error()
             if response.complete:
@@ -214,7 +208,7 @@ class ResponseStream(httpx.AsyncByteStream):
 
     def on_progress(self) -> None:
         """More of the response has arrived."""
-        self._received = True
+        self.received = True
         response = self.response
         if response.queued_bytes > MAX_QUEUED_BYTES and not self._paused and self._connection is not None:
             self._paused = True
@@ -223,6 +217,35 @@ class ResponseStream(httpx.AsyncByteStream):
         if response.status >= 400 and self.body_sender is not None:
             self.body_sender.cancel()
             self.keep_alive = False
+        is_short = self.waiter is not None and response.queued_bytes <= MAX_BLOCK_BYTES
+        if self.receiver is None or not is_short or not self._is_taken(self.receiver):
+            self._wake()
+
+    def _is_taken(self, receiver: BlockReceiver) -> bool:
+        response = self.response
+        if not response.blocks:  # a part of a chunk's header
+            return True
+        block = self._take_all()
+        try:
+            is_taken = receiver.take(block)
+        except Exception as error:
+            self.fail_reader(error)
+            return True
+        if not is_taken:
+            response.blocks.append(block)
+            response.queued_bytes = len(block)
+        return is_taken
+
+    def fail_reader(self, error: Exception) -> None:
+        """The receiver has failed: the event loop would close the connection, and the reader would not learn why."""
+        self._receiver_error = error
+        self.response.discard()
+        self._wake()
+
+    def wake_reader(self) -> None:
+        """Called by the receiver within take(): the reader goes on, with an empty block."""
+        self.receiver = None
+        self.response.blocks.append(b"")
         self._wake()
 
     def finish(self) -> None:
@@ -239,50 +262,25 @@ class ResponseStream(httpx.AsyncByteStream):
         self._detach()
         self._wake()
 
-    def find_timeout(self, now: float, connection: StreamConnection) -> tuple[type[httpx.TransportError], str] | None:
-        """The error class and message if a deadline has passed. Between two calls only `_received` records that something arrived."""
-        deadlines = self._deadlines
-        if now >= deadlines.ends_at:
-            return (httpx.WriteTimeout if self._sending else httpx.ReadTimeout), f"No complete response within {deadlines.total:g} s"
-        if self._sending:
-            unsent_bytes = connection.transport.get_write_buffer_size()
-            if not unsent_bytes and self.body_sender is None:
-                self._sending = self._received = False
-                self._deadline = now + (deadlines.read if self.response.body_started else deadlines.first)
-            elif not unsent_bytes or unsent_bytes != self._unsent_bytes:
-                self._unsent_bytes = unsent_bytes
-                self._deadline = now + deadlines.write
-            elif now >= self._deadline:
-                return httpx.WriteTimeout, f"The engine read nothing of the request for {deadlines.write:g} s"
-            return None
-        if self._paused or (self._received and (self.response.body_started or not deadlines.has_first_timeout)):
-            self._received = False
-            self._deadline = now + deadlines.read
-        elif now >= self._deadline:
-            if deadlines.has_first_timeout and not self.response.body_started:
-                return httpx.ReadTimeout, f"No byte of the response's body within {deadlines.first:g} s"
-            return httpx.ReadTimeout, f"Nothing received for {deadlines.read:g} s"
-        return None
-
     async def _wait_for_progress(self) -> None:
-        if self._waiter is not None:
+        if self.waiter is not None:
             raise RuntimeError("Two tasks read one response")
-        waiter = self._waiter = self._loop.create_future()
+        waiter = self.waiter = self._loop.create_future()
         try:
             await waiter
         except BaseException:
-            self._waiter = None
+            self.waiter = None
             self.close()
             raise
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
+        waiter, self.waiter = self.waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def _resume(self) -> None:
         self._paused = False
-        self._received = True
+        self.received = True
         if self._connection is not None:
             self._connection.transport.resume_reading()
 

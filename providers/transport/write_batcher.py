@@ -17,18 +17,18 @@ class WriteBatcher:
     def __init__(self) -> None:
         # Cached: before CPython 3.12 each asyncio.get_running_loop() makes a getpid system call.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pending: dict[asyncio.WriteTransport, list[bytes]] = {}
+        self.pending: dict[asyncio.WriteTransport, list[bytes]] = {}
         self._callbacks: list[Callable[[], None]] = []
 
     def call_before_flush(self, callback: Callable[[], None]) -> None:
         """Calls `callback` at the end of the iteration, before anything is written; it may write more."""
-        if not self._pending and not self._callbacks:
+        if not self.pending and not self._callbacks:
             self._schedule_flush()
         self._callbacks.append(callback)
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
         """Writes at the end of the iteration, together with what else is written to this transport."""
-        pending = self._pending
+        pending = self.pending
         if not pending and not self._callbacks:
             self._schedule_flush()
         pieces = pending.get(transport)
@@ -39,7 +39,7 @@ class WriteBatcher:
 
     def flush(self, transport: asyncio.WriteTransport) -> None:
         """Writes now what is held for one transport: it is about to be closed, or its buffer to be measured."""
-        pieces = self._pending.pop(transport, None)
+        pieces = self.pending.pop(transport, None)
         if pieces:
             self._run_callbacks()
             transport.write(b"".join(pieces))
@@ -59,7 +59,7 @@ class WriteBatcher:
 
     def _flush_all(self) -> None:
         self._run_callbacks()
-        pending, self._pending = self._pending, {}
+        pending, self.pending = self.pending, {}
         for transport, pieces in pending.items():
             if transport.is_closing():
                 continue

@@ -7,18 +7,20 @@ from collections.abc import Iterable
 from app.api.server.anthropic_ratelimits import to_anthropic_headers
 from app.api.server.http_call import HttpCall
 from app.api.server.response_headers import error_headers
+from app.api.server.stream_relay import StreamRelay
 from app.billing.cost import format_usd
 from app.domain.exchange import Attempt
 from app.domain.snapshot import Plan
 from app.gateway.experiments.header_names import write_header_name
 from app.gateway.limits.reservation import Reservation
 from app.gateway.state.context import RequestContext
-from app.gateway.state.stages import Admitted, Attempted, Planned, Replayed
+from app.gateway.state.stages import Admitted, Attempted, ExchangeRecord, Planned, Replayed
 from app.store.redis.idempotent_responses import StoredResponse
 from providers.canonical.errors import NarthexError
 from providers.canonical.finish_reasons import OPENAI_REASONS
-from providers.dialect import CallerDialect, ResponseMeta
+from providers.dialect import CallerDialect, ResponseMeta, StreamEditor
 from providers.keep_alive import KeepAlive
+from providers.transport.response_stream import ResponseStream
 
 _CONTROL_CHARACTERS = bytes([*range(0x20), 0x7F])
 _MAX_CANDIDATES_SHOWN = 16
@@ -50,6 +52,7 @@ class HttpResponseSink:
         "_is_editing",
         "_keep_alive",
         "_quiet_since_s",
+        "_relayed",
         "has_begun",
         "holds_caller",
         "send",
@@ -63,6 +66,7 @@ class HttpResponseSink:
         self.send = call.send
         self._keep_alive: KeepAlive | None = None
         self._is_editing = False
+        self._relayed: ResponseStream | None = None
         self._heard: object = _UNKNOWN
         self._quiet_since_s = 0.0
 
@@ -93,6 +97,11 @@ class HttpResponseSink:
             last = b""
         await self._call.end_stream(last)
 
+    def relay_at_once(self, blocks: ResponseStream, editor: StreamEditor, record: ExchangeRecord) -> None:
+        if self._keep_alive is None or not self._keep_alive.edits_frames:
+            self._relayed = blocks
+            blocks.receiver = StreamRelay(self._call, blocks, editor, record)
+
     def write_failure(self, error: NarthexError) -> bytes:
         """The error as the end of a stream that began with a keep-alive; empty where the caller's dialect has a frame for any stream."""
         return b"" if self._keep_alive is None else self._keep_alive.write_failure(error)
@@ -119,6 +128,8 @@ class HttpResponseSink:
             self._keep_alive = dialect.keep_alive(meta)
             if self._keep_alive.edits_frames:
                 self.send = self._send_edited
+                if self._relayed is not None:
+                    self._relayed.receiver = None
         frames = self._keep_alive.write(self._call.last_sent)
         if self.has_begun:
             self._call.interject(frames)

@@ -67,7 +67,7 @@ class HttpCall(CallResponse):
         self.added_fields = b""
         self.last_sent = None
         self._is_sending = False
-        self._connection = connection
+        self.connection = connection
         self._handler = handler
         self._task: asyncio.Task[None] | None = None
         self._is_running = False
@@ -105,12 +105,12 @@ class HttpCall(CallResponse):
         """
         if self._expects_100:
             self._expects_100 = False
-            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         while self.more_body and self.body_bytes <= limit_bytes:
             if self._fault is not None:
                 raise self._fault
-            self._connection.flow.resume_reading()
-            self._waiter = self._connection.loop.create_future()
+            self.connection.flow.resume_reading()
+            self._waiter = self.connection.loop.create_future()
             await self._waiter
             if on_growth is not None:
                 on_growth(self.body_bytes)
@@ -154,14 +154,14 @@ class HttpCall(CallResponse):
         self.body_bytes += len(block)
         if self.body_bytes > _MAX_BUFFERED_BYTES:
             if self._waiter is None:
-                self._connection.flow.pause_reading()
+                self.connection.flow.pause_reading()
             self._start_task()
             self._wake()
 
     def on_body_complete(self) -> None:
         self.more_body = False
         if not self._queued and self.body_bytes > _MAX_BUFFERED_BYTES:
-            self._connection.flow.resume_reading()  # its last block may have come while nobody read: a disconnect would not be noticed
+            self.connection.flow.resume_reading()  # its last block may have come while nobody read: a disconnect would not be noticed
         self._start_task()
         self._wake()
 
@@ -179,8 +179,8 @@ class HttpCall(CallResponse):
 
     def _start_task(self) -> None:
         if self._task is None and not self._queued:
-            self._task = self._connection.loop.create_task(self._run())
-            self._connection.tasks.add(self._task)
+            self._task = self.connection.loop.create_task(self._run())
+            self.connection.tasks.add(self._task)
 
     async def _run(self) -> None:
         assert self._task is not None
@@ -196,9 +196,9 @@ class HttpCall(CallResponse):
             log.exception("unhandled exception in an inference route")
         finally:
             self._is_running = False
-            self._connection.tasks.discard(self._task)
+            self.connection.tasks.discard(self._task)
             if not self.response_complete and not self.disconnected:
-                self._connection.transport.close()
+                self.connection.transport.close()
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None

@@ -30,7 +30,7 @@ _DISCARD_S = 5.0
 _TLS_BUFFER_BYTES = 64 * 1024  # of what a caller does not read, as without TLS; uvloop would keep 512 KiB
 
 
-class _CallerTransport:
+class CallerTransport:
     """A transport whose writes wait for the end of the loop's iteration, and whose reads may wait for their turn among large uploads.
 
     Everything else is the transport's own.
@@ -50,6 +50,12 @@ class _CallerTransport:
 
     def write(self, data: bytes) -> None:
         self._write_batcher.write(self._transport, data)
+
+    def write_at_once(self, data: bytes) -> None:
+        if self._transport in self._write_batcher.pending:
+            self._write_batcher.write(self._transport, data)
+        else:
+            self._transport.write(data)
 
     def close(self) -> None:
         self._write_batcher.flush(self._transport)
@@ -85,7 +91,7 @@ class _CallerTransport:
             self._transport.resume_reading()
 
 
-class _TlsCallerTransport(_CallerTransport):
+class _TlsCallerTransport(CallerTransport):
     def __init__(
         self, transport: asyncio.Transport, write_batcher: WriteBatcher, loop_turns: LoopTurns, loop: asyncio.AbstractEventLoop
     ) -> None:
@@ -123,8 +129,10 @@ def http_protocol_class(
     write_batcher: WriteBatcher, turns: LoopTurns, times: RequestTimes, handlers: Mapping[str, CallHandler]
 ) -> type[HttpToolsProtocol]:
     """The protocol class for uvicorn.Config(http=...). `handlers` are the inference routes, by path. `turns` are for large bodies."""
+    batcher = write_batcher
 
     class HttpProtocol(BoundedHttpProtocol):
+        write_batcher = batcher
         write_timeout_s = times.pause_s
         call_handlers = handlers
         loop_turns = turns
@@ -135,8 +143,9 @@ def http_protocol_class(
         _discards_until = 0.0  # what is left of the body of a request that was answered
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            self.loop_transport = transport
             if transport.get_extra_info("ssl_object") is None:
-                self._caller_transport = _CallerTransport(transport, write_batcher, turns)
+                self._caller_transport = CallerTransport(transport, write_batcher, turns)
             else:
                 self._caller_transport = _TlsCallerTransport(transport, write_batcher, turns, self.loop)
             super().connection_made(cast(asyncio.Transport, self._caller_transport))
@@ -258,6 +267,9 @@ def http_protocol_class(
                 cycle.end_body(_body_timed_out(times, cycle.body_bytes))
             else:
                 self.end_input(_body_timed_out(times, cycle.body_bytes if type(cycle) is HttpCall else self.asgi_body_bytes))
+
+        def write_at_once(self, data: bytes) -> None:
+            self._caller_transport.write_at_once(data)
 
         def discard_body(self) -> None:
             self.flow.resume_reading()

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from app.api.server.http_call import CallHandler, HttpCall
 from app.api.server.path_segments import routed_path
 from providers.transport.loop_turns import LoopTurns
+from providers.transport.write_batcher import WriteBatcher
 
 # An extension of ASGI: what closes the connection of a response that has begun. Raising would log a traceback, and returning an error.
 BREAK_OFF = "narthex.break_off"
@@ -26,6 +27,8 @@ class InferenceProtocol(HttpToolsProtocol):
     call_handlers: Mapping[str, CallHandler] = {}  # the inference routes, by path
     loop_turns: LoopTurns  # for large responses
     write_timeout_s = 120.0
+    write_batcher: WriteBatcher
+    loop_transport: asyncio.WriteTransport  # of the event loop, to which write_batcher writes
 
     url = b""  # of the newest request, as much as has come
     active_cycle: Any = None  # the call, or the ASGI cycle, that is in progress, or the last one
@@ -161,6 +164,9 @@ class InferenceProtocol(HttpToolsProtocol):
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def write_at_once(self, data: bytes) -> None:
+        self.transport.write(data)
 
     def discard_body(self) -> None:
         """Called when a request was answered before its body was complete."""

@@ -17,14 +17,15 @@ from app.gateway.pipeline.masked_stream import MaskedStream
 from app.gateway.pipeline.parsed_request import ParsedRequest
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from app.gateway.state.context import RequestContext
-from app.gateway.state.stages import Attempted, Planned
+from app.gateway.state.stages import Attempted, ExchangeRecord, Planned
 from app.gateway.upstream.outbound_stream import OutboundStream
 from app.process.background_tasks import finish_despite_cancellation
 from app.store.redis.idempotent_responses import StoredResponse
 from providers.canonical.errors import UpstreamError
 from providers.canonical.stream_usage import add_to_last_usage, add_to_usage
 from providers.canonical.token_estimate import text_tokens
-from providers.dialect import CallerDialect, OutboundResponse, ResponseMeta
+from providers.dialect import CallerDialect, OutboundResponse, ResponseMeta, StreamEditor
+from providers.transport.response_stream import ResponseStream
 
 # How long an engine may take to end a stream after its last frame, before its connection is closed instead of reused.
 _END_OF_STREAM_S = 0.25
@@ -42,6 +43,10 @@ class ResponseSink(Protocol):
     async def send(self, data: bytes) -> None: ...
 
     async def end_stream(self, last: bytes) -> None: ...
+
+    def relay_at_once(self, blocks: ResponseStream, editor: StreamEditor, record: ExchangeRecord) -> None:
+        """Lets what the editor makes of the blocks be recorded and sent as they arrive, where nothing has to be waited for."""
+        ...
 
     def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
         """See app.gateway.pipeline.keep_alives.WatchedStream."""
@@ -145,6 +150,8 @@ async def _relay_blocks(
     editor, spool_record = response.editor, attempted.planned.spool_record
     if editor.done or editor.failure is not None:
         return
+    if mark is None and masked is None and isinstance(response.blocks, ResponseStream):
+        sink.relay_at_once(response.blocks, editor, spool_record)
     async for block in response.blocks:
         data = editor.feed(block)
         if data:

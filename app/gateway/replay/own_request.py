@@ -13,10 +13,11 @@ from app.gateway.pipeline.gateway import Gateway
 from app.gateway.pipeline.serve import serve
 from app.gateway.routing.permissions import may_use_route
 from app.gateway.state.context import Allowance, RequestContext
-from app.gateway.state.stages import Authenticated
+from app.gateway.state.stages import Authenticated, ExchangeRecord
 from app.store.redis.idempotent_responses import StoredResponse
 from providers.canonical.errors import NarthexError, NotAllowed, Unavailable
-from providers.dialect import CallerDialect, ResponseMeta
+from providers.dialect import CallerDialect, ResponseMeta, StreamEditor
+from providers.transport.response_stream import ResponseStream
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +151,9 @@ class _Collected:
 
     async def end_stream(self, last: bytes) -> None:
         await self.send(last)
+
+    def relay_at_once(self, blocks: ResponseStream, editor: StreamEditor, record: ExchangeRecord) -> None:
+        """Leaves the blocks to the task, which lets others have their turn."""
 
     def check_silence(self, now_s: float, longest_s: float, dialect: CallerDialect, meta: ResponseMeta) -> None:
         raise AssertionError("nobody listens to the response to a request of the gateway's own")

@@ -120,7 +120,10 @@ class SpoolRecord:
         """Add a block of the response, as it is sent to the caller."""
         if self._policy == "none":
             return
-        self._response = _append(self._response, data)
+        if type(self._response) is bytearray:  # as with each chunk of a stream, without a call
+            self._response += data
+        else:
+            self._response = _append(self._response, data)
         if len(self._response) > self._response_spill_bytes:
             self._spill_response()
 

@@ -119,7 +119,7 @@ class MessagesStreamEditor(SSEStreamEditor):
     def _write_end(self) -> bytes:
         """The official SDKs wait for message_stop, which some engines leave out."""
         usage = self.usage
-        is_answer = self._has_blocks or self._written_bytes or (usage is not None and (usage.input or usage.output))
+        is_answer = self._has_blocks or self.written_bytes or (usage is not None and (usage.input or usage.output))
         if not is_answer and self.finish_reason not in ("length", "content_filter"):
             raise InvalidUpstreamResponse(EMPTY_ANSWER)
         return b"".join(self._withheld) + _MESSAGE_STOP

@@ -15,6 +15,7 @@ class ChunkTemplate(Struct, frozen=True):
     before: bytes
     after: bytes
     prefix: bytes
+    has_deltas: bool  # whether its choices are those of a chat
 
     def choices(self, data: bytes) -> bytes | None:
         """The choices of a chunk that matches and finishes no choice; None for any other chunk."""

@@ -39,8 +39,12 @@ class OpenAIStreamEditor(SSEStreamEditor):
     returns the same object if nothing has to change.
     """
 
+    _has_deltas = False
+
     def __init__(self, meta: ResponseMeta, id: str, object: str, normalize_choices: Callable[[bytes], bytes]) -> None:
         super().__init__(meta)
+        # By which providers.wire may edit what comes next: feed() would do the same. None: feed() it.
+        self.relay_template: ChunkTemplate | None = None
         self._id = id
         self._object = object
         self._normalize_choices = normalize_choices
@@ -51,6 +55,16 @@ class OpenAIStreamEditor(SSEStreamEditor):
         self._last_template: tuple[bytes, bytes] | None = None
         self._template: ChunkTemplate | None = None
         self._has_content = False
+
+    def feed(self, block: bytes) -> bytes:
+        edited = super().feed(block)
+        is_over = self.done or self.failure is not None
+        self.relay_template = None if is_over or self._held_chunks or not self._keeps_texts() else self._template
+        return edited
+
+    def _keeps_texts(self) -> bool:
+        """Whether choices that hold nothing but text are sent on unchanged, after all that came before."""
+        return True
 
     def _write_end(self) -> bytes:
         has_usage = self.usage is not None and (self.usage.input or self.usage.output)
@@ -77,7 +91,7 @@ class OpenAIStreamEditor(SSEStreamEditor):
             choices = template.choices(data)
             if choices is not None:
                 for text in self.written_texts.findall(data):  # as _count_delta(), of which each chunk would pay the call
-                    self._written_bytes += len(text) if b"\\" not in text else unescaped_size(text)
+                    self.written_bytes += len(text) if b"\\" not in text else unescaped_size(text)
                 return b"%b%b}\n\n" % (template.prefix, self._normalized(choices))
         return self._edit_decoded(data)
 
@@ -196,7 +210,9 @@ class OpenAIStreamEditor(SSEStreamEditor):
             return
         self._unlike_chunks = 0
         body.pop("usage", None)
-        self._template = ChunkTemplate(*around, b"data: " + self._with_meta(body).write()[:-1] + b',"choices":')
+        if self.written_texts.search(b"".join(around)) is None:  # they would count with each chunk
+            prefix = b"data: " + self._with_meta(body).write()[:-1] + b',"choices":'
+            self._template = ChunkTemplate(*around, prefix, self._has_deltas)
 
     def _with_meta(self, body: Body) -> Body:
         meta = self._meta

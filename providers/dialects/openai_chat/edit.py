@@ -11,6 +11,8 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
+from providers import wire
+from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.finish_reasons import OPENAI_REASONS, check_failure, recorded_finish_reason
 from providers.canonical.loose_types import with_expected_types
@@ -58,6 +60,14 @@ _message_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     """A complete response. Raises InvalidUpstreamResponse, or the error that an engine reported with status 200."""
+    edited = wire.edit_chat(raw, meta.id, meta.episode_id, meta.model)
+    if edited is not None:
+        raw, input, output, finish_reason, model = edited
+        return OutboundResponse(raw, Usage(input, output), finish_reason, model)
+    return _edit_decoded(raw, meta)
+
+
+def _edit_decoded(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     body = Body.read_response(raw)
     error = find_error(body)
     if error is not None:
@@ -93,7 +103,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         corrected = with_expected_types(raw)
         if corrected is raw:
             raise InvalidUpstreamResponse(f"The engine's answer is not a chat completion: {exc}.") from None
-        return edit_response(corrected, meta)
+        return _edit_decoded(corrected, meta)
     if not heads:
         raise InvalidUpstreamResponse("The engine's answer has no choices.")
     for head in heads:
@@ -150,10 +160,19 @@ def _choice_index(head: ChoiceHead) -> int:
 
 
 def stream_editor(meta: ResponseMeta) -> OpenAIStreamEditor:
-    return _ChatStreamEditor(meta, meta.id, "chat.completion.chunk", _ChoiceNormalizer(stops_after_calls=meta.stops_after_calls).normalize)
+    return _ChatStreamEditor(meta)
 
 
 class _ChatStreamEditor(OpenAIStreamEditor):
+    _has_deltas = True
+
+    def __init__(self, meta: ResponseMeta) -> None:
+        self._normalizer = _ChoiceNormalizer(stops_after_calls=meta.stops_after_calls)
+        super().__init__(meta, meta.id, "chat.completion.chunk", self._normalizer.normalize)
+
+    def _keeps_texts(self) -> bool:
+        return not self._normalizer.awaits_more
+
     def _with_meta(self, body: Body) -> Body:
         if has_sources(body) and "choices" in body:
             body["choices"] = with_annotations(body, "delta") or body["choices"]
@@ -172,6 +191,11 @@ class _ChoiceNormalizer:
         self._details_buffer = ReasoningDetailsBuffer()
         self._stops_after_calls = stops_after_calls
         self._choices_with_calls: frozenset[int] = frozenset()
+
+    @property
+    def awaits_more(self) -> bool:
+        """Whether what came before changes later choices, such as their finish reason."""
+        return bool(self._choices_with_calls) or self._details_buffer.holds_details or self._tool_call_repair.awaits_end
 
     def normalize(self, choices: bytes) -> bytes:
         if self._stops_after_calls:

@@ -25,6 +25,10 @@ class ReasoningDetailsBuffer:
     def __init__(self) -> None:
         self._entries: dict[int, list[dict[str, Any]]] = {}
 
+    @property
+    def holds_details(self) -> bool:
+        return bool(self._entries)
+
     def buffer_details(self, choices: bytes) -> bytes:
         """The choices of a chunk without partial details, and with all details of a choice that finishes."""
         if REASONING_DETAILS_KEY not in choices and not self._entries:

@@ -251,7 +251,7 @@ class ResponsesStreamEditor(SSEStreamEditor):
             if kind == "response.incomplete" or status in UNFINISHED_STATUSES:
                 body["status"] = kind.removeprefix("response.")
             self.usage, reason, upstream_reason = _normalize_ending(body)
-            if not self._written_bytes and not self._has_calls:
+            if not self.written_bytes and not self._has_calls:
                 _check_answered(body, self.usage, reason)
             missing = self._write_missing(self._stream_repair.missing_before_end(body))
             kind = outer["type"] = f"response.{body['status']}"

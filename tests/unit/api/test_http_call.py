@@ -9,6 +9,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 from app.api.server.http_call import HttpCall
 from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
+from providers.transport.write_batcher import WriteBatcher
 
 
 class ScriptedTransport:
@@ -34,9 +35,14 @@ class Connection:
         self.tasks: set[asyncio.Task[None]] = set()
         self.loop_turns = LoopTurns()
         self.write_timeout_s = 60.0
+        self.loop_transport = self.transport
+        self.write_batcher = WriteBatcher()
 
     def on_response_complete(self) -> None:
         pass
+
+    def write_at_once(self, data: bytes) -> None:
+        self.transport.write(data)
 
 
 async def test_disconnect_can_be_noticed_after_a_large_body_that_nobody_read_while_it_came():

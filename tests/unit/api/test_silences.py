@@ -1,7 +1,7 @@
 """Silences: who is sent a keep-alive, when, and what is never done to a response for its sake."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,9 @@ from app.settings import Settings
 from providers.dialect import CallerDialect, ResponseMeta
 from providers.dialects.catalogue import CALLER_DIALECTS
 from providers.transport.loop_turns import PIECE_BYTES
+from providers.transport.response_stream import ResponseStream
 from tests.unit.api.test_http_call import Connection, WrittenTransport
+from tests.unit.api.test_stream_relay import Record
 
 META = ResponseMeta("0198c0de", "episode", "model", 1, True)
 COMMENT = b"e\r\n: keep-alive\n\n\r\n"
@@ -31,6 +33,16 @@ class Transport(WrittenTransport):
 
     def is_closing(self) -> bool:
         return self.closing
+
+
+class Blocks:
+    """The blocks of an engine's stream, as far as a relay of them is set up."""
+
+    receiver: Any = None
+
+
+NO_EDITOR: Any = None
+RECORD: Any = Record()
 
 
 async def _nothing(call: HttpCall) -> None:
@@ -206,3 +218,17 @@ async def test_stream_that_fails_is_left_alone_and_the_others_are_looked_at(capl
             await asyncio.sleep(0.005)
     await keep_alives.task.stop()
     assert broken.checks == 1 and keep_alives.task.failure_count == 0
+
+
+@pytest.mark.parametrize(("dialect", "goes_on"), [("openai_responses", False), ("openai_chat", True)])
+async def test_keep_alive_ends_relaying_past_the_task_only_where_the_frames_after_it_are_edited(dialect: str, goes_on: bool):
+    stream, blocks = Stream(dialect), cast(ResponseStream, Blocks())
+    await stream.sink.begin_stream(b'event: a\ndata: {"type":"a","sequence_number":0}\n\n')
+    stream.sink.relay_at_once(blocks, NO_EDITOR, RECORD)
+    stream.wait(0)
+    assert blocks.receiver is not None
+    assert stream.wait(11)
+    assert (blocks.receiver is not None) is goes_on
+    blocks.receiver = None
+    stream.sink.relay_at_once(blocks, NO_EDITOR, RECORD)
+    assert (blocks.receiver is not None) is goes_on, "of a stream that another engine goes on with"

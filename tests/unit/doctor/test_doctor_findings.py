@@ -34,7 +34,7 @@ SNAPSHOT = Snapshot(
     {"gpu": ProviderConfig("vllm", "http://10.0.0.5:8000", "env:GPU_KEY"), "spare": ProviderConfig("openai", "http://10.0.0.9/v1")},
     {"small": ModelConfig((Target("gpu", "Small-1"),), ("large",)), "large": ModelConfig((Target("spare", "Large-1"),))},
 )
-MACHINE = MachineFacts((3, 11), str(HOME), 1000, 0o700, 1000, (), 50_000_000_000, 10**6, 100_000, 100_000, 4)
+MACHINE = MachineFacts((3, 11), str(HOME), 1000, 0o700, 1000, (), 50_000_000_000, 10**6, 100_000, 100_000, 4, True)
 GATEWAY = GatewayFacts("http://127.0.0.1:8787", 200, 0.002, Health("ready", 7, "connected"))
 POSTGRES = PostgresStatus(
     "18.6",

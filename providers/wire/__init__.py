@@ -1,0 +1,44 @@
+"""Pure functions on bytes, for what is done with each request and each chunk: in C where that was compiled, else in Python.
+
+The two give the same results, for any bytes (tests/unit/wire). NARTHEX_WIRE=python turns the compiled ones off. Each returns
+None whenever it is not sure that the usual code would do the same, which then decides.
+
+    relay      an engine's HTTP chunks -> the caller's, for events that differ in their texts alone
+    edit_chat  an engine's whole answer to a chat -> the caller's, for one choice with a text
+"""
+
+import importlib
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from providers.wire import twin
+
+_SOURCE = Path(__file__).parent / "native.c"
+
+
+def _load() -> Any:
+    if os.environ.get("NARTHEX_WIRE") == "python":
+        return twin
+    try:
+        native = importlib.import_module("providers.wire.native")
+    except ImportError:  # it was not compiled, or for another machine
+        return twin
+    is_current = not _SOURCE.exists() or native.source_crc == zlib.crc32(_SOURCE.read_bytes())
+    return native if is_current else twin
+
+
+_functions = _load()
+is_native = _functions is not twin
+
+# What an engine sent, from the end of a chunk on; what is left of the content before; the data of each event up to its
+# choices, and behind them; the frame of the caller up to its choices; and whether they have deltas, as chats have, or texts.
+# -> HTTP chunks for the caller and the frames in them, both empty if no event is complete; what is left of the content; and
+# how many bytes of UTF-8 the model wrote.
+relay: Callable[[bytes, bytes, bytes, bytes, bytes, bool], tuple[bytes, bytes, bytes, int] | None] = _functions.relay
+
+# The body, and the id, the episode's id and the model's name that the caller gets. -> The body for the caller, the tokens of the
+# input and of the output, the finish reason, and the model's name as the engine has it.
+edit_chat: Callable[[bytes, str, str, str], tuple[bytes, int, int, str, str] | None] = _functions.edit_chat

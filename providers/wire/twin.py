@@ -1,0 +1,165 @@
+"""The functions of native.c in Python: what runs without it, and what it is held against. See providers/wire/__init__.py."""
+
+import json
+import re
+
+MOST_BYTES = 32_768
+MOST_EVENTS = 128
+MOST_ANSWER_BYTES = 65_536
+
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,5})\r\n").match
+_STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
+_NULL = rb'"(?!(?:%b)")[a-z_]{1,40}": ?null'
+_DELTA = rb'"(?:content|reasoning_content|refusal)": ?%b|%b' % (_STRING, _NULL % b"text|reasoning|reasoning_details")
+_INDEX = rb'"index": ?(?:0|[1-9][0-9]{0,3})'
+_OTHER = _NULL % b"index|delta|text|error|reasoning|reasoning_details"
+
+
+def _choices_pattern(content: bytes) -> re.Pattern[bytes]:
+    """The choices of a chunk: one, with an index and this content, each once, and other members that are null."""
+    member = rb"(?:%b|%b)" % (content, _OTHER)
+    return re.compile(rb" ?\[\{(?:%b, ?)*+%b(?:, ?%b)*+\}\]" % (member, _INDEX, member))
+
+
+_is_plain_chat = _choices_pattern(rb'"delta": ?\{(?:(?:%b)(?:, ?(?:%b))*+)?\}' % (_DELTA, _DELTA)).fullmatch
+_is_plain_completion = _choices_pattern(rb'"text": ?%b' % _STRING).fullmatch
+_written_texts = re.compile(rb'"(?:content|reasoning_content|refusal|text)": ?(%b)' % _STRING).findall
+
+
+_PLAIN = rb"[ !#-\[\]-~]{1,198}"
+_COUNT = rb"(?:0|[1-9][0-9]{0,%d})"
+_COMPACT_NULL = rb'"(?!(?:%b)")[a-z_]{1,40}":null'
+
+
+def _members(*alternatives: bytes) -> bytes:
+    # Without possessive repeats: around groups that capture, Python 3.11 fails for some texts.
+    return rb"\{(?:(?:%b)(?:,(?=\")|(?=\})))+\}" % b"|".join(alternatives)
+
+
+_MESSAGE = _members(
+    rb'"role":"assistant"',
+    rb'"(?:content|reasoning_content|refusal)":%b' % _STRING,
+    rb'"(?:tool_calls|annotations)":\[\]',
+    _COMPACT_NULL % b"role|text|delta|reasoning|reasoning_details",
+)
+_CHOICE = _members(
+    rb'"index":%b' % (_COUNT % 3),
+    rb'"message":%b' % _MESSAGE,
+    rb'"finish_reason":"(?P<reason>stop|length)"',
+    _COMPACT_NULL % b"index|message|finish_reason|text|delta|error|reasoning|reasoning_details",
+)
+_USAGE = _members(
+    rb'"prompt_tokens":(?P<input>%b)' % (_COUNT % 8),
+    rb'"completion_tokens":(?P<output>%b)' % (_COUNT % 8),
+    rb'"total_tokens":%b' % (_COUNT % 8),
+    rb'"(?:prompt|completion)_tokens_details":null',
+)
+_read_answer = re.compile(
+    _members(
+        rb'"id":"(?P<id>%b)"' % _PLAIN,
+        rb'"object":"chat\.completion"',
+        rb'"created":%b' % (_COUNT % 11),
+        rb'"model":"(?P<model>%b)"' % _PLAIN,
+        rb'"choices":\[%b\]' % _CHOICE,
+        rb'"usage":%b' % _USAGE,
+        rb'"service_tier":null',
+        rb'"system_fingerprint":(?:(?P<fingerprint>null)|"%b")' % _PLAIN,
+        rb'"(?:prompt_logprobs|prompt_token_ids|kv_transfer_params)":null',  # vLLM's
+    )
+).fullmatch
+# No string of JSON holds one of these: its quotes would be escaped.
+_ONCE = (
+    *(b'"id":', b'"object":', b'"created":', b'"model":', b'"choices":', b'"usage":', b'"index":', b'"message":'),
+    *(b'"finish_reason":', b'"prompt_tokens":', b'"completion_tokens":', b'"total_tokens":'),
+)
+_NULLS = (b'"prompt_logprobs":', b'"prompt_token_ids":', b'"kv_transfer_params":')
+_ONES = [1] * len(_ONCE)
+_is_plain = re.compile(_PLAIN.decode()).fullmatch
+
+
+def edit_chat(raw: bytes, id: str, episode_id: str, model: str) -> tuple[bytes, int, int, str, str] | None:
+    if len(raw) > MOST_ANSWER_BYTES or not (_is_plain(id) and _is_plain(episode_id) and _is_plain(model)):
+        return None
+    answer = _read_answer(raw)
+    if answer is None or [raw.count(key) for key in _ONCE] != _ONES:
+        return None
+    tiers, fingerprints = raw.count(b'"service_tier":'), raw.count(b'"system_fingerprint":')
+    input, output = int(answer["input"]), int(answer["output"])
+    if max(tiers, fingerprints, *[raw.count(key) for key in _NULLS]) > 1 or not (input or output):
+        return None
+    if (b"\\u" in raw or not raw.isascii()) and _written_bytes(raw) is None:
+        return None
+    edits = [(*answer.span("id"), id.encode()), (*answer.span("model"), model.encode()), (*answer.span("fingerprint"), b'""')]
+    pieces, start = list[bytes](), 0
+    for begin, end, replaced in sorted(edits):
+        if begin >= 0:
+            pieces += (raw[start:begin], replaced)
+            start = end
+    pieces += (raw[start:-1], b',"episode_id":"', episode_id.encode(), b'"')
+    if not fingerprints:
+        pieces.append(b',"system_fingerprint":""')
+    if not tiers:
+        pieces.append(b',"service_tier":null')
+    pieces.append(b"}")
+    return b"".join(pieces), input, output, answer["reason"].decode(), answer["model"].decode()
+
+
+def relay(data: bytes, rest: bytes, before: bytes, after: bytes, prefix: bytes, is_chat: bool) -> tuple[bytes, bytes, bytes, int] | None:
+    if max(len(data), len(rest), len(before), len(after), len(prefix)) > MOST_BYTES:
+        return None
+    content = _read_chunks(data)
+    if content is None:
+        return None
+    *events, rest = (rest + content).split(b"\n\n")
+    if len(events) > MOST_EVENTS or b"\n" in rest or b"\r" in rest:
+        return None
+    written, frames = 0, list[bytes]()
+    before, is_plain, key = b"data: " + before, *((_is_plain_chat, b'"delta":') if is_chat else (_is_plain_completion, b'"text":'))
+    for event in events:
+        choices = event[len(before) : len(event) - len(after)]
+        if len(event) < len(before) + len(after) or not (event.startswith(before) and event.endswith(after)):
+            return None
+        if is_plain(choices) is None or choices.count(key) != 1:
+            return None
+        size = _written_bytes(choices)
+        if size is None:
+            return None
+        written += size
+        frames += (prefix, choices, b"}\n\n")
+    sent = b"".join(frames)
+    return b"%x\r\n%b\r\n" % (len(sent), sent) if sent else b"", sent, rest, written
+
+
+def _read_chunks(data: bytes) -> bytes | None:
+    """The content of the HTTP chunks that `data` consists of."""
+    contents, start = list[bytes](), 0
+    while start < len(data):
+        size = _CHUNK_SIZE(data, start)
+        if size is None:
+            return None
+        start = size.end()
+        end = start + int(size[1], 16)
+        if end == start or data[end : end + 2] != b"\r\n":
+            return None
+        contents.append(data[start:end])
+        start = end + 2
+    return contents[0] if len(contents) == 1 else b"".join(contents)
+
+
+def _written_bytes(choices: bytes) -> int | None:
+    """How long the texts of choices are in UTF-8, unescaped, or None if they are no texts."""
+    if not choices.isascii():
+        try:
+            choices.decode()
+        except UnicodeDecodeError:
+            return None
+    written = 0
+    for quoted in _written_texts(choices):
+        if b"\\" not in quoted:
+            written += len(quoted) - 2
+            continue
+        try:
+            written += len(json.loads(quoted).encode())
+        except UnicodeEncodeError:  # half of a surrogate pair
+            return None
+    return written
