@@ -7,13 +7,17 @@ host for its own state.
 
 import base64
 import binascii
-import re
 
 from providers.canonical.chat import OpaqueState
+from providers.wire import holds
 
 PREFIX = "nx1."
-# Returns None for a body without carriers. A regex search takes a third of the time that `in` does.
-find_carrier = re.compile(re.escape(PREFIX).encode()).search
+_PREFIX, _RAREST = PREFIX.encode(), PREFIX.index("x")
+
+
+def holds_carrier(body: bytes) -> bool:
+    """Whether there may be a carrier somewhere in a body."""
+    return holds(body, _PREFIX, _RAREST)
 
 
 def encode_carrier(state: OpaqueState, *, caller_dialect: str) -> str:

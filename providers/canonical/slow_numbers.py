@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.outside_strings import STEP_BYTES, outside_strings
+from providers.wire import count_number_marks
+from providers.wire.twin import EXPONENT, MANY_DIGITS, NUMBER_MARKS
 
 MOST_SLOW_NUMBERS = 100
 # A text that is shorter has no room for more slow numbers, each of which has five characters and a comma.
@@ -18,11 +20,7 @@ SLOW_NUMBERS_ADVICE = (
     " as strings."
 )
 
-# The digits of each number become zeros, with its decimal point, and its exponent has one spelling.
-_MARKS = bytes({**dict.fromkeys(b"0123456789.", 48), **dict.fromkeys(b"eE", 101), 43: 43, 45: 45}.get(byte, 32) for byte in range(256))
-_EXPONENT = b"0e"
-_MANY_DIGITS = b"0" * 300
-_SLOW = (b"0e000", b"0e+000", b"0e-000", _MANY_DIGITS)
+_SLOW = (b"0e000", b"0e+000", b"0e-000", MANY_DIGITS)
 # So many of these take as long as one of those.
 _SLOWISH_PER_SLOW = 20
 _SLOWISH = (b"0e00", b"0e+00", b"0" * 20 + b"e-")
@@ -47,8 +45,8 @@ def count_slow_numbers(raw: bytes) -> int:
     """
     slow = slowish = 0
     for piece in outside_strings(raw):
-        marks = piece.translate(_MARKS)
-        if _EXPONENT in marks or _MANY_DIGITS in marks:
+        marks = piece.translate(NUMBER_MARKS)
+        if EXPONENT in marks or MANY_DIGITS in marks:
             slow += sum(map(marks.count, _SLOW))
             slowish += sum(map(marks.count, _SLOWISH))
             if slow + slowish // _SLOWISH_PER_SLOW > MOST_SLOW_NUMBERS:
@@ -58,10 +56,11 @@ def count_slow_numbers(raw: bytes) -> int:
 
 def _count_candidates(raw: bytes) -> int:
     """The exponents and long runs of digits in all of the text, whether within strings or outside."""
+    if len(raw) <= STEP_BYTES:
+        return count_number_marks(raw)
     candidates = 0
     for start in range(0, len(raw), STEP_BYTES):
-        marks = raw[start : start + STEP_BYTES].translate(_MARKS)
-        candidates += marks.count(_EXPONENT) + marks.count(_MANY_DIGITS)
+        candidates += count_number_marks(raw[start : start + STEP_BYTES])
         if candidates > MOST_SLOW_NUMBERS:
             break
     return candidates

@@ -5,6 +5,8 @@ None whenever it is not sure that the usual code would do the same, which then d
 
     relay      an engine's HTTP chunks -> the caller's, for events that differ in their texts alone
     edit_chat  an engine's whole answer to a chat -> the caller's, for one choice with a text
+
+    count_structure, count_number_marks, holds    what is in a body, before it is decoded; these always have a result
 """
 
 import importlib
@@ -42,3 +44,12 @@ relay: Callable[[bytes, bytes, bytes, bytes, bytes, bool], tuple[bytes, bytes, b
 # The body, and the id, the episode's id and the model's name that the caller gets. -> The body for the caller, the tokens of the
 # input and of the output, the finish reason, and the model's name as the engine has it.
 edit_chat: Callable[[bytes, str, str, str], tuple[bytes, int, int, str, str] | None] = _functions.edit_chat
+
+# A body -> how many objects and arrays it begins, and how many commas it has, those in strings included.
+count_structure: Callable[[bytes], tuple[int, int]] = _functions.count_structure
+
+# A body -> how many digits or points an e follows, as in 1e300, and how many times it has 300 digits or points in a row.
+count_number_marks: Callable[[bytes], int] = _functions.count_number_marks
+
+# A body, a part that it may hold, and the place of the byte of that part which is rarest in bodies.
+holds: Callable[[bytes, bytes, int], bool] = _functions.holds

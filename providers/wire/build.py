@@ -13,7 +13,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent / "native.c"
 COMPILED = SOURCE.with_suffix(".abi3.so")
-FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-D_FORTIFY_SOURCE=2")
+FLAGS = ("-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-D_FORTIFY_SOURCE=2")
 _COMPILERS = ("cc", "gcc", "clang")
 
 

@@ -163,3 +163,26 @@ def _written_bytes(choices: bytes) -> int | None:
         except UnicodeEncodeError:  # half of a surrogate pair
             return None
     return written
+
+
+# The digits of each number become zeros, with its decimal point, and its exponent has one spelling.
+NUMBER_MARKS = bytes(
+    {**dict.fromkeys(b"0123456789.", 48), **dict.fromkeys(b"eE", 101), 43: 43, 45: 45}.get(byte, 32) for byte in range(256)
+)
+EXPONENT = b"0e"
+MANY_DIGITS = b"0" * 300
+
+
+def count_structure(raw: bytes) -> tuple[int, int]:
+    return raw.count(b"{") + raw.count(b"["), raw.count(b",")
+
+
+def count_number_marks(raw: bytes) -> int:
+    marks = raw.translate(NUMBER_MARKS)
+    return marks.count(EXPONENT) + marks.count(MANY_DIGITS)
+
+
+def holds(raw: bytes, part: bytes, rarest: int) -> bool:
+    if not 0 <= rarest < len(part):
+        raise ValueError("holds() takes the place of a byte of the part")
+    return part in raw

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from providers.wire import count_structure
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -22,7 +24,8 @@ def is_large(raw: bytes) -> bool:
     size_bytes = len(raw)
     if size_bytes <= SMALL_BYTES or size_bytes > LARGE_BYTES:
         return size_bytes > LARGE_BYTES
-    return raw.count(b"{") + raw.count(b"[") > _LARGE_CONTAINERS or raw.count(b",") > _LARGE_VALUES
+    containers, commas = count_structure(raw)
+    return containers > _LARGE_CONTAINERS or commas > _LARGE_VALUES
 
 
 def is_slow_to_record(raw: bytes, *, is_masked: bool) -> bool:

@@ -21,7 +21,7 @@ from app.gateway.request_translation.caller_fields import apply_constraint_field
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.response_translation.resumable_stream import ResumableStream
 from providers import structured_output
-from providers.canonical.carrier import find_carrier
+from providers.canonical.carrier import holds_carrier
 from providers.canonical.chat import ChatRequest
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import NULL, Body
@@ -168,9 +168,7 @@ class SourceRequest(Struct, eq=False):
         if self.holds_carrier is None:
             request = self.request
             refers_to_earlier = request.previous_response_id is not None or request.references_items
-            self.holds_carrier = find_carrier(self.raw) is not None or (
-                refers_to_earlier and find_carrier(request.body.write()) is not None
-            )
+            self.holds_carrier = holds_carrier(self.raw) or (refers_to_earlier and holds_carrier(request.body.write()))
         return self.holds_carrier
 
     @property
