@@ -126,7 +126,7 @@ async def relay_stream(
         await masked.record_all()
     await _commit_exchange(gateway, parsed, context, last)
     await sink.end_stream(last)
-    if relayed is not None:
+    if relayed is not None and not (isinstance(relayed.blocks, ResponseStream) and relayed.blocks.response.complete):
         # The caller has the complete response: an error frame after it would be taken for a part of the next one.
         with contextlib.suppress(TimeoutError, httpx.TransportError, UpstreamError):
             async with asyncio.timeout(_END_OF_STREAM_S):

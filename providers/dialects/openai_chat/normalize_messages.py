@@ -28,15 +28,16 @@ _decode = msgspec.json.decode
 
 def are_calls_in_order(messages: Sequence[Message]) -> bool:
     """Whether each call has a result right after it, and each result a call. Calls without ids, which are OpenAI's oldest, are."""
-    waiting: dict[str | None, Message] = {}
+    waiting: set[str | None] = set()
     for message in messages:
         if message.role == "tool":
-            if waiting.pop(message.tool_call_id, None) is None:
+            if message.tool_call_id not in waiting:
                 return False
+            waiting.remove(message.tool_call_id)
         elif waiting:
             return False
         elif message.tool_calls:
-            waiting = {call.id: message for call in message.tool_calls}
+            waiting = {call.id for call in message.tool_calls}
             if len(waiting) < len(message.tool_calls):
                 return False
     return not waiting or bool(messages[-1].tool_calls)
