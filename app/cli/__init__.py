@@ -10,6 +10,7 @@ _SECTIONS = {
     "Configuration": {
         "apply": "configuration",
         "export": "configuration",
+        "schema": MADE,
         "import": "import_files",
         "history": "configuration_history",
         "rollback": "configuration",

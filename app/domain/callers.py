@@ -1,9 +1,9 @@
 """Callers: teams, their keys as the request path knows them, and what of their content is kept."""
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from app.domain.limits import Period, Resource
 
@@ -82,25 +82,54 @@ class TeamLimit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     time_zone: str = "UTC"
 
 
-class TeamRestrictions(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
-    """The restrictions that a team sets for its keys, which a key can narrow but not widen.
-
-    `None` means no restriction, as in Caller. `limits` apply to each key separately. `fallbacks` says whether
-    models may fall back to any model, or only to those that the key may use.
-    """
-
-    models: tuple[str, ...] | None = None
-    routes: tuple[str, ...] | None = None
-    networks: tuple[str, ...] | None = None
-    limits: tuple[TeamLimit, ...] = ()
-    fallbacks: Fallbacks = "any"
+# The priority of a request, of which the negative is the least.
+MAX_PRIORITY = 100
 
 
-class TeamConfig(TeamRestrictions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A team's settings: the section `[teams.NAME]`. TeamRestrictions has further ones."""
+MAX_TEAM_LIMITS = 20
 
-    content: ContentPolicy = "full"  # how much of the team's requests and responses is recorded
-    drop: DroppableFields = ()  # what may be left out of the team's requests and responses
-    priority: int = 0  # of keys without one of their own; see Caller
-    mask: MaskConfig = MaskConfig()  # the rules of the policy `masked`
-    search: bool = False  # whether the text of what is recorded can be searched
+
+Content = Annotated[
+    ContentPolicy,
+    Meta(
+        description="What is recorded of requests and responses: everything, everything but what the rules of `mask` find, only structure"
+        " and numbers, or nothing."
+    ),
+]
+
+
+Priority = Annotated[
+    int,
+    Meta(
+        description="Where requests wait, the highest go first.",
+        extra_json_schema={"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY},
+    ),
+]
+
+
+class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, gc=False):
+    """A team's settings: the section `[teams.NAME]`."""
+
+    content: Content = "full"
+    drop: Annotated[
+        DroppableFields,
+        Meta(description='Fields that may be left out of its requests where a target cannot honour them: "all", or a list of names.'),
+    ] = ()
+    priority: Priority = 0  # of keys without one of their own
+    mask: Annotated[MaskConfig, Meta(description="The rules of the content policy `masked`; by default all built-in detectors.")] = (
+        MaskConfig()
+    )
+    search: Annotated[bool, Meta(description="Whether the text of what is recorded from now on can be searched.")] = False
+    # What its keys are held to, which a key can narrow but not widen. As in Caller, None means no restriction.
+    models: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="Models that its keys may use; a * at the end stands for anything. Keys narrow it."),
+    ] = None
+    routes: Annotated[tuple[str, ...] | None, Meta(description="Routes that its keys may use. Keys narrow it.")] = None
+    networks: Annotated[tuple[str, ...] | None, Meta(description="Networks that its keys may be used from. Keys narrow it.")] = None
+    limits: Annotated[
+        tuple[TeamLimit, ...], Meta(description="What each of its keys is held to.", extra_json_schema={"maxItems": MAX_TEAM_LIMITS})
+    ] = ()
+    fallbacks: Annotated[
+        Fallbacks, Meta(description="Whether a model may fall back to any model, or to those alone that the key may use (allowed).")
+    ] = "any"

@@ -1,18 +1,15 @@
 """Experiments: their arms and versions, what is assigned, and the metrics that compare arms."""
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 ExperimentStatus = Literal["draft", "running", "ended"]
 
 
 class RampStep(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A step of a ramp.
-
-    From `after_hours` after the experiment's start on, the share `enrolment` of units takes part.
-    """
+    """A step of a ramp: some hours after the start, another share of units takes part."""
 
     after_hours: float
     enrolment: float
@@ -30,61 +27,58 @@ BOOLEAN_OUTCOMES: tuple[BuiltInOutcome, ...] = ("error", "schema_failure", "refu
 
 
 class AnalysisConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """How an experiment is read. The start freezes all of it, because results hold only if it was chosen without having seen them.
+    """The settings by which an experiment is analyzed. Its start freezes all of them."""
 
-    `metrics`: of BUILT_IN_OUTCOMES, and declared ones of kind boolean or float; the first is the primary one. Empty: BUILT_IN_OUTCOMES.
-    `alpha`: the chance that any of them says something false at any time. `planned_units`: of control and arm together, for which
-    intervals are narrowest. `caps`: a unit's value counts as at most this much, by metric. `slices`: names of tags by which results are
-    shown, too. `window_minutes`: after its first inference a unit is complete. `feedback_hours`: feedback counts until so long after that
-    inference. `guardrails`: by metric and in its own unit, how much worse than the control an arm may be before it is stopped.
-    `minimum_units`: without so many in each of both, no arm is promoted, nor before `minimum_days` since the start: a full week or more, as
-    days differ.
-    """
-
-    metrics: tuple[str, ...] = ()
-    alpha: float = 0.05
-    planned_units: int = 10_000
-    caps: Mapping[str, float] = {}
-    slices: tuple[str, ...] = ()
-    window_minutes: int = 60
-    feedback_hours: int = 24
-    guardrails: Mapping[str, float] = {}
-    minimum_units: int = 500
-    minimum_days: float = 7.0
+    # All are frozen, because results hold only if they were chosen without having seen them.
+    metrics: Annotated[
+        tuple[str, ...], Meta(description="Built-in outcomes and declared metrics, the first is the primary one. Empty: the built-in ones.")
+    ] = ()
+    alpha: Annotated[float, Meta(description="The chance that results say something false at any time.")] = 0.05
+    planned_units: Annotated[int, Meta(description="Units of control and arm together for which intervals are narrowest.")] = 10_000
+    caps: Annotated[Mapping[str, float], Meta(description="By metric, the most that the value of one unit counts.")] = {}
+    slices: Annotated[tuple[str, ...], Meta(description="Names of tags by which results are shown, too.")] = ()
+    window_minutes: Annotated[int, Meta(description="So long after its first inference a unit is complete.")] = 60
+    feedback_hours: Annotated[int, Meta(description="Feedback counts until so long after a unit's first inference.")] = 24
+    guardrails: Annotated[
+        Mapping[str, float],
+        Meta(description="By metric and in its own unit, how much worse than the control an arm may be before it is stopped."),
+    ] = {}
+    minimum_units: Annotated[int, Meta(description="Units of the arm and of the control without which it is not promoted.")] = 500
+    minimum_days: Annotated[float, Meta(description="Days since the start before which no arm is promoted.")] = 7.0  # as days differ
 
 
 class AdaptiveConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Weights that follow the primary metric: every `every_minutes` a version with other ones, none with a share below `minimum_share`.
+    """Weights that follow the primary metric."""
 
-    thompson: an arm's share is the chance that it is the best. best_arm: shares that find the best arm soonest.
-    """
-
+    # thompson: an arm's share is the chance that it is the best; best_arm: shares that find the best arm soonest
     rule: Literal["thompson", "best_arm"]
-    every_minutes: int = 60
-    minimum_share: float = 0.05
+    every_minutes: Annotated[int, Meta(description="How often weights may change.")] = 60
+    minimum_share: Annotated[float, Meta(description="No arm's share goes below this.")] = 0.05
 
 
 class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """The section `experiment` of a function, whose arms are variants, or of a model."""
+    """An experiment: who is served by which arm."""
 
-    # Weights of 0 or more, not all 0, by a variant of the function; by another model, by the model's own name (all of its targets), or by
-    # "provider/model" of one of its targets. They are absolute, so that a change of one moves units only to or from that arm.
-    arms: Mapping[str, float]
-    name: str | None = None  # None: the function's or model's name
+    # Not all are 0. An arm of a model is another model, the model's own name (all of its targets), or "provider/model" of one of its
+    # targets. They are absolute, so that a change of one moves units only to or from that arm.
+    arms: Annotated[Mapping[str, float], Meta(description="Weights of 0 or more by arm: models, or variants of the function.")]
+    name: Annotated[str | None, Meta(description="Null: the name of the model or function.")] = None
     status: ExperimentStatus = "running"
-    unit: str = "episode"  # what is randomised: episode, user, team, or tag:NAME
-    enrolment: float = 1.0  # the share of units that take part; the others get the control
-    control: str | None = None  # None: the function's default variant, the model itself, or the first of `arms` by name
-    salt: str | None = None  # None: a random one
-    ramp: tuple[RampStep, ...] = ()  # later shares, the earliest first
-    eligible: Mapping[str, tuple[str, ...]] = {}  # by key, team or tag:NAME, the values that take part
-    holdout: float = 0.0  # the share of units kept out of this and every other experiment with a holdout
-    layer: str | None = None  # experiments of one layer share no unit
-    slots: tuple[int, int] | None = None  # the experiment's own in its layer, from the first up to and without the last of 10,000
-    stopped: tuple[str, ...] = ()  # arms whose units get the control at once
-    winner: str | None = None  # the arm that serves once the experiment has ended; None: the control
-    analysis: AnalysisConfig = AnalysisConfig()
-    adaptive: AdaptiveConfig | None = None  # None: weights change by hand only
+    unit: Annotated[str, Meta(description="What is randomised: episode, user, team, or tag:NAME.")] = "episode"
+    enrolment: Annotated[float, Meta(description="The share of units that take part; the others get the control.")] = 1.0
+    control: Annotated[  # of a model: the model itself
+        str | None, Meta(description="An arm; null: the default variant, or the first arm by name.")
+    ] = None
+    salt: Annotated[str | None, Meta(description="Of the assignment; null: a random one.")] = None
+    ramp: Annotated[tuple[RampStep, ...], Meta(description="Later shares of units that take part, the earliest first.")] = ()
+    eligible: Annotated[Mapping[str, tuple[str, ...]], Meta(description="By key, team or tag:NAME, the values that take part.")] = {}
+    holdout: Annotated[float, Meta(description="The share of units that takes part in no experiment with a holdout.")] = 0.0
+    layer: Annotated[str | None, Meta(description="Experiments of one layer share no unit.")] = None
+    slots: Annotated[tuple[int, int] | None, Meta(description="Of its layer's 10,000: the first, and the one after the last.")] = None
+    stopped: Annotated[tuple[str, ...], Meta(description="Arms whose units get the control at once.")] = ()
+    winner: Annotated[str | None, Meta(description="The arm that serves once it has ended; null: the control.")] = None
+    analysis: Annotated[AnalysisConfig, Meta(description="How it is read.")] = AnalysisConfig()
+    adaptive: Annotated[AdaptiveConfig | None, Meta(description="Null: weights change by hand only.")] = None
 
     def control_arm(self, default: str | None) -> str:
         """The arm of the control. `default` is the function's default variant, or the model's own name."""
@@ -159,10 +153,11 @@ MetricLevel = Literal["inference", "episode"]
 class MetricConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Feedback that callers may send on an inference or an episode: the section `[metrics.NAME]`."""
 
-    kind: MetricKind
-    level: MetricLevel
-    optimize: Literal["max", "min"] | None = None  # whether more of it is better; None: neither, as of every comment and demonstration
-    description: str | None = None
+    kind: Annotated[MetricKind, Meta(description="What its values are.")]
+    level: Annotated[MetricLevel, Meta(description="What it is about.")]
+    # None also of every comment and demonstration
+    optimize: Annotated[Literal["max", "min"] | None, Meta(description="Whether more of it is better; null: neither.")] = None
+    description: Annotated[str | None, Meta(description="For people.")] = None
 
 
 # Every gateway has these. A comment may also be of an episode.

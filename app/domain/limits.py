@@ -1,9 +1,9 @@
 """Limits: what they count, over which period, and amounts that replace theirs for a time."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]
 
@@ -17,22 +17,32 @@ AfterLoss = Literal["rebuild", "spent", "empty"]
 class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """An entry of `[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar
     day, week (from Monday) or month.
-
-    `scope`: dimension (key, team, model, function, tag:NAME, all) to "each" or one name (a key's public part); all of them must match.
-    `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `after_loss`: once Redis has lost its
-    memory, what was used is read from the records, or counts as all of the amount until the window or period has passed, or as nothing.
-    `dry_run`: counted and reported, never refused. `time_zone`: of days, weeks and months.
     """
 
     name: str
-    scope: Mapping[str, str]
-    resource: Resource
-    amount: float
-    per: Period | None = None
-    on_outage: Literal["local", "refuse"] = "local"
-    after_loss: AfterLoss = "rebuild"
-    dry_run: bool = False
-    time_zone: str = "UTC"
+    scope: Annotated[
+        Mapping[str, str],
+        Meta(
+            description="What it applies to: key (by its public part), team, model, function, tag:NAME or all, each with a name or"
+            ' "each"; all must match.'
+        ),
+    ]
+    resource: Annotated[Resource, Meta(description="What is counted. A budget is a limit of cost_usd.")]
+    amount: Annotated[float, Meta(description="The most of it in any period.")]
+    per: Annotated[Period | None, Meta(description="Null for concurrency only. From days on, by the calendar; weeks from Monday.")] = None
+    on_outage: Annotated[
+        Literal["local", "refuse"],
+        Meta(description="While Redis is unavailable each worker enforces its share (local), or requests are refused."),
+    ] = "local"
+    after_loss: Annotated[
+        AfterLoss,
+        Meta(
+            description="Once Redis has lost its memory, what was used is read from the records (rebuild), or counts as all of the amount"
+            " until the window or period has passed (spent), or as nothing (empty)."
+        ),
+    ] = "rebuild"
+    dry_run: Annotated[bool, Meta(description="Counted and reported, never refused.")] = False
+    time_zone: Annotated[str, Meta(description="Of days, weeks and months.")] = "UTC"
 
 
 class LimitOverride(Struct, frozen=True):

@@ -16,7 +16,7 @@ _LongCachePrice = Annotated[
 
 
 class TokenPrices(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
-    """The prices of tokens by kind. Price, PriceStep and the bodies of REST have these fields."""
+    """The prices of tokens by kind. Price and PriceStep have these fields."""
 
     input: float | None = None
     output: float | None = None

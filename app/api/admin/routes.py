@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.api.admin.access import account_tokens, credentials, key_sessions, keys, role_grants, service_accounts, session, teams, users
 from app.api.admin.configuration import (
     configuration,
+    file_schema,
     functions,
     metrics,
     models,
@@ -62,6 +63,7 @@ def operations(gateway: Gateway) -> list[Operation[Any, Any]]:
         *role_grants.operations(group_roles),
         *credentials.operations(gateway.fleet.vault),
         *configuration.operations(gateway.settings),
+        *file_schema.operations(),
         *providers.operations(gateway),
         *models.operations(gateway.settings),
         *functions.operations(gateway),

@@ -10,13 +10,14 @@ from msgspec import UNSET, Struct, UnsetType
 from app.api.rest.command import Command
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.etags import etag_of
-from app.api.rest.fields import Warnings
+from app.api.rest.fields import Name, Warnings
 from app.api.rest.links import encode_segment
 from app.api.rest.merge_patch import merge, patch_type
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery
 from app.api.rest.refused_fields import refused_field
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.api.rest.request_parsing import convert_admin_body
+from app.api.rest.settings_types import entry_type, new_type, settings_type
 from app.domain.errors import BadConfiguration, StillUsed
 from app.domain.experiments import MetricConfig
 from app.domain.functions import FunctionConfig
@@ -70,9 +71,7 @@ class EntryResource(Generic[T]):
     path: str
     key_path: str
     tag: str
-    settings: type[Struct]  # what can be set, with the names of the file
-    new: type[Struct]  # a body of POST
-    shown: type[Struct]  # `settings`, what identifies an entry, and its times
+    about: str  # a sentence that says what an entry is
     query: type[Any]
     conditions: Callable[[Any], Sequence[Condition]]  # makes conditions of a query's filters
     example: Mapping[str, Any]  # of `settings`
@@ -80,7 +79,6 @@ class EntryResource(Generic[T]):
     identified: Mapping[str, str]  # an example of what identifies an entry
     id_noun: str | None = None  # the noun of the operations' ids, if `noun` would make one that another route has
     only: Sequence[Condition] = ()  # the entries of the resource, if it has not the whole section
-    key_fields: Sequence[str] = ()  # the fields that identify an entry, by the columns of its table, where the file has them in the entry
     read_key: Callable[[Mapping[str, str]], dict[str, str]] = lambda path: {"name": path["name"]}
     write_key: Callable[[Mapping[str, str]], Sequence[str]] = lambda key: list(key.values())
     normalize: Callable[[Any], Any] = lambda config: config
@@ -91,11 +89,23 @@ class EntryResource(Generic[T]):
     # of the operation whose id begins so (`list`, `put` ...), if they do not follow from its path
     commands: Mapping[str, Sequence[Command]] = field(default_factory=dict[str, Sequence[Command]])
     gateway_settings: Settings
+    key: Mapping[str, Any] = field(default_factory=lambda: {"name": Name})  # the types of the fields that identify an entry
+    own_settings: type[Struct] | None = None  # `settings`, where these are not simply those of the section's record
+    key_fields: Sequence[str] = field(init=False)  # those of `key` that the file has in the entry
+    settings: type[Struct] = field(init=False)  # what can be set, with the names of the file
+    new: type[Any] = field(init=False)  # a body of POST
+    shown: type[Any] = field(init=False)  # `settings`, what identifies an entry, and its times
     replacement: type[Any] = field(init=False)
     changes: type[Any] = field(init=False)
     changed: type[Any] = field(init=False)
 
     def __post_init__(self) -> None:
+        own_fields = self.section.kind.__struct_fields__
+        object.__setattr__(self, "key_fields", [name for name in self.key if name in own_fields])
+        made: Any = self.own_settings or settings_type(self.section.kind, tuple(self.key), noun=self.noun)
+        object.__setattr__(self, "settings", made)
+        object.__setattr__(self, "new", new_type(self.settings, self.noun, **self.key))
+        object.__setattr__(self, "shown", entry_type(self.settings, self.noun, self.about, **self.key))
         object.__setattr__(self, "replacement", replacement_type(self.settings, self.counted or self.shown))
         object.__setattr__(self, "changes", patch_type(self.settings, f"{self.shown.__name__}Changes"))
         object.__setattr__(self, "changed", _changed_type(self.shown, self.noun))

@@ -43,5 +43,5 @@ def _patch_of(hint: Any) -> Any:
     if origin in (dict, Mapping):
         return dict[arguments[0], _patch_of(arguments[1]) | None]
     if isinstance(hint, type) and issubclass(hint, Struct):
-        return patch_type(hint, hint.__name__.removesuffix("Settings") + "Changes")
+        return patch_type(hint, hint.__name__.removesuffix("Settings").removesuffix("Config") + "Changes")
     return cast(Any, hint)

@@ -8,7 +8,7 @@ from app.domain.snapshot import Snapshot
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.limits.rules import RuleTable
 from app.store.configuration.validation.shadows import shadow_limits
-from app.store.keys.team_restrictions import team_limits
+from app.store.keys.team_columns import team_limits
 
 
 class PreparedRules(Struct, frozen=True):

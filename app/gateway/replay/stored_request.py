@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from app.store.postgres.names import MAX_PRIORITY
+from app.domain.callers import MAX_PRIORITY
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 
 # What a body holds in place of what might have been a credential: see app/gateway/request/reserved_fields.py.

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.domain.callers import Caller
+from app.domain.callers import MAX_PRIORITY, Caller
 from app.domain.episode_names import RecordedEpisode
 from app.gateway.request.gateway_options import NAMESPACE_TAG
 from app.gateway.state.episode_id import Episode, EpisodeIds
-from app.store.postgres.names import MAX_PRIORITY
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.tags import check_tags
 from providers.dialect import InboundRequest

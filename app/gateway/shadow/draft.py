@@ -4,12 +4,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from app.domain.callers import NO_KEY, Caller
+from app.domain.callers import MAX_PRIORITY, NO_KEY, Caller
 from app.domain.routing import ShadowConfig
 from app.gateway.shadow.choice import DropReason
 from app.gateway.shadow.response_copy import ResponseCopy
 from app.gateway.state.stages import Planned
-from app.store.postgres.names import MAX_PRIORITY
 from providers.dialect import CallerDialect
 
 # What shapes the response, or says what may become of it. Credentials of the caller's own stay with the caller, as it would pay.

@@ -3,11 +3,11 @@
 import datetime
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 import tomli_w
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from app.domain.callers import TeamConfig
 from app.domain.errors import BadConfiguration
@@ -22,6 +22,9 @@ from app.process.thread_steps import in_steps
 from app.store.configuration.validation.paths import limit_path, price_key
 
 T = TypeVar("T")
+
+# The JSON Schema of files, beside them, as `narthex schema` prints it: editors look for it where the first line names it.
+SCHEMA_FILE = "narthex.schema.json"
 
 # tomllib's time and memory grow with the square of the parts of a dotted key, of which a line has no more than dots: 2 s and 200 MB.
 _MAX_SQUARED_DOTS = 50_000_000
@@ -42,13 +45,13 @@ class _RawSections(Struct, forbid_unknown_fields=True):
 class ConfigFile(Struct):
     """The sections of a file. None: the file does not have the section, so `apply` leaves it as it is."""
 
-    providers: dict[str, ProviderConfig] | None = None
-    models: dict[str, ModelConfig] | None = None
-    teams: dict[str, TeamConfig] | None = None
-    limits: tuple[Limit, ...] | None = None
-    prices: tuple[Price, ...] | None = None
-    functions: dict[str, FunctionConfig] | None = None
-    metrics: dict[str, MetricConfig] | None = None
+    providers: Annotated[dict[str, ProviderConfig] | None, Meta(description="Hosts and engines, by name.")] = None
+    models: Annotated[dict[str, ModelConfig] | None, Meta(description="What callers may name, and what serves it.")] = None
+    teams: Annotated[dict[str, TeamConfig] | None, Meta(description="Settings of teams, by name.")] = None
+    limits: Annotated[tuple[Limit, ...] | None, Meta(description="What callers are held to.")] = None
+    prices: Annotated[tuple[Price, ...] | None, Meta(description="What providers charge.")] = None
+    functions: Annotated[dict[str, FunctionConfig] | None, Meta(description="Tasks that callers name instead of a model.")] = None
+    metrics: Annotated[dict[str, MetricConfig] | None, Meta(description="Feedback that callers may send, by name.")] = None
 
 
 def parse_toml(content: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from app.domain.routing import ModelConfig, ProviderConfig
 from app.domain.snapshot import Snapshot
 from app.process.thread_steps import run_in_steps
 from app.store.configuration import snapshots
-from app.store.configuration.config_file import write_file
+from app.store.configuration.config_file import SCHEMA_FILE, write_file
 from app.store.configuration.difference import EntryChange, find_changes
 from app.store.configuration.experiments.changes import ExperimentChange, find_experiment_changes
 from app.store.configuration.experiments.experiments import NewVersion, store_experiment_changes
@@ -152,7 +152,8 @@ async def read_current(database: Database) -> Snapshot:
 async def export(database: Database) -> str:
     async with transaction(database) as connection:
         current_state = await read_state(connection)
-    return await run_in_steps(lambda: write_file(current_state.snapshot, current_state.teams))
+    text = await run_in_steps(lambda: write_file(current_state.snapshot, current_state.teams))
+    return f"#:schema {SCHEMA_FILE}\n\n{text}"
 
 
 async def read_known_names(connection: AsyncConnection, state: State, output_tokens: int | None) -> KnownNames:

@@ -22,10 +22,8 @@ from app.store.configuration.limit_positions import place_limits
 from app.store.configuration.snapshots import StoredConfiguration
 from app.store.configuration.validation.limits import counted_subject
 from app.store.configuration.validation.paths import price_key
-from app.store.keys.droppable_fields import drop_column, from_drop_column
-from app.store.keys.mask_rules import from_mask_column, mask_column
 from app.store.keys.rows import notify_workers
-from app.store.keys.team_restrictions import from_restrictions_column, restrictions_column, with_restrictions
+from app.store.keys.team_columns import COLUMNS, from_team_columns, team_columns
 from app.store.postgres import tables
 from app.store.postgres.batches import execute_in_batches
 from app.store.postgres.conditions import one_of
@@ -58,19 +56,11 @@ def _decode(stored: StoredConfiguration) -> Snapshot:
 
 async def read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
     """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
-    columns = tables.teams.c
-    query = select(columns.name, columns.content, columns.drop, columns.priority, columns.mask, columns.search, columns.restrictions)
+    query = select(tables.teams.c.name, *COLUMNS)
     if names is not None:
         query = query.where(one_of(tables.teams.c.name, names)).with_for_update()
     rows = await connection.execute(query)
-    return dict(sorted((row.name, to_team_config(row)) for row in rows))
-
-
-def to_team_config(row: Any) -> TeamConfig:
-    values = {"content": row.content, "drop": from_drop_column(row.drop), "priority": row.priority}
-    return with_restrictions(
-        {**values, "mask": from_mask_column(row.mask), "search": row.search}, from_restrictions_column(row.restrictions)
-    )
+    return dict(sorted((row.name, from_team_columns(row)) for row in rows))
 
 
 def by_name(limits: tuple[Limit, ...]) -> dict[str, Limit]:
@@ -89,14 +79,8 @@ async def store_table(connection: AsyncConnection, table: Table, old: Mapping[st
 
 async def store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig]) -> None:
     row = insert(tables.teams)
-    rows = (
-        {
-            **{"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop), "priority": team.priority},
-            **{"mask": mask_column(team.mask), "search": team.search, "restrictions": restrictions_column(team)},
-        }
-        for name, team in changed.items()
-    )
-    updates = {name: row.excluded[name] for name in ("content", "drop", "priority", "mask", "search", "restrictions")}
+    rows = ({"id": uuid7.mint(), "name": name, **team_columns(team)} for name, team in changed.items())
+    updates = {column.name: row.excluded[column.name] for column in COLUMNS}
     await execute_in_batches(connection, row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
     await notify_workers(connection)  # workers cache a team's settings with every key of it
 

@@ -14,7 +14,7 @@ from app.domain.callers import Caller, ContentPolicy
 from app.store.keys.droppable_fields import from_drop_column, unite_drops
 from app.store.keys.mask_rules import from_mask_column
 from app.store.keys.restrictions import narrow_networks, narrow_patterns
-from app.store.keys.team_restrictions import from_restrictions_column
+from app.store.keys.team_columns import from_restrictions_column
 
 MAX_CHANGES = 10_000
 

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from sqlalchemy import ColumnElement, Row, and_, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -35,6 +35,11 @@ _KEYSET = Keyset(
 )
 
 
+Amount = Annotated[float, Meta(description="In place of the limit's, in the same unit.")]
+EndsAt = Annotated[datetime, Meta(description="When the limit's own amount is in force again; without a zone it is UTC.")]
+Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, description="Why; for people, and in the audit log.")]
+
+
 class Override(Struct, frozen=True):
     """Another amount of a limit, for one subject. `ended_at`: it was ended before `ends_at`; null: it was not."""
 
@@ -50,12 +55,12 @@ class Override(Struct, frozen=True):
     in_force: bool
 
 
-class OverrideChanges(Struct, frozen=True):
-    """Changes to an override. None leaves a field as it is."""
+class OverrideEdit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Changes of an override; what is left out stays."""
 
-    amount: float | None = None
-    ends_at: datetime | None = None
-    reason: str | None = None
+    amount: Amount | None = None
+    ends_at: EndsAt | None = None
+    reason: Reason | None = None
 
 
 class OverrideExists(Exception):
@@ -135,7 +140,7 @@ async def create_override(
     return await _publish(connection, author, "create", None, _to_override(stored))
 
 
-async def change_override(connection: AsyncConnection, author: Author, before: Override, changes: OverrideChanges) -> Override:
+async def change_override(connection: AsyncConnection, author: Author, before: Override, changes: OverrideEdit) -> Override:
     """Changes an override that is in force. Raises InvalidKeyField, BadConfiguration."""
     limit = msgspec.convert(await connection.scalar(select(_limits.c.config).where(_limits.c.name == before.limit)), Limit)
     amount = before.amount if changes.amount is None else changes.amount

@@ -1,5 +1,6 @@
 """The rules for names, and the bounds of names and priorities."""
 
+from app.domain.callers import MAX_PRIORITY
 from app.domain.errors import InvalidKeyField
 
 
@@ -8,9 +9,6 @@ def is_name(text: str) -> bool:
 
 
 MAX_NAME_CHARACTERS = 200
-
-
-MAX_PRIORITY = 100  # and the negative of it the least
 
 
 def check_team(name: str) -> str:

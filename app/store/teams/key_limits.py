@@ -17,7 +17,7 @@ from app.store.configuration.validation.known_names import KnownNames
 from app.store.configuration.validation.limits import find_warnings_about
 from app.store.keys.restrictions import permits
 from app.store.keys.rows import counted_prefix
-from app.store.keys.team_restrictions import read_restrictions
+from app.store.keys.team_columns import read_restrictions
 from app.store.postgres import tables
 from app.store.postgres.audit_log import Author
 from app.store.postgres.calendar_periods import CalendarUnit

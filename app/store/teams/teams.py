@@ -4,23 +4,21 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, get_args
 
-import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, replace
 from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import uuid7
-from app.domain.callers import ContentPolicy, DroppableFields, Fallbacks, MaskConfig, TeamConfig, TeamLimit
+from app.domain.callers import ContentPolicy, TeamConfig
+from app.domain.complete_record import complete_record
 from app.domain.errors import InvalidKeyField
 from app.store.configuration.difference import EntryChange, to_entry
 from app.store.configuration.history import publish_changes
-from app.store.configuration.rows import lock_configuration, to_team_config
+from app.store.configuration.rows import lock_configuration
 from app.store.configuration.validation.team_restrictions import check_restrictions
-from app.store.keys.droppable_fields import drop_column, from_drop_column
-from app.store.keys.mask_rules import from_mask_column, mask_column
 from app.store.keys.rows import lock_changes, notify_workers, valid_key_conditions
-from app.store.keys.team_restrictions import FIELDS, from_restrictions_column, restrictions_column
+from app.store.keys.team_columns import COLUMNS, RESTRICTIONS, from_team_columns, team_columns
 from app.store.postgres import tables
 from app.store.postgres.audit_log import SYSTEM, Author
 from app.store.postgres.conditions import one_of
@@ -32,26 +30,13 @@ from app.store.postgres.paging import Keyset, Page, PageQuery, SortColumn
 _keys, _teams = tables.keys, tables.teams
 
 
-class Team(Struct, frozen=True):
-    """A team. `id`: the `team_id` of its inferences. `keys`: how many of its keys are valid.
-
-    `models`, `routes`, `networks`, `limits`, `fallbacks`: what its keys are held to.
-    """
+class Team(complete_record(TeamConfig), frozen=True):
+    """A team, with its settings. `id`: the `team_id` of its inferences. `keys`: how many of its keys are valid."""
 
     id: str
     name: str
-    content: ContentPolicy
-    drop: DroppableFields
-    priority: int
     created_at: str
     keys: int
-    mask: MaskConfig
-    search: bool
-    models: tuple[str, ...] | None
-    routes: tuple[str, ...] | None
-    networks: tuple[str, ...] | None
-    limits: tuple[TeamLimit, ...]
-    fallbacks: Fallbacks
 
 
 _KEYSET = Keyset({"name": SortColumn(_teams.c.name), "created_at": SortColumn(_teams.c.created_at, datetime)}, SortColumn(_teams.c.name))
@@ -108,55 +93,24 @@ def _select_rows() -> Select[Any]:
 
 
 def _to_row(row: Row[Any]) -> Team:
-    restrictions = from_restrictions_column(row.restrictions)
-    return Team(
-        row.id,
-        row.name,
-        row.content,
-        from_drop_column(row.drop),
-        row.priority,
-        row.created_at.isoformat(),
-        row.keys,
-        from_mask_column(row.mask),
-        row.search,
-        *(getattr(restrictions, name) for name in FIELDS),
-    )
+    return Team(row.id, row.name, row.created_at.isoformat(), row.keys, **asdict(from_team_columns(row)))
 
 
-async def set_team(
-    database: Database,
-    name: str,
-    content: ContentPolicy | UnsetType = UNSET,
-    drop: DroppableFields | UnsetType = UNSET,
-    priority: int | UnsetType = UNSET,
-    mask: MaskConfig | UnsetType = UNSET,
-    search: bool | UnsetType = UNSET,
-    *,
-    restrictions: Mapping[str, Any] | None = None,
-    author: Author = SYSTEM,
-) -> TeamConfig:
-    """Create or change a team; returns it as it is now. UNSET: unchanged, or the default of a new team. Raises InvalidKeyField.
+async def set_team(database: Database, name: str, *, author: Author = SYSTEM, **settings: Any) -> TeamConfig:
+    """Create or change a team; returns it as it is now. Raises InvalidKeyField.
 
-    `restrictions` are fields of TeamRestrictions that change.
+    `settings` are fields of TeamConfig; the others stay, or are at their defaults in a new team.
     """
     check_team(name)
-    if content is not UNSET and content not in get_args(ContentPolicy):
+    if (content := settings.get("content", "full")) not in get_args(ContentPolicy):
         raise InvalidKeyField("content", f"A team's `content` may be {', '.join(get_args(ContentPolicy))}, not {content!r:.60}.")
-    values = {
-        **({} if content is UNSET else {"content": content}),
-        **({} if drop is UNSET else {"drop": drop_column(drop)}),
-        **({} if priority is UNSET else {"priority": check_priority(priority)}),
-        **({} if mask is UNSET else {"mask": mask_column(mask)}),
-        **({} if search is UNSET else {"search": search}),
-    }
+    check_priority(settings.get("priority", 0))
     async with transaction(database) as connection:
-        if restrictions:
-            await lock_configuration(connection)
-            before = await show_team(connection, name)
-            after = msgspec.structs.replace(before or TeamConfig(), **restrictions)
-            check_restrictions(after)
-            values["restrictions"] = restrictions_column(after)
-        return await upsert_team(connection, author, name, values)
+        await lock_configuration(connection)
+        wanted = replace(await show_team(connection, name) or TeamConfig(), **settings)
+        if not settings.keys().isdisjoint(RESTRICTIONS):
+            check_restrictions(wanted)
+        return await upsert_team(connection, author, name, team_columns(wanted, settings))
 
 
 async def upsert_team(connection: AsyncConnection, author: Author, name: str, values: Mapping[str, Any]) -> TeamConfig:
@@ -189,6 +143,5 @@ async def _check_new_name(connection: AsyncConnection, name: str) -> None:
 
 
 async def show_team(connection: AsyncConnection, name: str) -> TeamConfig | None:
-    columns = select(_teams.c.content, _teams.c.drop, _teams.c.priority, _teams.c.mask, _teams.c.search, _teams.c.restrictions)
-    row = (await connection.execute(columns.where(_teams.c.name == name.replace("\0", "")))).one_or_none()
-    return None if row is None else to_team_config(row)
+    row = (await connection.execute(select(*COLUMNS).where(_teams.c.name == name.replace("\0", "")))).one_or_none()
+    return None if row is None else from_team_columns(row)

@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from sqlalchemy import Row, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -42,6 +42,14 @@ _KEYSET = Keyset(
 )
 
 
+Url = Annotated[str, Meta(description="https, with a public address, unless NARTHEX_WEBHOOK_NETWORKS allows others.")]
+Secret = Annotated[
+    str, Meta(description="whsec_ and 24 to 64 random bytes in Base64. It is encrypted before it is stored, and never shown again.")
+]
+Thresholds = Annotated[Sequence[int], Meta(description="Percent of a budget's amount.")]
+Budgets = Annotated[Sequence[str] | None, Meta(description="Only of these budgets, by name; null: of all.")]
+
+
 class Webhook(Struct, frozen=True):
     """A receiver that is notified of budgets.
 
@@ -58,14 +66,17 @@ class Webhook(Struct, frozen=True):
     updated_at: str
 
 
-class WebhookChanges(Struct, frozen=True):
-    """Changes to a webhook. UNSET leaves a field as it is."""
+class WebhookEdit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Changes of a webhook; what is left out stays."""
 
-    url: str | UnsetType = UNSET
-    secret: str | UnsetType = UNSET
-    thresholds: Sequence[int] | UnsetType = UNSET
-    budgets: Sequence[str] | UnsetType | None = UNSET
+    url: Url | UnsetType = UNSET
+    secret: Secret | UnsetType = UNSET
+    thresholds: Thresholds | UnsetType = UNSET
+    budgets: Annotated[Sequence[str] | UnsetType | None, Meta(description="Null: of all.")] = UNSET
     enabled: bool | UnsetType = UNSET
+
+    def __repr__(self) -> str:
+        return "WebhookEdit(...)"
 
 
 class WebhookExists(Exception):
@@ -141,7 +152,7 @@ async def create_webhook(
 
 
 async def change_webhook(
-    connection: AsyncConnection, vault: Vault, author: Author, before: Webhook, changes: WebhookChanges, *, settings: Settings
+    connection: AsyncConnection, vault: Vault, author: Author, before: Webhook, changes: WebhookEdit, *, settings: Settings
 ) -> Webhook:
     """Changes a locked webhook. A new secret signs what is sent from then on.
 

@@ -302,8 +302,8 @@ export type TableRetention = { table: string; setting: string | null; keep_days:
 export type TakenGrant = { id: string; deleted?: true };
 export type TargetReplacement = { provider: string; model: string; weight?: number | null; endpoints?: string[]; endpoint_weights?: { [name: string]: number }; dialect?: string | null; lora?: string | null; retries?: number | null; timeouts?: TimeoutSettings | null; max_concurrency?: number | null; number?: number };
 export type TargetSettings = { provider: string; model: string; weight?: number | null; endpoints?: string[]; endpoint_weights?: { [name: string]: number }; dialect?: string | null; lora?: string | null; retries?: number | null; timeouts?: TimeoutSettings | null; max_concurrency?: number | null };
-export type Team = { id: string; name: string; content: "full" | "masked" | "none" | "redacted"; drop: "all" | string[]; priority: number; created_at: string; keys: number; mask: MaskConfig; search: boolean; models: string[] | null; routes: string[] | null; networks: string[] | null; limits: TeamLimit[]; fallbacks: "allowed" | "any" };
-export type TeamChanges = { content?: ("full" | "masked" | "none" | "redacted") | null; drop?: ("all" | string[]) | null; priority?: number | null; mask?: MaskChanges | null; search?: boolean | null; models?: string[] | null; routes?: string[] | null; networks?: string[] | null; limits?: TeamLimit[] | null; fallbacks?: ("allowed" | "any") | null };
+export type Team = { id: string; name: string; created_at: string; keys: number; content: "full" | "masked" | "none" | "redacted"; drop: "all" | string[]; priority: number; mask: MaskConfig; search: boolean; models: string[] | null; routes: string[] | null; networks: string[] | null; limits: TeamLimit[]; fallbacks: "allowed" | "any" };
+export type TeamChanges = { content?: ("full" | "masked" | "none" | "redacted") | null; drop?: ("all" | string[]) | null; priority?: number | null; mask?: MaskChanges | null; search?: boolean | null; models?: (string[] | null) | null; routes?: (string[] | null) | null; networks?: (string[] | null) | null; limits?: TeamLimit[] | null; fallbacks?: ("allowed" | "any") | null };
 export type TeamLimit = { resource: "concurrency" | "cost_usd" | "input_tokens" | "output_tokens" | "requests" | "tokens"; amount: number; per?: ("day" | "hour" | "minute" | "month" | "second" | "week") | null; model?: string | null; time_zone?: string };
 export type TeamPage = { data: Team[]; next: string | null };
 export type TeamReplacement = { content?: "full" | "masked" | "none" | "redacted"; drop?: "all" | string[]; priority?: number; mask?: MaskConfig; search?: boolean; models?: string[] | null; routes?: string[] | null; networks?: string[] | null; limits?: TeamLimit[]; fallbacks?: "allowed" | "any"; id?: string; name?: string; created_at?: string; keys?: number };
@@ -352,6 +352,7 @@ export interface Operations {
   "GET /budgets/{name}/subjects": { query: { limit?: number }; body: never; answer: BudgetSubjects };
   "GET /configuration": { query: {  }; body: never; answer: string };
   "POST /configuration": { query: { prune?: boolean; dry_run?: boolean; wait?: boolean }; body: string; answer: Applied | DryRun };
+  "GET /configuration/schema": { query: {  }; body: never; answer: { [name: string]: unknown } };
   "GET /configuration/versions": { query: { limit?: number; after?: string; sort?: "-version" | "version" }; body: never; answer: VersionRowPage };
   "GET /configuration/versions/{version}": { query: { limit?: number; after?: string }; body: never; answer: Version };
   "POST /configuration/versions/{version}/restore": { query: { dry_run?: boolean; wait?: boolean }; body: never; answer: Restored | DryRun };

@@ -8,13 +8,6 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.admin.configuration import models, prices, providers, shadow_settings
-from app.api.admin.experiments import experiment_settings
-from app.api.admin.limits import budgets, limits
-from app.domain.experiments import ExperimentConfig
-from app.domain.limits import Limit
-from app.domain.prices import Price
-from app.domain.routing import HedgeConfig, ModelConfig, ProviderConfig, ShadowConfig, Target, TimeoutConfig
 from tests.support.processes.service import Service
 
 
@@ -44,23 +37,6 @@ async def ok(response: httpx.Response, status: int = 200) -> Any:
 def match(response: httpx.Response) -> Mapping[str, str]:
     assert response.is_success, response.text
     return {"if-match": response.headers["etag"]}
-
-
-def test_fields_have_the_names_of_the_configuration_file():
-    pairs = [
-        (providers.ProviderSettings, ProviderConfig),
-        (models.ModelSettings, ModelConfig),
-        (models.TargetSettings, Target),
-        (models.TimeoutSettings, TimeoutConfig),
-        (models.HedgeSettings, HedgeConfig),
-        (experiment_settings.ExperimentSettings, ExperimentConfig),
-        (shadow_settings.ShadowSettings, ShadowConfig),
-        (limits.NewLimit, Limit),
-        (budgets.NewBudget, Limit),
-        (prices.NewPrice, Price),
-    ]
-    for settings, config in pairs:
-        assert set(settings.__struct_fields__) == set(config.__struct_fields__), settings
 
 
 async def test_a_provider_and_a_model_are_created_changed_and_deleted(admin: httpx.AsyncClient, service: Service) -> None:

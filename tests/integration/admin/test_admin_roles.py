@@ -104,6 +104,7 @@ TABLE = {
     "put_credential": Row(ADMINISTER, "", {"name": "none"}, body={"value": "sk-none"}),
     "delete_credential": Row(ADMINISTER, "", {"name": "none"}, is_missing=True),
     "export_configuration": Row(READ, is_list=True),
+    "get_configuration_schema": Row(ANYBODY, ANYBODY, is_list=True),
     "apply_configuration": Row(EDIT),
     "list_configuration_versions": Row(READ, is_list=True),
     "get_configuration_version": Row(READ, "", {"version": "999999999"}, is_missing=True),

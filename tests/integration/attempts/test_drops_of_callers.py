@@ -264,8 +264,8 @@ async def test_drop_of_a_team_goes_through_apply_and_export(database: str):
     assert (await apply('[teams.legal]\ndrop = ["seed", "seed"]\n[teams.search]\ndrop = "all"\ncontent = "none"')).startswith("Applied")
     exported = await configuration.export(database)
     assert config_file.parse_config_file(exported).teams == {
-        "legal": TeamConfig("full", ("seed", "seed")),
-        "search": TeamConfig("none", "all"),
+        "legal": TeamConfig(drop=("seed", "seed")),
+        "search": TeamConfig(content="none", drop="all"),
     }
     assert await apply(exported) == "Nothing to change."
     await teams.set_team(database, "legal", drop="all")
@@ -274,7 +274,7 @@ async def test_drop_of_a_team_goes_through_apply_and_export(database: str):
     assert '-drop = "all"' in differences[0] and '+    "seed",' in differences[0]
     assert (await apply("[teams.search]")).startswith("Applied"), "a table without `drop` has none"
     assert config_file.parse_config_file(await configuration.export(database)).teams == {
-        "legal": TeamConfig("full", "all"),
+        "legal": TeamConfig(drop="all"),
         "search": TeamConfig(),
     }
 
@@ -299,7 +299,7 @@ async def test_bad_drop_of_a_team_in_a_file_is_refused_with_its_place(database: 
 async def test_rows_of_the_version_before_and_changes_that_it_makes_keep_working(database: str):
     """It knows no column `drop`: it inserts rows without one, and leaves the value of others as it is."""
     key = await keys.create_key(database, "old", drop=("seed",))
-    await teams.set_team(database, "old", "full", "all")
+    await teams.set_team(database, "old", content="full", drop="all")
     connection = await connect(database)
     try:
         await connection.execute("INSERT INTO teams (id, name, content) VALUES (gen_random_uuid(), 'older', 'none')")

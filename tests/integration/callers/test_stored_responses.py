@@ -322,7 +322,7 @@ async def test_invalid_response_id_is_not_found(sdk: openai.AsyncOpenAI):
 
 async def test_team_without_stored_content_gets_not_found_with_the_reason(service: Service):
     key = await keys.create_key(database_url(service), "discreet")
-    await teams.set_team(database_url(service), "discreet", "none")
+    await teams.set_team(database_url(service), "discreet", content="none")
     async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key=key, max_retries=0) as sdk:
         answer = await sdk.responses.create(model="scripted", input="One?")
         assert answer.output_text == "Answer 1."

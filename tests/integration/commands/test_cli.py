@@ -21,6 +21,7 @@ from typing import Any
 
 import asyncpg
 import httpx
+import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
@@ -145,6 +146,9 @@ def test_configuration_file_is_dry_run_applied_and_exported(service: Service) ->
     }
     exported = run_command(service, "export")
     assert tomllib.loads(exported.stdout) == run_json_command(service, "export")
+    assert exported.stdout.startswith("#:schema narthex.schema.json\n")
+    schema = run_command(service, "schema").stdout
+    jsonschema.Draft7Validator(json.loads(schema)).validate(tomllib.loads(exported.stdout))  # pyright: ignore[reportUnknownMemberType]
     assert run_json_command(service, "export")["models"]["typed"]["fallbacks"] == ["sandbox-slow"]
     wrong = run_command(
         service, "apply", "-", "--yes", "--json", stdin='[models.typed]\ntargets = [{ provider = "nobody", model = "x" }]\n'

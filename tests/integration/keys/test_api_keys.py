@@ -490,5 +490,5 @@ async def test_key_change_leaves_unnamed_fields(database: str):
 
 async def test_concurrent_key_and_team_changes_are_serialized(database: str):
     made = [keys.create_key(database, f"t{number % 2}", content="none") for number in range(6)]
-    await asyncio.gather(*made, *(teams.set_team(database, f"t{number % 2}", "redacted") for number in range(6)))
+    await asyncio.gather(*made, *(teams.set_team(database, f"t{number % 2}", content="redacted") for number in range(6)))
     assert sum(row.keys for row in await teams.list_teams(database)) == 6

@@ -128,14 +128,14 @@ async def test_apply_replaces_limits_by_name_and_prices_by_start_date(database: 
         ("new", 5),
     ]
     assert file.prices and [(price.since, price.input) for price in file.prices] == [(None, 0.15), ("2026-12-01", 0.2)]
-    assert file.teams == {"legal": TeamConfig("redacted"), "sales": TeamConfig("full")}
+    assert file.teams == {"legal": TeamConfig(content="redacted"), "sales": TeamConfig(content="full")}
 
 
 async def test_prune_removes_limits_and_prices_of_a_section_but_never_teams(database: str):
     await applied(database, START)
     await applied(database, "prices = []\n[teams]", prune=True)
     file = await exported_file(database)
-    assert file.prices is None and file.limits and len(file.limits) == 3 and file.teams == {"legal": TeamConfig("none")}
+    assert file.prices is None and file.limits and len(file.limits) == 3 and file.teams == {"legal": TeamConfig(content="none")}
     kept = Limit(name="slots", scope={"all": "each"}, resource="concurrency", amount=64)
     await applied(database, '[[limits]]\nname = "slots"\nscope = "all"\nresource = "concurrency"\namount = 64', prune=True)
     assert (await exported_file(database)).limits == (kept,)
@@ -263,7 +263,7 @@ async def test_concurrent_team_change_refuses_the_apply_and_is_kept(database: st
         await apply_file.apply(
             database, '[teams.legal]\ncontent = "redacted"', prune=False, confirm=confirm_after_concurrent_change, wait_s=0
         )
-    assert (await exported_file(database)).teams == {"legal": TeamConfig("full")}
+    assert (await exported_file(database)).teams == {"legal": TeamConfig(content="full")}
 
 
 async def test_limit_is_new_when_it_is_added_or_counts_something_else(database: str):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from app.api.rest.command import Column, Command, Option
+from app.domain.callers import TeamConfig
 
 _DROP_HELP = (
     "A field that may be left out of its requests where a target cannot honour it; all: every such field, none: no field"
@@ -159,5 +160,5 @@ SET_TEAM = Command(
     inline=("mask",),
     creates=True,
     render="callers.set_team",
-    only=("name", "content", "drop", "priority", "mask", "search", "models", "routes", "networks", "limits", "fallbacks"),
+    only=("name", *TeamConfig.__struct_fields__),
 )

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.admin.access.teams import Content, Priority, TeamName
+from app.api.admin.access.teams import TeamName
 from app.api.rest.fields import Warnings
 from app.api.rest.operation import Call
 from app.api.rest.request_parsing import TimeText
-from app.domain.callers import DroppableFields
+from app.domain.callers import MAX_PRIORITY, Content, DroppableFields, Priority
 from app.domain.limits import Limit
 from app.store.postgres.names import MAX_NAME_CHARACTERS
 from app.store.postgres.paging import After
@@ -74,7 +74,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     networks: Sequence[str] | None = None
     expires_at: datetime | None = None
     drop: DroppableFields | None = None
-    priority: Priority | None = None
+    priority: Annotated[Priority, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None
     limits: Annotated[Sequence[KeyLimit], Meta(max_length=MAX_NEW_LIMITS)] = ()
     budget: Budget | None = None
 

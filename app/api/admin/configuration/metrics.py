@@ -1,40 +1,17 @@
 """Metrics of feedback: /admin/v1/metrics and /{name}, as [metrics.NAME] of a configuration file."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
-from app.api.rest.fields import Name, Search
+from app.api.rest.fields import Search
 from app.api.rest.operation import Operation
 from app.domain.experiments import MetricKind, MetricLevel
 from app.settings import Settings
 from app.store.configuration.entries import METRICS, metrics_with
 from app.store.postgres.paging import After, Limit
-
-
-class MetricSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set of a metric; what is left out gets its default."""
-
-    kind: Annotated[MetricKind, Meta(description="What its values are.")]
-    level: Annotated[MetricLevel, Meta(description="What it is about.")]
-    optimize: Annotated[Literal["max", "min"] | None, Meta(description="Whether more of it is better; null: neither.")] = None
-    description: Annotated[str | None, Meta(description="For people.")] = None
-
-
-class NewMetric(MetricSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A metric to create."""
-
-    name: Name
-
-
-class MetricEntry(MetricSettings, frozen=True, kw_only=True):
-    """A metric: feedback that callers may send."""
-
-    name: str
-    created_at: str
-    updated_at: str
 
 
 class MetricQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,9 +30,7 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
         path="/metrics",
         key_path="/{name}",
         tag="Metrics",
-        settings=MetricSettings,
-        new=NewMetric,
-        shown=MetricEntry,
+        about="A metric: feedback that callers may send.",
         query=MetricQuery,
         conditions=lambda query: metrics_with(query.kind, query.level),
         example={"kind": "boolean", "level": "inference", "optimize": "max"},

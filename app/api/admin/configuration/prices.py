@@ -9,7 +9,8 @@ from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Operation
-from app.domain.prices import GpuPrice, PriceFields, PriceHours, PriceStep
+from app.api.rest.settings_types import settings_type
+from app.domain.prices import Price
 from app.settings import Settings
 from app.store.configuration.entries import PRICES, prices_with
 from app.store.postgres.paging import After, Limit
@@ -17,48 +18,15 @@ from app.store.postgres.paging import After, Limit
 # In a path, where a price that always applies has no day.
 ALWAYS = "always"
 
-
-class StepSettings(PriceStep, frozen=True, forbid_unknown_fields=True, omit_defaults=False, kw_only=True):
-    """The prices of a whole request with more than `above` input tokens."""
-
-
-class HourSettings(PriceHours, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
-    """Hours at which the prices of tokens are multiplied by `factor`, by when the request came."""
+_ModelName = Annotated[Name, Meta(description="The provider's own name of its model.")]
+_Since = Annotated[str | None, Meta(description="The first day on which it applies (UTC), such as 2026-11-01; null: always.")]
 
 
-class GpuSettings(GpuPrice, frozen=True, forbid_unknown_fields=True, omit_defaults=False):
-    """The price of an engine's time: each request costs its duration, at its share of the GPUs."""
-
-
-class PriceSettings(PriceFields, frozen=True, forbid_unknown_fields=True, omit_defaults=False, kw_only=True):
+class PriceSettings(settings_type(Price, ("provider", "model", "since")), frozen=True, kw_only=True):
     """Everything that can be set of a price, in US dollars for a million tokens. `input` and `output`, or `gpu`, are required.
 
     As the record of the configuration; what is not set is shown as null.
     """
-
-    steps: Annotated[tuple[StepSettings, ...], Meta(description="Prices of long requests, by growing `above`.")] = ()
-    hours: Annotated[
-        tuple[HourSettings, ...], Meta(description="Factors by the time of the request; the first that matches. No match: 1.")
-    ] = ()
-    gpu: GpuSettings | None = None
-
-
-class NewPrice(PriceSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A price to create."""
-
-    provider: Name
-    model: Annotated[Name, Meta(description="The provider's own name of its model.")]
-    since: Annotated[str | None, Meta(description="The first day on which it applies (UTC), such as 2026-11-01; null: always.")] = None
-
-
-class PriceEntry(PriceSettings, frozen=True, kw_only=True):
-    """The price of a provider's model. It applies from the day `since` (UTC) on, or always if that is null."""
-
-    provider: str
-    model: str
-    since: str | None
-    created_at: str
-    updated_at: str
 
 
 class PriceQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,15 +54,14 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             path="/prices",
             key_path="/{provider}/{model}/{since}",
             tag="Prices",
-            settings=PriceSettings,
-            new=NewPrice,
-            shown=PriceEntry,
+            own_settings=PriceSettings,
+            about="The price of a provider's model. It applies from the day `since` (UTC) on, or always if that is null.",
+            key={"provider": Name, "model": _ModelName, "since": _Since},
             query=PriceQuery,
             conditions=lambda query: prices_with(query.provider, query.model),
             example={"input": 0.15, "output": 0.6, "tiers": {"batch": 0.5}},
             patch_example={"output": 0.5, "tiers": {"batch": None}},
             identified={"provider": "gpu", "model": "Qwen/Qwen3-4B", "since": "2026-11-01"},
-            key_fields=("provider", "model", "since"),
             read_key=_read_key,
             write_key=_write_key,
             gateway_settings=settings,

@@ -8,26 +8,12 @@ from app.api.admin.configuration import provider_test
 from app.api.admin.configuration.provider_settings import ProviderSettings
 from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
-from app.api.rest.fields import Name, Search
+from app.api.rest.fields import Search
 from app.api.rest.operation import Operation
 from app.gateway.pipeline.gateway import Gateway
 from app.settings import Settings
 from app.store.configuration.entries import PROVIDERS, providers_with
 from app.store.postgres.paging import After, Limit
-
-
-class NewProvider(ProviderSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A provider to create."""
-
-    name: Name
-
-
-class ProviderEntry(ProviderSettings, frozen=True, kw_only=True):
-    """A provider."""
-
-    name: str
-    created_at: str
-    updated_at: str
 
 
 class ProviderQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,9 +36,8 @@ def _entries(settings: Settings) -> list[Operation[Any, Any]]:
             path="/providers",
             key_path="/{name}",
             tag="Providers",
-            settings=ProviderSettings,
-            new=NewProvider,
-            shown=ProviderEntry,
+            own_settings=ProviderSettings,
+            about="A provider.",
             query=ProviderQuery,
             conditions=lambda query: providers_with(query.adapter),
             example={"adapter": "vllm", "base_url": "http://10.0.0.5:8000", "credential": "env:GPU_KEY"},

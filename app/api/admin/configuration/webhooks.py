@@ -1,9 +1,8 @@
 """Webhooks: /admin/v1/webhooks and /admin/v1/webhooks/{name}. Secrets are write-only, but for one that is made here: shown once."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Struct
 
 from app.api.rest.command import Column, Command, Option
 from app.api.rest.etags import etag_of
@@ -12,16 +11,8 @@ from app.settings import Settings
 from app.store.postgres.paging import After, Limit, Page
 from app.store.postgres.vault import NoEncryptionKey, Vault
 from app.store.webhooks import webhooks as store
-from app.store.webhooks.webhooks import DEFAULT_THRESHOLDS, Webhook, WebhookChanges, WebhookExists
+from app.store.webhooks.webhooks import DEFAULT_THRESHOLDS, Budgets, Secret, Thresholds, Url, Webhook, WebhookEdit, WebhookExists
 from providers.canonical.errors import Conflict, UnknownRecord, Unsupported
-
-_Url = Annotated[str, Meta(description="https, with a public address, unless NARTHEX_WEBHOOK_NETWORKS allows others.")]
-_Secret = Annotated[
-    str, Meta(description="whsec_ and 24 to 64 random bytes in Base64. It is encrypted before it is stored, and never shown again.")
-]
-_Thresholds = Annotated[Sequence[int], Meta(description="Percent of a budget's amount.")]
-_Budgets = Annotated[Sequence[str] | None, Meta(description="Only of these budgets, by name; null: of all.")]
-
 
 _BUDGET_HELP = "Only of this budget. Can be repeated."
 _OPTIONS = {
@@ -41,26 +32,13 @@ class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A webhook to create. Without a `secret`, one is made and shown once."""
 
     name: str
-    url: _Url
-    secret: _Secret | None = None
-    thresholds: _Thresholds = DEFAULT_THRESHOLDS
-    budgets: _Budgets = None
+    url: Url
+    secret: Secret | None = None
+    thresholds: Thresholds = DEFAULT_THRESHOLDS
+    budgets: Budgets = None
 
     def __repr__(self) -> str:
         return f"NewWebhook({self.name!r})"
-
-
-class WebhookEdit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Changes of a webhook; what is left out stays."""
-
-    url: _Url | UnsetType = UNSET
-    secret: _Secret | UnsetType = UNSET
-    thresholds: _Thresholds | UnsetType = UNSET
-    budgets: Annotated[Sequence[str] | UnsetType | None, Meta(description="Null: of all.")] = UNSET
-    enabled: bool | UnsetType = UNSET
-
-    def __repr__(self) -> str:
-        return "WebhookEdit(...)"
 
 
 class CreatedWebhook(Webhook, frozen=True):
@@ -121,10 +99,8 @@ class WebhookOperations:
     async def patch(self, call: Call[NoQuery, WebhookEdit]) -> Answer:
         before = await find_webhook(call, lock=True)
         call.check_match(_etag(before))
-        body = call.body
-        changes = WebhookChanges(body.url, body.secret, body.thresholds, body.budgets, body.enabled)
         try:
-            changed = await store.change_webhook(call.connection, self._vault, call.author, before, changes, settings=self._settings)
+            changed = await store.change_webhook(call.connection, self._vault, call.author, before, call.body, settings=self._settings)
         except NoEncryptionKey as fault:
             raise Unsupported(str(fault)) from None
         return _answer(changed)

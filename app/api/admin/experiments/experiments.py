@@ -1,7 +1,7 @@
 """/admin/v1/experiments: how they run, the versions of their weights, and what changes them: start, stop, weights, enrol."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -10,11 +10,12 @@ from msgspec.structs import asdict
 from app.api.admin.experiments import experiment_commands
 from app.api.admin.experiments.experiment_list import list_operation
 from app.api.admin.experiments.experiment_lookup import lock_for_change, require_experiment
-from app.api.admin.experiments.experiment_settings import ExperimentSettings
 from app.api.rest.credential_places import require_may_send_credentials
 from app.api.rest.etags import etag_of
 from app.api.rest.fields import Warnings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.settings_types import settings_type
+from app.domain.experiments import ExperimentConfig
 from app.settings import Settings
 from app.store.configuration.configuration import change_configuration
 from app.store.experiments import edits as experiment_edits
@@ -30,6 +31,11 @@ from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import InvalidRequest
 
 Arm = Annotated[str, Meta(min_length=1, max_length=256, description="The name of an arm.")]
+
+if TYPE_CHECKING:
+    ExperimentSettings = ExperimentConfig
+else:
+    ExperimentSettings = settings_type(ExperimentConfig)
 
 
 class VersionsQuery(Struct, frozen=True, forbid_unknown_fields=True):

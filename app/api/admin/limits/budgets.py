@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from app.api.admin.limits.limits import LimitSettings, LimitSort, ScopeFilter
+from app.api.admin.limits.limits import LimitSort, ScopeFilter
 from app.api.rest.command import Command, Option
 from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
 from app.api.rest.fields import Name, Search
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
+from app.api.rest.settings_types import entry_type, settings_type
 from app.domain.limits import Limit, Period
 from app.gateway.limits.budgets import BudgetUsage, ReadCounts, read_budget_usage, rules_of
 from app.gateway.limits.rules import Rule
@@ -28,7 +29,7 @@ from app.store.postgres.paging import Limit as PageLimit
 _TIMEOUT_S = 20.0
 
 
-class BudgetSettings(LimitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BudgetSettings(settings_type(Limit, ("name",)), frozen=True, kw_only=True):
     """Everything that can be set of a budget; what is left out gets its default."""
 
     resource: Literal["cost_usd"] = "cost_usd"
@@ -36,18 +37,7 @@ class BudgetSettings(LimitSettings, frozen=True, forbid_unknown_fields=True, kw_
     per: Annotated[Period, Meta(description="Days, weeks (from Monday) and months are by the calendar.")] = "month"
 
 
-class NewBudget(BudgetSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A budget to create."""
-
-    name: Name
-
-
-class BudgetEntry(BudgetSettings, frozen=True, kw_only=True):
-    """A budget: a limit on what is spent."""
-
-    name: str
-    created_at: str
-    updated_at: str
+_ABOUT = "A budget: a limit on what is spent."
 
 
 class BudgetQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +51,7 @@ class BudgetQuery(Struct, frozen=True, forbid_unknown_fields=True):
     model: ScopeFilter | None = None
 
 
-class BudgetInUse(BudgetEntry, frozen=True, kw_only=True):
+class BudgetInUse(entry_type(BudgetSettings, "budget", _ABOUT, name=Name), frozen=True, kw_only=True):
     """A budget with what is spent of it, by the subject that has spent most."""
 
     usage: Annotated[
@@ -99,7 +89,7 @@ class BudgetOperations:
         self._counts = counts
 
     async def page(self, call: Call[BudgetQuery, NoBody]) -> Answer:
-        page: Page[BudgetEntry] = (await self._resource.page(call)).body
+        page: Page[Any] = (await self._resource.page(call)).body
         usage = await self._read_usage(call, [entry.name for entry in page.data], most=1)
         return Answer(Page([_in_use(entry, usage) for entry in page.data], page.next))
 
@@ -123,7 +113,7 @@ class BudgetOperations:
         return await read_budget_usage(call.connection, rules, read_counts, now_ms, teams=call.visible_teams(), most=most)
 
 
-def _in_use(entry: BudgetEntry, usage: Mapping[str, Sequence[BudgetUsage]]) -> BudgetInUse:
+def _in_use(entry: Any, usage: Mapping[str, Sequence[BudgetUsage]]) -> BudgetInUse:
     used = usage.get(entry.name)
     return BudgetInUse(**msgspec.structs.asdict(entry), usage=used[0] if used else None)
 
@@ -184,9 +174,8 @@ def operations(settings: Settings, counts: BudgetCounts) -> list[Operation[Any, 
         path="/budgets",
         key_path="/{name}",
         tag="Limits",
-        settings=BudgetSettings,
-        new=NewBudget,
-        shown=BudgetEntry,
+        own_settings=BudgetSettings,
+        about=_ABOUT,
         counted=BudgetInUse,
         query=BudgetQuery,
         conditions=lambda query: limits_with(None, query.per, {"team": query.team, "key": query.key, "model": query.model}),
@@ -194,7 +183,6 @@ def operations(settings: Settings, counts: BudgetCounts) -> list[Operation[Any, 
         example={"scope": {"team": "search"}, "amount": 500},
         patch_example={"amount": 800},
         identified={"name": "budget of search"},
-        key_fields=("name",),
         normalize=normalize_limit,
         # As of limits.
         read_permission="teams:read",

@@ -4,20 +4,16 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from app.api.rest.command import Command, Option
 from app.api.rest.etags import etag_of
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.store.configuration.validation.prices import MAX_NAME_CHARACTERS
 from app.store.limits import limit_overrides as store
-from app.store.limits.limit_overrides import MAX_REASON_CHARACTERS, Override, OverrideChanges, OverrideExists, State, UnknownLimit
+from app.store.limits.limit_overrides import Amount, EndsAt, Override, OverrideEdit, OverrideExists, Reason, State, UnknownLimit
 from app.store.postgres.paging import After, Limit, Page
 from providers.canonical.errors import Conflict, UnknownRecord
-
-_Amount = Annotated[float, Meta(description="In place of the limit's, in the same unit.")]
-_EndsAt = Annotated[datetime, Meta(description="When the limit's own amount is in force again; without a zone it is UTC.")]
-_Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON_CHARACTERS, description="Why; for people, and in the audit log.")]
-
 
 _ENDS_OPTION = {"ends_at": Option(flag="--until", help="When it ends: 2d, 2026-12-31 (at the end of that day, UTC) or 2026-12-31T18:00Z.")}
 
@@ -30,17 +26,9 @@ class NewOverride(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         dict[str, str],
         Meta(description='Whose amount it is: a value of each dimension of the limit\'s scope that is "each". Empty if there is none.'),
     ] = {}
-    amount: _Amount
-    ends_at: _EndsAt
-    reason: _Reason
-
-
-class OverrideEdit(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Changes of an override; what is left out stays."""
-
-    amount: _Amount | None = None
-    ends_at: _EndsAt | None = None
-    reason: _Reason | None = None
+    amount: Amount
+    ends_at: EndsAt
+    reason: Reason
 
 
 class OverrideQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,8 +67,7 @@ async def _change(call: Call[NoQuery, OverrideEdit]) -> Answer:
     if not before.in_force:
         raise Conflict("This override has ended; make another one with POST /admin/v1/limit-overrides.")
     ends_at = None if call.body.ends_at is None else _with_zone(call.body.ends_at)
-    changes = OverrideChanges(call.body.amount, ends_at, call.body.reason)
-    return _answer(await store.change_override(call.connection, call.author, before, changes))
+    return _answer(await store.change_override(call.connection, call.author, before, replace(call.body, ends_at=ends_at)))
 
 
 async def _end(call: Call[NoQuery, NoBody]) -> Answer:

@@ -10,9 +10,9 @@ from msgspec import Meta, Struct
 
 from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource
-from app.api.rest.fields import Name, Search
+from app.api.rest.fields import Search
 from app.api.rest.operation import Operation
-from app.domain.limits import AfterLoss, Period, Resource
+from app.domain.limits import Period, Resource
 from app.settings import Settings
 from app.store.configuration.config_file import normalize_limit
 from app.store.configuration.entries import LIMITS, limits_of_teams, limits_with
@@ -25,36 +25,6 @@ LimitSort = Annotated[
     Meta(description="position: as in a configuration file."),
 ]
 ScopeFilter = Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description='Whose scope has this name, or "each".')]
-
-
-class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set of a limit; what is left out gets its default."""
-
-    scope: Annotated[
-        dict[str, str],
-        Meta(description='What it applies to: key, team, model, function, tag:NAME or all, each with a name or "each"; all must match.'),
-    ]
-    resource: Annotated[Resource, Meta(description="What is counted. A budget is a limit of cost_usd.")]
-    amount: Annotated[float, Meta(description="The most of it in any period.")]
-    per: Annotated[Period | None, Meta(description="Null for concurrency only. From days on, by the calendar; weeks from Monday.")] = None
-    on_outage: Annotated[Literal["local", "refuse"], Meta(description="While Redis is unavailable.")] = "local"
-    after_loss: Annotated[AfterLoss, Meta(description="Once Redis has lost its memory.")] = "rebuild"
-    dry_run: Annotated[bool, Meta(description="Counted and reported, never refused.")] = False
-    time_zone: Annotated[str, Meta(description="Of days, weeks and months.")] = "UTC"
-
-
-class NewLimit(LimitSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A limit to create."""
-
-    name: Name
-
-
-class LimitEntry(LimitSettings, frozen=True, kw_only=True):
-    """A limit: a rule that callers are held to."""
-
-    name: str
-    created_at: str
-    updated_at: str
 
 
 class LimitQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,15 +48,12 @@ def operations(settings: Settings) -> list[Operation[Any, Any]]:
             path="/limits",
             key_path="/{name}",
             tag="Limits",
-            settings=LimitSettings,
-            new=NewLimit,
-            shown=LimitEntry,
+            about="A limit: a rule that callers are held to.",
             query=LimitQuery,
             conditions=lambda query: limits_with(query.resource, query.per, {"team": query.team, "key": query.key, "model": query.model}),
             example={"scope": {"team": "search"}, "resource": "cost_usd", "amount": 500, "per": "month"},
             patch_example={"amount": 800},
             identified={"name": "budget of search"},
-            key_fields=("name",),
             normalize=normalize_limit,
             # Roles within a team do not read the configuration, and do read what their team is held to.
             read_permission="teams:read",

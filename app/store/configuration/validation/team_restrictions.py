@@ -5,21 +5,21 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain.callers import TeamRestrictions
+from app.domain.callers import MAX_TEAM_LIMITS, TeamConfig
 from app.domain.errors import BadConfiguration, InvalidKeyField
 from app.store.configuration.validation.limits import check_amount, check_period
 from app.store.keys.restrictions import find_wider_network, find_wider_pattern
-from app.store.keys.team_restrictions import MAX_LIMITS, limit_of_each_key, read_restrictions
+from app.store.keys.team_columns import limit_of_each_key, read_restrictions
 from app.store.keys.validation import check_models, check_networks, check_routes
 
 
-def check_restrictions(team: TeamRestrictions) -> None:
+def check_restrictions(team: TeamConfig) -> None:
     """Raises InvalidKeyField."""
     check_models(team.models)
     check_routes(team.routes)
     check_networks(team.networks)
-    if len(team.limits) > MAX_LIMITS:
-        raise InvalidKeyField("limits", f"`limits` has {len(team.limits)} entries; a team has at most {MAX_LIMITS}.")
+    if len(team.limits) > MAX_TEAM_LIMITS:
+        raise InvalidKeyField("limits", f"`limits` has {len(team.limits)} entries; a team has at most {MAX_TEAM_LIMITS}.")
     seen: set[object] = set()
     for at, limit in enumerate(team.limits):
         path = f"limits[{at}]"

@@ -29,7 +29,8 @@ teams = Table(
     Column("priority", SmallInteger, nullable=False, server_default="0"),  # from -100 to 100; where requests wait, the highest go first
     Column("mask", JSONB(none_as_null=True)),  # rules of the content policy `masked`; null: all built-in detectors
     Column("search", Boolean, nullable=False, server_default="false"),  # whether the text of its inferences can be searched
-    Column("restrictions", JSONB(none_as_null=True)),  # what its keys are held to: TeamRestrictions; null: to nothing
+    # What its keys are held to: the settings of TeamConfig without a column of their own; null: to nothing.
+    Column("restrictions", JSONB(none_as_null=True)),
     Index(None, "changed"),
     Index("teams_search_idx", "id", postgresql_where=text("search")),
 )
