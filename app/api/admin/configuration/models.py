@@ -5,12 +5,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from app.api.admin.configuration.provider_settings import Drop
 from app.api.admin.configuration.shadow_settings import ShadowSettings
 from app.api.admin.experiments.experiment_settings import ExperimentSettings
 from app.api.rest.entry_operations import entry_operations
 from app.api.rest.entry_resource import EntryResource, etag
-from app.api.rest.fields import Name, Search, Warnings
+from app.api.rest.fields import Drop, Name, Search, Warnings
 from app.api.rest.operation import Answer, Call, NoBody, NoQuery, Operation
 from app.api.rest.replacement import check_read_only, replacement_type
 from app.domain.routing import Capability, FallbackReason

@@ -4,12 +4,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from app.domain.callers import DroppableFields
+from app.api.rest.fields import Drop
 from providers.catalogue import ADAPTERS
-
-Drop = Annotated[
-    DroppableFields, Meta(description='Fields that may be left out where a target cannot honour them: "all", or a list of names.')
-]
 
 
 class ProviderSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
