@@ -1,21 +1,24 @@
 """Requests of commands to the admin API: with the admin key of this home or, where there is none, the session of `narthex login`."""
 
+import http.client
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 from msgspec import Struct
 
 from app.cli.errors import CommandError
+from app.cli.gateway_connection import open_connection, origin_of
 from app.cli.session_file import load_session
 from app.settings import Settings
 from app.supervisor.machine.errors import OperatorError
 from app.supervisor.machine.gateway_url import is_of_this_machine, reachable_admin_url, tls_verification
 from providers.canonical.raw_json import DECODE_ERRORS
 
-_CONNECT_S = 5.0
+_BLOCK_BYTES = 65536
 
 
 class AdminAccess(Struct, frozen=True):
@@ -83,10 +86,9 @@ def _check_is_for(url: str) -> None:
 
 def _origin(url: str) -> tuple[str, str, int | None]:
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as fault:
+        return origin_of(url)
+    except ValueError as fault:
         raise OperatorError(f"{url} is no address: {fault}.") from None
-    return parsed.scheme, parsed.host, parsed.port
 
 
 def send(
@@ -100,27 +102,19 @@ def send(
     headers: Mapping[str, str] = {},
 ) -> AdminResponse:
     """The response, whatever its status. Raises CommandError if there is none, or it is not a gateway's."""
-    try:
-        with _client(settings, access.url, timeout_s) as client:
-            response = client.request(method, access.url + path, content=body, headers={**_authorization(access), **headers})
-    except (httpx.HTTPError, httpx.InvalidURL) as fault:
-        raise _unreachable(access, fault) from fault
-    return _read_response(access, response)
+    with _exchange(settings, access, method, path, body, headers, timeout_s) as response:
+        return _read_response(access, response)
 
 
 def stream(settings: Settings, access: AdminAccess, path: str) -> Iterator[bytes]:
     """The blocks of a text, for as long as the gateway takes to send it. Raises CommandError."""
-    try:
-        with (
-            _client(settings, access.url, settings.total_timeout_s) as client,
-            client.stream("GET", access.url + path, headers=_authorization(access)) as response,
-        ):
-            if response.status_code != 200:
-                response.read()
-                raise_error(access, _read_response(access, response))
-            yield from response.iter_bytes()
-    except (httpx.HTTPError, httpx.InvalidURL) as fault:
-        raise _unreachable(access, fault) from fault
+    with _exchange(settings, access, "GET", path, None, {}, settings.total_timeout_s) as response:
+        if response.status != 200:
+            raise_error(access, _read_response(access, response))
+        while block := response.read(_BLOCK_BYTES):
+            yield block
+        if response.length:  # it had said how long it is, and ended before
+            raise http.client.IncompleteRead(b"", response.length)
 
 
 def raise_error(access: AdminAccess, response: AdminResponse) -> NoReturn:
@@ -138,26 +132,28 @@ def _authorization(access: AdminAccess) -> Mapping[str, str]:
     return {"authorization": f"Bearer {access.token}"} if access.token else {}
 
 
-def _read_response(access: AdminAccess, response: httpx.Response) -> AdminResponse:
+def _read_response(access: AdminAccess, response: http.client.HTTPResponse) -> AdminResponse:
+    headers = {name.lower(): value for name, value in response.getheaders()}
     try:
-        return AdminResponse(response.status_code, msgspec.json.decode(response.content, type=dict[str, Any]), response.headers)
+        return AdminResponse(response.status, msgspec.json.decode(response.read(), type=dict[str, Any]), headers)
     except DECODE_ERRORS:
-        raise _not_a_gateway(access, response.status_code) from None
-
-
-def _unreachable(access: AdminAccess, fault: Exception) -> CommandError:
-    return CommandError(f"The gateway on {access.url} is not reachable: {fault}. `narthex doctor` finds out what is wrong.")
+        raise _not_a_gateway(access, response.status) from None
 
 
 def _not_a_gateway(access: AdminAccess, status: int) -> CommandError:
     return CommandError(f"{access.url} answered with status {status}, but not as a gateway does.")
 
 
-def _client(settings: Settings, url: str, timeout_s: float) -> httpx.Client:
-    timeout, target, proxy = httpx.Timeout(timeout_s, connect=_CONNECT_S), httpx.URL(url), settings.proxy
-    verification = tls_verification(settings, url)
-    if verification is False:
-        return httpx.Client(timeout=timeout, trust_env=False, verify=False)
-    is_proxied = proxy is not None and proxy.is_for(target.host, target.port or 443)
-    through = str(settings.https_proxy) if is_proxied else None
-    return httpx.Client(timeout=timeout, trust_env=False, verify=verification, proxy=through)
+@contextmanager
+def _exchange(
+    settings: Settings, access: AdminAccess, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
+) -> Generator[http.client.HTTPResponse]:
+    """A request and its response, whose body is read while this is entered. Raises CommandError if the gateway is not reached."""
+    try:
+        with open_connection(access.url, tls_verification(settings, access.url), settings.proxy, timeout_s) as connection:
+            target = urlsplit(access.url).path + path
+            connection.request(method, target, body, {"user-agent": "narthex", **_authorization(access), **headers})
+            yield connection.getresponse()
+    except (OSError, http.client.HTTPException, ValueError) as fault:
+        text = f"The gateway on {access.url} is not reachable: {fault}. `narthex doctor` finds out what is wrong."
+        raise CommandError(text) from fault

@@ -105,12 +105,12 @@ class RootGroup(OrderedGroup):
             ctx.color = False
         try:
             return super().invoke(ctx)
-        except BadSetting as fault:
+        except (BadSetting, InvalidKeyField) as fault:
             raise click.UsageError(str(fault)) from fault
         except BrokenPipeError:
             raise
         # OSError: such as a full disk or a missing permission; its message names the file.
-        except (OperatorError, BadConfiguration, BoundReached, InvalidKeyField, OSError) as fault:
+        except (OperatorError, BadConfiguration, BoundReached, OSError) as fault:
             raise click.ClickException(str(fault)) from fault
 
     def main(self, args: Sequence[str] | None = None, *more_args: Any, standalone_mode: bool = True, **options: Any) -> Any:

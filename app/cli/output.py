@@ -1,27 +1,20 @@
 """The output of commands: framed tables on a terminal, plain aligned columns in a pipe, or one JSON document."""
 
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import click
 import msgspec
-from rich import box
-from rich.console import Console
-from rich.status import Status
-from rich.table import Table
-from rich.text import Text
 
 from app.domain.callers import DroppableFields
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead, for programs.")
 
 _EMPTY_CELL = "-"
-# The first column names the thing. On a narrow terminal the others wrap before it does, so that the name can be copied.
-_MIN_FIRST_COLUMN_WIDTH = 20
-_MIN_COLUMN_WIDTH = 10  # on a terminal too narrow for this, a frame would only break words
 
 
 def print_json(document: Any) -> None:
@@ -34,7 +27,7 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     cells = [[printable(cell) or _EMPTY_CELL for cell in row] for row in rows]
     lines = [list(titles), *cells]
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
-    if sys.stdout.isatty() and _print_framed_table(titles, cells, widths):
+    if sys.stdout.isatty() and _terminal().print_framed_table(titles, cells, widths):
         return
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
@@ -45,37 +38,30 @@ def format_drop(drop: DroppableFields) -> str:
     return drop if isinstance(drop, str) else ", ".join(drop)
 
 
-def _print_framed_table(titles: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:
-    """Returns False, and prints nothing, if the terminal is too narrow."""
-    console = _console(stderr=False)
-    min_widths = [min(width, _MIN_COLUMN_WIDTH if column else _MIN_FIRST_COLUMN_WIDTH) for column, width in enumerate(widths)]
-    if sum(min_widths) + 3 * len(min_widths) > console.width:
-        return False
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for title, width in zip(titles, min_widths, strict=True):
-        table.add_column(title, overflow="fold", min_width=width)
-    for line in cells:
-        table.add_row(*(Text(cell) for cell in line))
-    console.print(table)
-    return True
-
-
-def _console(*, stderr: bool) -> Console:
-    # With NO_COLOR, rich by itself would still print bold and dim.
-    colours = None if os.environ.get("NO_COLOR") else "auto"
-    return Console(stderr=stderr, color_system=colours, markup=False, highlight=False, emoji=False)
+class Spinner(Protocol):
+    def update(self, activity: str) -> None:
+        """Changes its text."""
+        ...
 
 
 @contextlib.contextmanager
-def progress(activity: str) -> Generator[Status]:
+def progress(activity: str) -> Generator[Spinner]:
     """Shows a spinner on standard error while it is entered, if that is a terminal; update() changes its text."""
-    console = _console(stderr=True)
-    status = console.status(activity)
-    if not console.is_terminal or os.environ.get("NO_COLOR"):  # the spinner consists of escape codes
-        yield status
-        return
-    with status:
-        yield status
+    # The spinner consists of escape codes.
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        with _terminal().spinner(activity) as spinner:
+            yield spinner
+    else:
+        yield _NoSpinner()
+
+
+class _NoSpinner:
+    def update(self, activity: str) -> None: ...
+
+
+def _terminal() -> Any:
+    """The module that draws on terminals. Without one it is not imported: rich takes as long as all else that a command prints."""
+    return importlib.import_module("app.cli.terminal")
 
 
 def printable(text: str) -> str:

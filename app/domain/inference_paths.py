@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from providers.engine_routes.catalogue import ROUTE_BY_PATH
+from providers.engine_routes.paths import ROUTE_BY_PATH
 
 INFERENCE_PATHS: Mapping[str, str] = {
     "/v1/chat/completions": "openai_chat",

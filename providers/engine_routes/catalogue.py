@@ -1,4 +1,4 @@
-"""The engine routes: which there are, and the paths at which callers request them."""
+"""The engine routes that there are."""
 
 from collections.abc import Mapping
 
@@ -15,25 +15,6 @@ from providers.engine_routes.sglang_encode import SGLangEncode
 from providers.engine_routes.tokenize import Tokenize
 
 _ROUTES: tuple[type[Route], ...] = (Tokenize, Detokenize, Encode, SGLangEncode, Rerank, Score, Pooling, Classify, Generate)
-
-# The names of these routes in vLLM, SGLang, LMDeploy and Jina.
-ROUTE_BY_PATH: Mapping[str, str] = {
-    "/tokenize": "tokenize",
-    "/v1/tokenize": "tokenize",
-    "/detokenize": "detokenize",
-    "/v1/detokenize": "detokenize",
-    "/v1/encode": "encode",
-    "/encode": "sglang_encode",
-    "/rerank": "rerank",
-    "/v1/rerank": "rerank",
-    "/v2/rerank": "rerank",
-    "/score": "score",
-    "/v1/score": "score",
-    "/pooling": "pooling",
-    "/classify": "classify",
-    "/v1/classify": "classify",
-    "/generate": "generate",
-}
 
 
 def build_routes(routes_by_adapter: Mapping[str, EngineRoutes]) -> Mapping[str, Route]:

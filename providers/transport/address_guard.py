@@ -4,7 +4,6 @@ Whoever may write the configuration could otherwise have the machine's cloud cre
 circles. Other addresses of this machine and of private networks are those of engines.
 """
 
-import asyncio
 import ipaddress
 import socket
 from collections.abc import Collection, Iterator
@@ -129,25 +128,6 @@ class AddressGuard:
 
     def _refusal(self, shown: str, what: str) -> AddressRefused:
         return AddressRefused(f"{shown} is {what}, which is not called unless {self._setting} names it")
-
-
-async def checked_addresses(guard: AddressGuard, host: str, port: int) -> tuple[str, ...]:
-    """The addresses of a host, looked up once: whoever connects to one of them connects to what was checked.
-
-    Raises AddressRefused if one of them is refused, OSError or UnicodeError if there is none.
-    """
-    guard.check_host(host, port)
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        pass
-    else:
-        return (host,)
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in found))
-    for address in addresses:
-        guard.check_address(host, port, address)
-    return addresses
 
 
 def read_address(host: str) -> Address | None:

@@ -29,7 +29,8 @@ from functools import partial
 
 import httpx
 
-from providers.transport.address_guard import AddressGuard, checked_addresses
+from providers.transport.address_guard import AddressGuard
+from providers.transport.checked_addresses import checked_addresses
 from providers.transport.connection import Connection
 from providers.transport.deadlines import Deadlines, read_deadlines
 from providers.transport.http1_request import SharedHead, write_request
@@ -39,6 +40,7 @@ from providers.transport.origin import CLOSED, Address, Origin
 from providers.transport.proxy import Proxy
 from providers.transport.proxy_tunnel import open_tunnel
 from providers.transport.response_stream import ResponseStream
+from providers.transport.tls import tls_context
 from providers.transport.write_batcher import WriteBatcher
 
 SWEEP_S = 0.05  # how often deadlines are checked; a timer per read would cost more than the read
@@ -62,15 +64,6 @@ class AddressConnections:
     idle: int
     waiting: int  # requests that wait until one of `max_busy` is free
     max_busy: int
-
-
-def tls_context(ca_bundle: str | None = None) -> ssl.SSLContext:
-    """A client context that trusts the public authorities (or SSL_CERT_FILE, SSL_CERT_DIR), and those in the PEM file `ca_bundle`."""
-    context = httpx.create_ssl_context()
-    if ca_bundle is not None:
-        context.load_verify_locations(cafile=ca_bundle)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 class Transport(httpx.AsyncBaseTransport):

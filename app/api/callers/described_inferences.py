@@ -14,7 +14,7 @@ from providers.dialects.openai_embeddings import request_schema as openai_embedd
 from providers.dialects.openai_responses import request_schema as openai_responses
 from providers.dialects.tensorzero_inference import request_schema as tensorzero_inference
 from providers.dialects.vllm_generate import request_schema as vllm_generate
-from providers.engine_routes.catalogue import ROUTE_BY_PATH
+from providers.engine_routes.paths import ROUTE_BY_PATH
 from providers.engine_routes.route import Route
 
 # What any inference may answer, besides what every route may.

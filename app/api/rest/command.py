@@ -100,6 +100,7 @@ class Command(Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Records, and lists of records of which the command gives the first: each field of theirs is an option.
     inline: Sequence[str] = ()
     creates: bool = False  # what it would change, if that does not exist yet: the path names it
+    creation_needs: Sequence[str] = ()  # fields of the body without which it would create what nobody meant
     replaces: Sequence[str] = ()  # fields of a merge patch whose pairs stand for all of them, and are not added to others
     shows: Mapping[str, str] = {}  # flags that only its renderer reads, as arguments, with their help
     render: str = ""  # MODULE.FUNCTION of app.cli.renderers that prints for people what columns cannot say

@@ -16,6 +16,7 @@ from litestar.response import Stream
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.api.rest.domain_refusals import DOMAIN_ERRORS, refusal_of
 from app.api.rest.operation import Answer, Call, NoBody, NotConsulted, Operation
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.api.server.client_ip import client_address
@@ -25,7 +26,6 @@ from app.api.server.query_parameters import check_parameter
 from app.api.server.request_id import request_id_of
 from app.api.server.response_coding import LEAST_BYTES, accepts_gzip, compress
 from app.api.server.response_headers import request_headers, to_litestar_headers
-from app.domain.errors import BadConfiguration, BoundReached, InvalidKeyField, StillUsed
 from app.gateway.responses_state.lookup_slots import LookupSlots
 from app.gateway.routing.permissions import Network
 from app.store.access.locking import lock_access
@@ -36,7 +36,7 @@ from app.store.postgres.vault import Vault
 from app.store.workers.applied_changes import Applied
 from app.store.workers.repetitions import Repetitions, StoredAnswer
 from app.store.workers.reports import ServedVersions, read_changed_versions
-from providers.canonical.errors import BodyTooLarge, Conflict, InvalidRequest, NotAllowed
+from providers.canonical.errors import BodyTooLarge, InvalidRequest, NotAllowed
 
 # Takes the route of callers that the operation stands for, as Operation.caller_route has it.
 Authenticate = Callable[[Request[Any, Any, Any], str | None], Awaitable[Principal]]
@@ -126,12 +126,8 @@ class Dispatcher:
                     answer = await self._run(operation, call)
             else:
                 answer, change = await self._write(operation, call, request, (raw_query, body[0]), dry_run=options.dry_run)
-        except InvalidKeyField as fault:
-            raise InvalidRequest(str(fault), param=fault.field) from None
-        except (StillUsed, BoundReached) as fault:
-            raise Conflict(str(fault)) from None
-        except BadConfiguration as fault:
-            raise InvalidRequest(str(fault)) from None
+        except DOMAIN_ERRORS as fault:
+            raise refusal_of(fault) from None
         applied_headers: Mapping[str, str] = {}
         if change != ServedVersions():
             applied_headers = await self._wait(operation, change, wait=options.wait)

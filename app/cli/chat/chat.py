@@ -74,15 +74,15 @@ def chat(
     base_url = url.rstrip("/").removesuffix("/v1") if url else reachable_url(settings)
     opening_messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     timeout_s, verification = settings.total_timeout_s + _TIMEOUT_MARGIN_S, tls_verification(settings, base_url)
-    with ChatClient(base_url, api_key, key_from, timeout_s=timeout_s, verification=verification) as client:
-        if text is None:
-            _run_conversation(client, chat_params, opening_messages)
-        elif as_json:
-            with _exit_on_interrupt():
-                print_json(result_document(client.send(chat_params, [*opening_messages, _user_message(text)], None, _ignore)))
-        else:
-            with _exit_on_interrupt():
-                print_summary(_render_response(client, chat_params, [*opening_messages, _user_message(text)], None, AnswerRenderer()))
+    client = ChatClient(base_url, api_key, key_from, timeout_s=timeout_s, verification=verification)
+    if text is None:
+        _run_conversation(client, chat_params, opening_messages)
+    elif as_json:
+        with _exit_on_interrupt():
+            print_json(result_document(client.send(chat_params, [*opening_messages, _user_message(text)], None, _ignore)))
+    else:
+        with _exit_on_interrupt():
+            print_summary(_render_response(client, chat_params, [*opening_messages, _user_message(text)], None, AnswerRenderer()))
 
 
 def _load_message(arguments: tuple[str, ...]) -> str | None:

@@ -1,23 +1,27 @@
 """The HTTP client of `narthex chat`: sends a chat to a running gateway and reports events as they arrive."""
 
+import http.client
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from email.message import Message
 from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 from msgspec import Struct
 
 from app.cli.chat.chat_result import ChatResult
 from app.cli.errors import CommandError
+from app.cli.gateway_connection import open_connection
 from providers.canonical.errors import NarthexError
 from providers.canonical.events import Event, ResponseAssembler, response_events
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.dialects.openai_chat import OpenAIChat
 
 _DIALECT = OpenAIChat()
-_CONNECT_S = 5.0
+_BLOCK_BYTES = 65536
 
 
 class ChatParams(Struct, frozen=True):
@@ -30,25 +34,19 @@ class ChatParams(Struct, frozen=True):
 
 
 class ChatClient:
-    """One gateway and one key; a context manager.
+    """One gateway and one key.
 
     `key_from` says where the key was found, for error messages. `timeout_s` is the longest silence; the gateway has shorter timeouts
-    itself. `verification` is that of the gateway's certificate, as httpx takes it.
+    itself. `verification` is what tls_verification() says of it.
     """
 
     def __init__(self, url: str, key: str, key_from: str, *, timeout_s: float, verification: ssl.SSLContext | bool) -> None:
         self._url = url
+        self._path = urlsplit(url).path + "/v1/chat/completions"
+        self._key = key
         self._key_from = key_from
-        timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
-        # Proxies in the environment are ignored: the gateway is ours, and mostly on this machine.
-        headers = {"authorization": f"Bearer {key}"}
-        self._client = httpx.Client(headers=headers, timeout=timeout, trust_env=False, verify=verification)
-
-    def __enter__(self) -> "ChatClient":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
+        self._timeout_s = timeout_s
+        self._verification = verification
 
     def send(
         self, chat_params: ChatParams, messages: list[dict[str, Any]], episode_id: str | None, on_event: Callable[[Event], None]
@@ -58,40 +56,64 @@ class ChatClient:
         An interruption (KeyboardInterrupt) closes the connection, which stops the engine.
         """
         started_at = time.monotonic()
+        with self._connect() as connection:
+            with self._read_faults():
+                connection.request("POST", self._path, _write_body(chat_params, messages), self._headers(episode_id))
+                response = connection.getresponse()
+            if response.status != 200:
+                raise self._read_error(response)
+            try:
+                return _read_response(self._blocks(response, chat_params), response.headers, chat_params, started_at, on_event)
+            except NarthexError as fault:
+                raise CommandError(f"The response ended early: {fault.message}", status=fault.status) from fault
+
+    def _blocks(self, response: http.client.HTTPResponse, chat_params: ChatParams) -> Iterator[bytes]:
+        with self._read_faults():
+            while block := response.read1(_BLOCK_BYTES) if chat_params.stream else response.read():
+                yield block
+
+    @contextmanager
+    def _read_faults(self) -> Generator[None]:
+        """Raises CommandError for what goes wrong on the connection."""
         try:
-            with self._client.stream(
-                "POST", f"{self._url}/v1/chat/completions", content=_write_body(chat_params, messages), headers=_headers(episode_id)
-            ) as response:
-                if response.status_code != 200:
-                    response.read()
-                    raise self._read_error(response)
-                return _read_response(response, chat_params, started_at, on_event)
-        except NarthexError as fault:
-            raise CommandError(f"The response ended early: {fault.message}", status=fault.status) from fault
-        except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
-            raise CommandError(
-                f"Nothing answers on {self._url} ({fault}). `narthex up` starts a gateway; `narthex doctor` finds out what is wrong."
-            ) from fault
-        except httpx.TimeoutException as fault:
+            yield
+        except TimeoutError as fault:
             raise CommandError(f"The gateway on {self._url} did not answer in time.") from fault
-        except (httpx.HTTPError, httpx.InvalidURL) as fault:
+        except (OSError, http.client.HTTPException, ValueError) as fault:
             raise CommandError(f"The connection to {self._url} broke: {fault}") from fault
 
-    def _read_error(self, response: httpx.Response) -> CommandError:
+    @contextmanager
+    def _connect(self) -> Generator[http.client.HTTPConnection]:
+        """Proxies are ignored: the gateway is ours, and mostly on this machine."""
+        with ExitStack() as stack:
+            try:
+                connection = stack.enter_context(open_connection(self._url, self._verification, None, self._timeout_s))
+            except OSError as fault:
+                raise CommandError(
+                    f"Nothing answers on {self._url} ({fault}). `narthex up` starts a gateway; `narthex doctor` finds out what is wrong."
+                ) from fault
+            except (http.client.HTTPException, ValueError) as fault:
+                raise CommandError(f"The connection to {self._url} broke: {fault}") from fault
+            yield connection
+
+    def _headers(self, episode_id: str | None) -> dict[str, str]:
+        # Closed by the gateway, so that the end of a response shows, whoever sent it.
+        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json", "connection": "close"}
+        return headers | ({"x-narthex-episode-id": episode_id} if episode_id else {})
+
+    def _read_error(self, response: http.client.HTTPResponse) -> CommandError:
         try:
-            error = msgspec.json.decode(response.content, type=dict[str, dict[str, Any]])["error"]
+            error = msgspec.json.decode(response.read(), type=dict[str, dict[str, Any]])["error"]
             message = str(error["message"])
         except (*DECODE_ERRORS, KeyError):
-            return CommandError(
-                f"{self._url} answered with status {response.status_code}, but not as a gateway does.", status=response.status_code
-            )
-        if response.status_code == 401:
+            return CommandError(f"{self._url} answered with status {response.status}, but not as a gateway does.", status=response.status)
+        if response.status == 401:
             message += f" The key came from {self._key_from}."
         retry_after = response.headers.get("retry-after")
         if retry_after and "retry_after_s" not in (error.get("details") or {}):  # a limit's message contains it, and more exactly
             message += f" Try again in {retry_after} s."
         details = {"retry_after_s": float(retry_after)} if retry_after and retry_after.isdigit() else {}
-        return CommandError(message, status=response.status_code, code=error.get("code"), **details)
+        return CommandError(message, status=response.status, code=error.get("code"), **details)
 
 
 def _write_body(chat_params: ChatParams, messages: list[dict[str, Any]]) -> bytes:
@@ -105,15 +127,13 @@ def _write_body(chat_params: ChatParams, messages: list[dict[str, Any]]) -> byte
     return msgspec.json.encode(body)
 
 
-def _headers(episode_id: str | None) -> dict[str, str]:
-    return {"content-type": "application/json", **({"x-narthex-episode-id": episode_id} if episode_id else {})}
-
-
-def _read_response(response: httpx.Response, chat_params: ChatParams, started_at: float, on_event: Callable[[Event], None]) -> ChatResult:
+def _read_response(
+    blocks: Iterator[bytes], headers: Message, chat_params: ChatParams, started_at: float, on_event: Callable[[Event], None]
+) -> ChatResult:
     assembler, first_token_s = ResponseAssembler(), None
     if chat_params.stream:
         reader = _DIALECT.stream_reader()
-        for block in response.iter_bytes():
+        for block in blocks:
             for event in reader.feed(block):
                 first_token_s = first_token_s or time.monotonic() - started_at
                 assembler.feed(event)
@@ -122,18 +142,17 @@ def _read_response(response: httpx.Response, chat_params: ChatParams, started_at
             assembler.feed(event)
             on_event(event)
     else:
-        for event in response_events(_DIALECT.read_response(response.read())):
+        for event in response_events(_DIALECT.read_response(b"".join(blocks))):
             assembler.feed(event)
             on_event(event)
     assembled = assembler.finish()
     choice = assembled.choices[0] if assembled.choices else None
-    response_headers: Mapping[str, str] = response.headers
     return ChatResult(
-        inference_id=response_headers.get("x-narthex-inference-id"),
-        episode_id=response_headers.get("x-narthex-episode-id"),
+        inference_id=headers.get("x-narthex-inference-id"),
+        episode_id=headers.get("x-narthex-episode-id"),
         model=assembled.model or chat_params.model,
-        served=response_headers.get("x-narthex-served"),
-        dropped=tuple(each.strip() for each in response_headers.get("x-narthex-dropped", "").split(",") if each.strip()),
+        served=headers.get("x-narthex-served"),
+        dropped=tuple(each.strip() for each in headers.get("x-narthex-dropped", "").split(",") if each.strip()),
         parts=choice.parts if choice else (),
         finish_reason=choice.finish_reason if choice else None,
         usage=assembled.usage,

@@ -202,6 +202,7 @@ def _make(operation: Operation[Any, Any], command: Command, name: str, subject: 
         only=command.only,
         one_of=command.one_of,
         replaces=command.replaces,
+        creation_needs=command.creation_needs,
         needs_one=command.needs_one,
         shows=command.shows,
         render=command.render,

@@ -107,7 +107,8 @@ def _make_group(name: str) -> click.Group:
 def _param(parameter: Parameter) -> click.Parameter:
     kind, name = param_type(parameter), value_name(parameter)
     if not parameter.flags:
-        metavar = parameter.metavar if parameter.is_required else f"[{parameter.metavar}]"
+        metavar = parameter.metavar or f"{{{'|'.join(parameter.choices)}}}"
+        metavar = metavar if parameter.is_required else f"[{metavar}]"
         many = -1 if parameter.kind in _REPEATED else 1
         return click.Argument([name], type=kind, required=parameter.is_required, metavar=metavar, nargs=many)
     given: dict[str, Any] = {"help": parameter.help + (f"  [default: {parameter.default}]" if parameter.default else "")}

@@ -61,6 +61,7 @@ class MadeCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unsettable: Sequence[str] = ()  # fields that --unset sets back to their default
     replaces: Sequence[str] = ()
     creates: str = ""  # the id of the operation that creates what this one would change
+    creation_needs: Sequence[str] = ()
     is_local: bool = False  # it can run in the command's process
     needs_database: bool = True  # to run there
     is_change: bool = False

@@ -15,7 +15,7 @@ from app.cli.errors import CommandError
 from app.cli.operations.manifest import MadeCommand, Parameter, load_manifest
 
 _ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) /admin/v1(/[^\s,;:?`]*[^\s,;:.?`])")
-_FIELD = re.compile(r"`([\w.]+)`")
+_FIELD = re.compile(r"`([\w.\[\]]+)`")
 
 
 class OperationRequest(Struct, frozen=True):
@@ -76,7 +76,7 @@ def perform(runner: OperationRunner, request: OperationRequest) -> OperationResp
         return runner.run(_replacing(runner, request), "*")
     except OperationRefused as fault:
         if fault.status == 404 and request.command.creates:
-            request = _creation(request)
+            request = _creation(request, fault)
         elif request.command.method != "PUT" or fault.status != 412:  # 412: it does not exist yet, and PUT creates it
             raise
     return runner.run(request, None)
@@ -124,11 +124,15 @@ def _replacing(runner: OperationRunner, request: OperationRequest) -> OperationR
     return replace(request, body=encode_body(patch | {name: dict.fromkeys(shown[name]) | patch[name] for name in replaced}))
 
 
-def _creation(request: OperationRequest) -> OperationRequest:
-    """A request to create what a merge patch would have changed."""
+def _creation(request: OperationRequest, absent: OperationRefused) -> OperationRequest:
+    """A request to create what a merge patch would have changed. Raises OperationRefused if too little is said of it."""
     command = request.command
+    patch = msgspec.json.decode(request.body or b"{}")
+    if not patch.keys() >= set(command.creation_needs):
+        flags = [each.flags[0] for name in command.creation_needs for each in command.parameters if each.field == name]
+        raise OperationRefused(f"{absent.message} A new one needs {' and '.join(flags)}.", absent.status, command) from absent
     created = replace(command, id=command.creates, method="POST", path=command.path.rpartition("/")[0])
-    body = {**request.path, **merge({}, msgspec.json.decode(request.body or b"{}"))}
+    body = {**request.path, **merge({}, patch)}
     return replace(request, command=created, path={}, body=encode_body(body))
 
 
@@ -138,7 +142,8 @@ def in_words(text: str, parameters: Sequence[Parameter], routes: Mapping[str, st
     arguments = {each.field: each.metavar for each in parameters if not each.flags}
 
     def name_option(found: re.Match[str]) -> str:
-        return flags.get(found[1]) or arguments.get(found[1]) or found[0]
+        field = found[1].replace("[0]", "")  # of a list, a command gives the first entry
+        return flags.get(field) or arguments.get(field) or found[0]
 
     def name_command(found: re.Match[str]) -> str:
         name = _command_of_route(found[1], found[2], routes)

@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.api.rest.domain_refusals import DOMAIN_ERRORS, refusal_of
 from app.api.rest.operation import Answer, Call, NoBody, Operation
 from app.api.rest.request_parsing import parse_admin_body, parse_query
 from app.cli.operations.local_operations import operations_of
-from app.cli.operations.requests import InvalidOptions, OperationRefused, OperationRequest, OperationResponse, open_output, refusal
+from app.cli.operations.requests import InvalidOptions, OperationRequest, OperationResponse, open_output, refusal
 from app.cli.store_query import wait_until_all_serve
 from app.domain import uuid7
-from app.domain.errors import StillUsed
 from app.settings import Settings
 from app.store.access.roles import Grant, Principal
 from app.store.postgres.admin_transactions import admin_transaction
@@ -55,8 +55,9 @@ class LocalRunner:
             response, change = query_database(settings.database_url or _NOWHERE, serve)
         except NarthexError as fault:
             raise refusal(fault.message, fault.status, request.command) from fault
-        except StillUsed as fault:
-            raise OperationRefused(str(fault), 409, request.command) from fault
+        except DOMAIN_ERRORS as fault:
+            refused = refusal_of(fault)
+            raise refusal(refused.message, refused.status, request.command) from fault
         if change == ServedVersions():
             return response
         applied, wait_s = wait_until_all_serve(settings), settings.apply_wait_s

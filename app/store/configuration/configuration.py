@@ -3,6 +3,7 @@
 Whatever changes what a file can set goes through change_configuration(), so that it is validated, published, and in the history.
 """
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
@@ -33,13 +34,8 @@ from app.store.configuration.rows import (
     store_table,
     store_teams,
 )
-from app.store.configuration.used_entries import read_budgets_of_webhooks, refuse_removing_used
-from app.store.configuration.validation.addresses import check_new_addresses
+from app.store.configuration.used_entries import read_budgets_of_webhooks
 from app.store.configuration.validation.known_names import KnownNames
-from app.store.configuration.validation.new_names import check_new_names
-from app.store.configuration.validation.shadows import check_shadow_teams
-from app.store.configuration.validation.teams import check_teams
-from app.store.configuration.validation.validate import find_new_warnings, validate
 from app.store.keys.rows import lock_changes
 from app.store.postgres import tables
 from app.store.postgres.audit_log import Author
@@ -69,33 +65,29 @@ async def change_configuration(
     output_tokens: int | None = None,
     restores: int | None = None,
     guard: AddressGuard | None = None,
-    warn: Callable[[Snapshot, Snapshot, KnownNames], list[str]] = find_new_warnings,
+    warn: Callable[[Snapshot, Snapshot, KnownNames], list[str]] | None = None,
 ) -> Changed:
     """Change what a file can set, in the caller's transaction, under a lock that others who change it wait for.
 
     `edit` gets the state in force and returns the wanted one; it runs in a thread. `output_tokens` is the setting for models without one of
     their own, for warnings. `guard` says what new addresses may be; None means that there are none. `warn` finds warnings, by the state
-    before and the wanted one. Raises BadConfiguration, as does `edit`; then nothing was changed.
+    before and the wanted one; None means all new ones. Raises BadConfiguration, as does `edit`; then nothing was changed.
     """
+    # Whoever only reads the configuration imports none of this, which knows every adapter and dialect.
+    change_checks = importlib.import_module("app.store.configuration.validation.change")
     await lock_configuration(connection)
     current = await read_state(connection)
     budgets_of_webhooks = await read_budgets_of_webhooks(connection)
 
     def compute() -> tuple[State, list[EntryChange], list[ExperimentChange]]:
         wanted = edit(current)
-        check_teams({name: team for name, team in wanted.teams.items() if current.teams.get(name) != team})
-        refuse_removing_used(current.snapshot, wanted.snapshot, budgets_of_webhooks)
-        validate(wanted.snapshot)
-        if guard is not None:
-            check_new_addresses(current.snapshot, wanted.snapshot, guard)
-        check_new_names(current.snapshot, wanted.snapshot, current.teams, wanted.teams)
-        check_shadow_teams(wanted.snapshot, wanted.teams)
+        change_checks.check_change(current, wanted, budgets_of_webhooks, guard)
         return wanted, list(find_changes(current, wanted)), find_experiment_changes(current.snapshot, wanted.snapshot)
 
     wanted, changes, experiment_changes = await run_in_steps(compute)
     known = await read_known_names(connection, wanted, output_tokens)
 
-    warnings = await run_in_steps(lambda: warn(current.snapshot, wanted.snapshot, known))
+    warnings = await run_in_steps(lambda: (warn or change_checks.find_new_warnings)(current.snapshot, wanted.snapshot, known))
     # Not by the hash: what is encoded leaves a default out only if it was not written out.
     if not changes and [*by_name(current.snapshot.limits)] == [*by_name(wanted.snapshot.limits)]:
         return Changed(None, current, wanted, (), warnings)

@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 from app.domain.errors import InvalidKeyField
 from app.store.postgres.names import MAX_NAME_CHARACTERS
-from providers.engine_routes.catalogue import ROUTE_BY_PATH
+from providers.engine_routes.paths import ROUTE_BY_PATH
 
 # The routes that take a key; a key restricted to others could never be used, so it is refused.
 ROUTES = (

@@ -1,12 +1,12 @@
 """The addresses at which this machine's own processes reach the gateway."""
 
+import importlib
 import socket
 import ssl
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from app.settings import Settings
-from providers.transport.transport import tls_context
 
 
 def reachable_url(settings: Settings) -> str:
@@ -28,7 +28,8 @@ def tls_verification(settings: Settings, url: str) -> ssl.SSLContext | bool:
     parts = urlsplit(url)
     if parts.scheme != "https" or is_of_this_machine(parts.hostname or ""):
         return False
-    return tls_context(settings.ca_bundle or None)
+    # Imported where a certificate is verified: with it comes httpx, which takes as long as all else that a command over REST does.
+    return importlib.import_module("providers.transport.tls").tls_context(settings.ca_bundle or None)
 
 
 def is_of_this_machine(host: str) -> bool:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app.domain import uuid7
-from providers.engine_routes.catalogue import ROUTE_BY_PATH
+from providers.engine_routes.paths import ROUTE_BY_PATH
 from tests.support.processes.service import Service
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 

@@ -106,14 +106,41 @@ assert [each for each in complete(["service-accounts", "tokens"], "")] == ["list
     assert heavy_modules(script) == []
 
 
+@pytest.mark.parametrize(
+    ("subject", "most"),
+    [("access.keys", 650), ("access.teams", 650), ("configuration.models", 650), ("limits.limits", 650), ("experiments.experiments", 700)],
+)
+def test_command_that_reads_the_database_imports_no_adapter_and_nothing_for_terminals(subject: str, most: int) -> None:
+    """Of 1,200 modules that `keys list` once imported, 500 were adapters and dialects, for a validation of what it does not change."""
+    script = f"""
+import app.cli.operations.run_here
+importlib.import_module("app.api.admin.{subject}")
+assert len(sys.modules) < {most}, len(sys.modules)
+assert not [each for each in sys.modules if each.startswith(("providers.hosted.", "providers.engines.", "providers.dialects."))]
+"""
+    assert heavy_modules(script) == ["sqlalchemy", "asyncpg"]
+
+
+def test_command_over_rest_imports_neither_a_database_driver_nor_httpx() -> None:
+    script = """
+import app.cli.admin_api, app.cli.operations.run_remote
+assert len(sys.modules) < 300, len(sys.modules)
+"""
+    assert heavy_modules(script) == []
+
+
+def test_chat_imports_neither_httpx_nor_what_draws_on_terminals() -> None:
+    assert heavy_modules("import app.cli.chat.chat") == []
+
+
 def heavy_modules(script: str) -> list[str]:
     """The libraries that a process imports for a script with the command line at hand."""
     code = f"""
-import sys
+import importlib, sys
 from click.shell_completion import ShellComplete
 from app.cli import main
 {script}
-print([each for each in ("sqlalchemy", "asyncpg", "httpx", "litestar", "cryptography") if each in sys.modules])
+print([each for each in ("sqlalchemy", "asyncpg", "httpx", "rich", "litestar", "cryptography") if each in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -30,8 +30,8 @@ from providers.canonical.raw_json import Body
 from providers.canonical.upstream_errors import read_error
 from providers.catalogue import ADAPTERS, DIALECTS, ROUTES
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.engine_routes.catalogue import ROUTE_BY_PATH
 from providers.engine_routes.missing_route import explain_missing_route
+from providers.engine_routes.paths import ROUTE_BY_PATH
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing, make_source
 from tests.support.strategies.chat_strategies import META, bounded
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from providers.transport.transport import Transport, tls_context
+from providers.transport.tls import tls_context
+from providers.transport.transport import Transport
 from tests.support.raw_engine import (
     OK,
     EngineConnection,

@@ -140,6 +140,7 @@ _SET = Command(
     },
     fixed={"resource": "cost_usd"},
     creates=True,
+    creation_needs=("amount", "scope"),
     replaces=("scope",),
     done="The budget {name} is set.",
 )
