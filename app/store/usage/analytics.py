@@ -13,11 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain.errors import InvalidKeyField
 from app.process.thread_steps import in_steps, run_in_steps
 from app.store.postgres import spools
-from app.store.postgres.conditions import values_of
+from app.store.postgres.conditions import AnyOf, values_of
 from app.store.postgres.tables import rollup_tables, subject_rollup_tables
 from app.store.usage.analytics_query import MAX_GROUPS, AnalyticsQuery, Piece, is_subject
 from app.store.usage.analytics_rows import Analytics, AnalyticsRow, Quantiles
-from app.store.usage.named_filters import NamedFilters, check_named
+from app.store.usage.named_filters import NamedFilters, check_excluded, check_named
 from app.store.usage.rollups import REFUSED, UNKNOWN
 from app.store.usage.sketches import COUNT_BITS, quantiles
 from app.store.usage.uncounted_inferences import count_uncounted
@@ -77,7 +77,8 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
     groups, has_more = await reader.top_groups()
     rows = await reader.rows(groups)
     if not rows and REFUSED not in values_of(query.filters.get("outcome")):  # what is refused may have any name
-        await check_named(connection, _named_filters(query), only_teams)
+        await check_named(connection, _named_filters(query.filters), only_teams)
+    await check_excluded(connection, _named_filters(query.excluded), only_teams)
     if query.fill:
         unfilled = rows
         rows = await run_in_steps(lambda: reader.filled(unfilled, groups))
@@ -95,8 +96,8 @@ async def read_analytics(connection: AsyncConnection, query: AnalyticsQuery, *, 
     )
 
 
-def _named_filters(query: AnalyticsQuery) -> NamedFilters:
-    wanted = query.filters.get
+def _named_filters(values: Mapping[str, AnyOf]) -> NamedFilters:
+    wanted = values.get
     return NamedFilters(
         team=wanted("team"), key=wanted("key"), model=wanted("model"), function=wanted("function"), provider=wanted("provider")
     )
@@ -237,6 +238,9 @@ class _Reader:
                 if self._subject in query.filters:
                     self._parameters["subject_values"] = list(values_of(query.filters[self._subject]))
                     conditions.append("value = ANY(CAST(:subject_values AS text[]))")
+                if self._subject in query.excluded:
+                    self._parameters["excluded_values"] = list(values_of(query.excluded[self._subject]))
+                    conditions.append("value <> ALL(CAST(:excluded_values AS text[]))")
             pieces.append(f"SELECT {', '.join(columns)} FROM {self._table(piece)} WHERE {' AND '.join(conditions)}")
         dimensions = [f"{'value' if is_subject(name) else f'groups.g{at}'} AS d{at}" for at, name in enumerate(query.group_by)]
         if query.interval is not None:
@@ -256,12 +260,14 @@ class _Reader:
         query = self._query
         labels = [f"{_GROUP_EXPRESSIONS[name]} AS g{at}" for at, name in enumerate(query.group_by) if not is_subject(name)]
         conditions: list[str] = []
-        for at, (name, wanted) in enumerate((name, wanted) for name, wanted in query.filters.items() if not is_subject(name)):
+        given = [("", name, wanted) for name, wanted in query.filters.items()]
+        given += [("NOT ", name, unwanted) for name, unwanted in query.excluded.items()]
+        for at, (negation, name, values) in enumerate(each for each in given if not is_subject(each[1])):
             condition = f"{_GROUP_EXPRESSIONS[name]} = ANY(CAST(:filter{at} AS text[]))"
             if name == "status":  # 5xx is a class of them
                 condition = f"({condition} OR rollup_groups.status / 100 || 'xx' = ANY(CAST(:filter{at} AS text[])))"
-            conditions.append(condition)
-            self._parameters[f"filter{at}"] = list(values_of(wanted))
+            conditions.append(negation + condition)
+            self._parameters[f"filter{at}"] = list(values_of(values))
         if only_teams is not None:
             self._parameters["only_teams"] = sorted(only_teams)
             conditions.append("teams.name = ANY(CAST(:only_teams AS text[]))")

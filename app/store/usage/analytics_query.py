@@ -75,6 +75,8 @@ class AnalyticsQuery(Struct, frozen=True):
     limit: int  # groups, the first by `order_by`
     quantiles: bool
     fill: bool = False  # rows of zero for intervals without requests
+    # Values by dimension: groups with any of these are left out, and those without a value stay.
+    excluded: Mapping[str, AnyOf] = {}
 
     @property
     def begin(self) -> datetime.datetime:
@@ -103,7 +105,8 @@ class AnalyticsQuery(Struct, frozen=True):
 
         Returns None if only the groups themselves do. `by_team` says that teams must be told apart, too.
         """
-        needed = {name for name in (*self.group_by, *self.filters, *(("team",) if by_team else ())) if not is_subject(name)}
+        by_team_too = ("team",) if by_team else ()
+        needed = {name for name in (*self.group_by, *self.filters, *self.excluded, *by_team_too) if not is_subject(name)}
         return next((breadth for breadth, names in _BREADTHS.items() if needed <= names), None)
 
     @property
@@ -131,6 +134,7 @@ def make_query(
     limit: int = 20,
     quantiles: bool = False,
     fill: bool = False,
+    excluded: Mapping[str, AnyOf] | None = None,
 ) -> AnalyticsQuery:
     """A query of rollups. The period is widened to whole minutes, hours or days, by which they are kept. `group_by` has names with commas.
 
@@ -150,7 +154,7 @@ def make_query(
     if end - begin > _MAX_DAYS * _DAY:
         raise InvalidKeyField("since", f"The time between `since` and `until` may be {_MAX_DAYS} days at most.")
     pieces = tuple(_split(begin, end, interval, zone, time_zone, now, keep_minutes_days, keep_hours_days))
-    query = AnalyticsQuery(pieces, interval, time_zone, zone, groups, filters or {}, order_by, limit, quantiles, fill)
+    query = AnalyticsQuery(pieces, interval, time_zone, zone, groups, filters or {}, order_by, limit, quantiles, fill, excluded or {})
     _check_subjects(query)
     _check_rows(query)
     return query
@@ -177,6 +181,9 @@ def _check_subjects(query: AnalyticsQuery) -> None:
             "group_by",
             f"Sums are kept by the end user or by one tag, not by several at once: {', '.join(sorted(subjects))}. Group and filter by one.",
         )
+    for name in query.excluded:
+        if is_subject(name) and name not in subjects:  # nothing has the sums of all but one: many requests have no value there
+            raise InvalidKeyField(f"not_{name}", f"Sums leave out values of {name} only from groups by it: add `group_by={name}`.")
     if subjects and query.interval == "minute":
         raise InvalidKeyField("interval", "By end user or tag `interval` may be hour, day, week or month: no sums by minute are kept.")
 
